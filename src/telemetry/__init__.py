@@ -1,0 +1,80 @@
+"""Telemetry next to a benchmark or a training job: live percentiles, an exact final result, every loss counted.
+
+    import telemetry
+
+    with telemetry.start("load-test") as run:
+        latency = run.series("latency", unit="ms")
+        with latency.time():
+            ...
+    print(run.report)
+
+The names below load on first use; importing the package alone costs a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from telemetry.emit import Counter, Gauge, Run, Series, counter, gauge, series, start
+    from telemetry.errors import TelemetryError
+    from telemetry.report import load_report, render
+    from telemetry.transport import subscribe
+    from telemetry.wire.report import Report
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+_HOME = {
+    "Counter": "telemetry.emit",
+    "Gauge": "telemetry.emit",
+    "MetricsSnapshot": "telemetry.wire.snapshot",
+    "Report": "telemetry.wire.report",
+    "Run": "telemetry.emit",
+    "Series": "telemetry.emit",
+    "TelemetryError": "telemetry.errors",
+    "counter": "telemetry.emit",
+    "gauge": "telemetry.emit",
+    "load_report": "telemetry.report",
+    "render": "telemetry.report",
+    "series": "telemetry.emit",
+    "start": "telemetry.emit",
+    "subscribe": "telemetry.transport",
+}
+
+__all__ = [
+    "Counter",
+    "Gauge",
+    "MetricsSnapshot",
+    "Report",
+    "Run",
+    "Series",
+    "TelemetryError",
+    "__version__",
+    "counter",
+    "gauge",
+    "load_report",
+    "render",
+    "series",
+    "start",
+    "subscribe",
+]
+
+try:
+    __version__ = version("telemetry")
+except PackageNotFoundError:  # a source tree on the path, not installed
+    __version__ = "0.0.0"
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module 'telemetry' has no attribute {name!r}") from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,6 @@
+"""`python -m telemetry` is the `telemetry` command."""
+
+from telemetry.cli.main import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,24 @@
+"""Time, injected. Durations come from the monotonic clock, timestamps for people from the wall clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a component that needs the time asks for."""
+
+    def monotonic_ns(self) -> int: ...
+
+    def wall_ns(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's clocks. On Linux `monotonic_ns` is shared by all processes of a host."""
+
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    wall_ns = staticmethod(time.time_ns)
+
+
+SYSTEM_CLOCK: Clock = SystemClock()

@@ -1,0 +1,59 @@
+"""Every exception of the package, split by who has to act.
+
+    TelemetryError
+    ├── UsageError          the caller: a wrong argument, a wrong command line      exit 2
+    │   ├── InstrumentError     a name, label, unit or kind that can't be defined
+    │   └── ConfigError         an unknown key or a value of the wrong type
+    ├── EndpointError       the operator: an address that can't be bound or reached  exit 1
+    ├── ProtocolError       the peer: it speaks another version or broke the wire    exit 1
+    ├── RunDirectoryError   the operator: files that can't be read or written        exit 1
+    └── RunNotFoundError    the caller: no such run                                  exit 1
+
+A message says what happened; `hint` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class TelemetryError(Exception):
+    """Base of all errors raised on purpose. `str(error)` is one line, hint included."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(TelemetryError):
+    """The call itself is wrong; repeating it can't help."""
+
+    exit_code = 2
+
+
+class InstrumentError(UsageError):
+    """An instrument can't be defined: name, labels, unit, kind or bounds."""
+
+
+class ConfigError(UsageError):
+    """A configuration key is unknown or its value has the wrong type."""
+
+
+class EndpointError(TelemetryError):
+    """An address can't be bound, reached, or is not one of ours."""
+
+
+class ProtocolError(TelemetryError):
+    """A peer speaks a version we can't talk to, or sent what the protocol forbids."""
+
+
+class RunDirectoryError(TelemetryError):
+    """A file of a run can't be written or read."""
+
+
+class RunNotFoundError(TelemetryError):
+    """No run answers to the given name, id or directory."""

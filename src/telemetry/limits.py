@@ -1,0 +1,70 @@
+"""Every bound of the system, with its reason. Nothing grows without one."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# --- names ---------------------------------------------------------------------------------------
+NAME_CHARS = 200  # a metric path a person can still read in a table
+LABEL_COUNT = 16  # more labels than this is a record, not a series
+LABEL_KEY_CHARS = 64
+LABEL_VALUE_CHARS = 200
+UNIT_CHARS = 24
+TEXT_CHARS = 4_096  # a mark is a line, not a log
+PRODUCER_ID_CHARS = 64
+PARAMS_PER_RECORD = 1_000
+
+# --- the wire ------------------------------------------------------------------------------------
+FRAME_BYTES = 4 * MIB  # ten times the largest batch we send; larger frames are counted and dropped
+FRAME_BYTES_HARD = 64 * MIB  # ZMQ_MAXMSGSIZE: exceeding it disconnects the peer, so it sits far above
+BATCH_EVENTS = 16_384  # one message per wake-up: 442 KB, past which larger messages win nothing
+BATCH_RECORDS = 4_096  # definitions of a whole registry fit in one batch
+DROP_REASONS = 32
+PRODUCERS = 4_096  # two thousand ranks on one aggregator, twice
+PRODUCER_IDS = 65_536  # ids of one producer index an array; 256 KiB at most
+SEQUENCE_GAPS = 1_024  # ranges of missing batches remembered for each producer
+FUTURE_BATCHES = 1 << 40  # a sequence number further ahead is a lie
+
+# --- the producer --------------------------------------------------------------------------------
+BUFFER_EVENTS = 1_000_000  # 0.5 s of a flood, 100 MB of Python objects at most
+RECORDS_BUFFERED = 100_000  # marks, params and the like: rare by nature
+RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
+DATA_SNDHWM = 128  # batches of at most 442 KB: 56 MiB
+DATA_RCVHWM = 128  # the same again on the other side, for each producer
+
+# --- the aggregator ------------------------------------------------------------------------------
+SERIES = 2_000  # instruments of each kind; the rest go to one overflow instrument
+UNKNOWN_ROWS = 200_000  # rows that wait for their definition, over all producers
+TURN_FRAMES = 256  # frames taken per turn of the loop, so that a tick or a signal waits for none
+TURN_BYTES = 16 * MIB  # about 0.6M events: 20 ms of work
+CHUNK_EVENTS = 10_000  # rows vectorised at once: fits the L2 cache
+EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
+SNAPSHOT_SNDHWM = 8  # a slow subscriber sees fewer snapshots, never older ones
+RECORD_SNDHWM = 10_000  # records are rare and must arrive; a gap is filled by catch-up
+CONTROL_HWM = 10_000
+MARKS_KEPT = 100  # in snapshots; all of them are in the record log
+PARAMS_KEPT = 1_000
+WARNINGS_KEPT = 50
+CATCHUP_RECORDS = 5_000  # in one reply
+HISTORY_REPLY_BYTES = 2 * MIB
+
+# --- the run directory ---------------------------------------------------------------------------
+JOURNAL_SEGMENT_BYTES = 256 * MIB
+JOURNAL_CAP_BYTES = 4 * GIB
+EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass
+IPC_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
+
+# --- time ----------------------------------------------------------------------------------------
+START_TIMEOUT_S = 10.0
+CONTROL_TIMEOUT_S = 5.0
+FINISH_TIMEOUT_S = 30.0
+DRAIN_TIMEOUT_S = 10.0
+INTERRUPT_FILE_S = 2.0
+EXACT_BUDGET_S = 60.0
+TERMINAL_GRACE_S = 1.0  # the terminal snapshot is repeated for this long
+BLOCK_TIMEOUT_S = 5.0
+LATE_AFTER_S = 3.0  # a producer that has said nothing for this long is late
+LOST_AFTER_S = 30.0
+ORPHAN_GRACE_S = 5.0  # a run without producers ends after this, once it has had one

@@ -1,0 +1,194 @@
+"""Control: DEALER ⇄ ROUTER, one msgpack map a message, its type under the key `type`.
+
+A request carries an `id` of the sender's choice; its response carries the same. Responses with id 0 are pushed by
+the aggregator. Unknown messages are answered with `error`, never ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from telemetry import limits
+from telemetry.wire.events import Name, Natural, ProducerId, StreamRecord, Text
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, State
+from telemetry.wire.version import PROTOCOL, Version
+
+ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
+Drops = Annotated[dict[str, Natural], Meta(max_length=limits.DROP_REASONS)]
+
+
+class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
+    id: int = 0
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+class Hello(_Message, tag="hello", kw_only=True, frozen=True):
+    """First message of anybody. A producer gives its id; an observer leaves it empty."""
+
+    version: Version = PROTOCOL
+    producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
+    name: ShortText = ""
+    host: ShortText = ""
+    pid: int = 0
+    rank: int | None = None
+    mono_ns: Natural = 0
+
+
+class Ping(_Message, tag="ping", kw_only=True, frozen=True):
+    """Keeps a producer from being called late, and measures the clock."""
+
+    producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
+    mono_ns: Natural = 0
+
+
+class End(_Message, tag="end", kw_only=True, frozen=True):
+    """A producer's last word: how much it emitted. Answered when all of it is in, or when it can't be."""
+
+    producer: ProducerId
+    batches: Natural
+    emitted: Natural
+    dropped: Drops = {}
+
+
+class Barrier(_Message, tag="barrier", kw_only=True, frozen=True):
+    """Answered once all batches before `batches` are in the numbers."""
+
+    producer: ProducerId
+    batches: Natural
+
+
+class GetStatus(_Message, tag="status", kw_only=True, frozen=True):
+    """Answered with the newest snapshot."""
+
+
+class GetHistory(_Message, tag="history", kw_only=True, frozen=True):
+    """Intervals of the run's history; `level_s` 0 means the finest that still covers each moment."""
+
+    start_ns: Natural = 0
+    end_ns: Natural = (1 << 63) - 1
+    level_s: int = 0
+
+
+class Catchup(_Message, tag="catchup", kw_only=True, frozen=True):
+    """Records of the record stream from a sequence number on."""
+
+    from_seq: Natural = 0
+
+
+class Stop(_Message, tag="stop", kw_only=True, frozen=True):
+    """Ends the run: drain, then COMPLETE; with `interrupted`, INTERRUPTED."""
+
+    reason: Text = "stopped on request"
+    interrupted: bool = False
+    command: CommandFacts | None = None
+
+
+Request = Hello | Ping | End | Barrier | GetStatus | GetHistory | Catchup | Stop
+
+
+# --- responses -----------------------------------------------------------------------------------
+
+
+class Welcome(_Message, tag="welcome", kw_only=True, frozen=True):
+    version: Version = PROTOCOL
+    run_id: str
+    name: str
+    epoch: str
+    state: State
+    events: str
+    """Where producers connect their XPUB."""
+    snapshots: str
+    """Where subscribers connect their SUB for `sn/1`."""
+    records: str
+    """The same for `rec/1`."""
+    directory: str = ""
+    refresh_hz: float = 0.0
+    mono_ns: int = 0
+    """The aggregator's monotonic clock."""
+    wall_ns: int = 0
+    echo_ns: int = 0
+    """`mono_ns` of the request."""
+
+
+class Pong(_Message, tag="pong", kw_only=True, frozen=True):
+    epoch: str
+    state: State
+    mono_ns: int = 0
+    echo_ns: int = 0
+
+
+class Ack(_Message, tag="ack", kw_only=True, frozen=True):
+    """Pushed each tick: batches `< batches` of this producer are in the journal; it need not keep them."""
+
+    epoch: str
+    batches: int
+
+
+class Resend(_Message, tag="resend", kw_only=True, frozen=True):
+    """Pushed: please send batches `first … last` again."""
+
+    first: Natural
+    last: Natural
+
+
+class Ended(_Message, tag="ended", kw_only=True, frozen=True):
+    """The account of a producer that ended."""
+
+    emitted: int
+    received: int
+    missing: int
+
+
+class BarrierReached(_Message, tag="barrier_reached", kw_only=True, frozen=True):
+    batches: int
+
+
+class Status(_Message, tag="status", kw_only=True, frozen=True):
+    snapshot: MetricsSnapshot
+
+
+class SeriesKey(Struct, kw_only=True, frozen=True):
+    """What an index in history columns stands for."""
+
+    index: int
+    name: str
+    kind: str
+    unit: str = ""
+    labels: dict[str, str] = {}
+    digits: int = 3
+    ticks_per_unit: float = 1.0
+
+
+class History(_Message, tag="history", kw_only=True, frozen=True):
+    """Intervals in order of time, each as it lies on disk; ask again from `next_ns` until it is null."""
+
+    keys: list[SeriesKey] = []
+    intervals: list[Raw] = []
+    next_ns: int | None = None
+
+
+class CaughtUp(_Message, tag="caught_up", kw_only=True, frozen=True):
+    """Records in order; ask again from `next_seq` while it is not above `last_seq`."""
+
+    records: list[StreamRecord] = []
+    next_seq: int = 0
+    last_seq: int = -1
+
+
+class Stopping(_Message, tag="stopping", kw_only=True, frozen=True):
+    state: State
+
+
+class Error(_Message, tag="error", kw_only=True, frozen=True):
+    code: Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused"]
+    message: str
+
+
+Response = Welcome | Pong | Ack | Resend | Ended | BarrierReached | Status | History | CaughtUp | Stopping | Error
+PUSHED: Final = (Ack, Resend)
+
+__all__ = ["PUSHED", "Name", "Request", "Response"]

@@ -1,0 +1,204 @@
+"""What producers send: batches of rows (the hot path) and of records (the cold path)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from telemetry import limits
+from telemetry.wire.version import Version
+
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS)]
+Unit = Annotated[str, Meta(max_length=limits.UNIT_CHARS)]
+Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS)]
+Labels = Annotated[
+    dict[
+        Annotated[str, Meta(min_length=1, max_length=limits.LABEL_KEY_CHARS)],
+        Annotated[str, Meta(max_length=limits.LABEL_VALUE_CHARS)],
+    ],
+    Meta(max_length=limits.LABEL_COUNT),
+]
+Kind = Literal["counter", "gauge", "series"]
+KINDS: Final[tuple[Kind, ...]] = ("counter", "gauge", "series")
+Scalar = str | int | float | bool | None
+ProducerId = Annotated[str, Meta(min_length=1, max_length=limits.PRODUCER_ID_CHARS)]
+Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class _Record(Struct, array_like=True, frozen=True, gc=False):
+    """Times are the producer's monotonic clock in nanoseconds; 0 means "when the batch was made"."""
+
+
+class Define(_Record, tag="define", frozen=True):
+    """Binds a row id of this producer to an instrument. Not an event: it has no number and may be repeated."""
+
+    id: Annotated[int, Meta(ge=0, lt=limits.PRODUCER_IDS)]
+    name: Name
+    kind: Kind
+    unit: Unit = ""
+    labels: Labels = {}
+    digits: Annotated[int, Meta(ge=1, le=5)] = 3
+    low: Annotated[float, Meta(gt=0)] | None = None
+    high: Annotated[float, Meta(gt=0)] | None = None
+
+
+class Sample(_Record, tag="sample", frozen=True):
+    """One value of a series, self-describing."""
+
+    name: Name
+    value: float
+    time_ns: Natural = 0
+    unit: Unit = ""
+    labels: Labels = {}
+
+
+class Count(_Record, tag="count", frozen=True):
+    """One increment of a counter, self-describing."""
+
+    name: Name
+    value: float = 1.0
+    time_ns: Natural = 0
+    unit: Unit = ""
+    labels: Labels = {}
+
+
+class Gauge(_Record, tag="gauge", frozen=True):
+    """One new value of a gauge, self-describing."""
+
+    name: Name
+    value: float
+    time_ns: Natural = 0
+    unit: Unit = ""
+    labels: Labels = {}
+
+
+class Expect(_Record, tag="expect", frozen=True):
+    """The total a counter, or the count a series, will reach: the base of progress."""
+
+    name: Name
+    total: Annotated[float, Meta(ge=0)]
+    time_ns: Natural = 0
+
+
+class Mark(_Record, tag="mark", frozen=True):
+    """A moment worth a line."""
+
+    text: Text
+    time_ns: Natural = 0
+    labels: Labels = {}
+
+
+class Params(_Record, tag="params", frozen=True):
+    """Settings of the run, one flat map; nested ones are joined with dots."""
+
+    values: Annotated[dict[Name, Scalar], Meta(max_length=limits.PARAMS_PER_RECORD)]
+    time_ns: Natural = 0
+
+
+class Scalars(_Record, tag="scalars", frozen=True):
+    """Values of one step on a named axis."""
+
+    axis: Name
+    step: int
+    values: Annotated[dict[Name, float], Meta(max_length=limits.PARAMS_PER_RECORD)]
+    time_ns: Natural = 0
+
+
+class StepEnd(_Record, tag="step_end", frozen=True):
+    """This producer has reported all it has for a step."""
+
+    axis: Name
+    step: int
+    time_ns: Natural = 0
+
+
+class Span(_Record, tag="span", frozen=True):
+    """Something with a beginning and an end."""
+
+    name: Name
+    start_ns: Natural
+    end_ns: Natural
+    track: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    labels: Labels = {}
+
+
+class Note(_Record, tag="text", frozen=True):
+    """A named piece of text."""
+
+    name: Name
+    text: Text
+    time_ns: Natural = 0
+
+
+class Artifact(_Record, tag="artifact", frozen=True):
+    """A file by reference."""
+
+    name: Name
+    uri: Text
+    kind: Annotated[str, Meta(max_length=limits.UNIT_CHARS)] = ""
+    time_ns: Natural = 0
+
+
+class Session(_Record, tag="session", frozen=True):
+    """A named moment of the producer's own life, such as `started` or `warm`."""
+
+    event: Name
+    time_ns: Natural = 0
+
+
+EventRecord = (
+    Define | Sample | Count | Gauge | Expect | Mark | Params | Scalars | StepEnd | Span | Note | Artifact | Session
+)
+STREAMED: Final = (Mark, Params, Expect, Scalars, StepEnd, Span, Note, Artifact, Session)
+"""Record types that go on to the record stream; the others only change instruments."""
+
+
+class EventBatch(Struct, array_like=True, frozen=True, gc=False):
+    """One frame of topic `ev/1`.
+
+    Every event of a producer has a number, from 0 up: first the records but for `define`, in order, then the
+    rows. An event that the producer itself dropped has a number too, so that
+
+        first number of the next batch = `first` + events in this batch + events dropped between the two.
+    """
+
+    version: Version
+    producer: ProducerId
+    seq: Natural
+    first: Natural
+    anchor: tuple[Natural, Natural]
+    """(monotonic, wall) nanoseconds, read together: turns any time of the batch into wall time."""
+    dropped: Annotated[dict[str, Natural], Meta(max_length=limits.DROP_REASONS)]
+    """Events dropped by the producer since it began, by reason."""
+    records: Annotated[list[Raw], Meta(max_length=limits.BATCH_RECORDS)]
+    rows: Raw
+    """A flat array `id, time, value, id, time, value, …`; see `telemetry.wire.rows`."""
+
+
+class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
+    """The encoding side of `EventBatch`: values instead of raw bytes."""
+
+    version: Version
+    producer: str
+    seq: int
+    first: int
+    anchor: tuple[int, int]
+    dropped: dict[str, int]
+    records: list[EventRecord]
+    rows: list[float]
+
+
+class StreamRecord(Struct, array_like=True, frozen=True):
+    """One frame of topic `rec/1`: a record with its place in the run's one contiguous sequence, from 0."""
+
+    version: Version
+    run_id: str
+    seq: Natural
+    producer: str
+    wall_ns: int
+    record: EventRecord
+
+
+RECORD_DECODER: Final[msgspec.msgpack.Decoder[EventRecord]] = msgspec.msgpack.Decoder(EventRecord)

@@ -1,0 +1,84 @@
+"""Report: the last snapshot of a run, and where it came from."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
+
+from telemetry.wire.snapshot import (
+    TERMINAL,
+    Completeness,
+    CounterStat,
+    GaugeStat,
+    MetricsSnapshot,
+    SeriesStat,
+    State,
+)
+
+Source = Literal["pubsub", "file", "status", "last_live", "journal"]
+SOURCE_WORDS: Final[dict[Source, str]] = {
+    "pubsub": "the aggregator's final snapshot",
+    "file": "final_snapshot.json",
+    "status": "the aggregator, while the run goes on",
+    "last_live": "the last live snapshot",
+    "journal": "the journal",
+}
+
+_Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a run comes to. `final` tells a result from a state along the way."""
+
+    snapshot: MetricsSnapshot
+    source: Source
+    source_reason: str = ""
+    """Why it did not come from a better source; empty for the best one."""
+
+    @property
+    def state(self) -> State:
+        return self.snapshot.state
+
+    @property
+    def completeness(self) -> Completeness:
+        return self.snapshot.completeness
+
+    @property
+    def final(self) -> bool:
+        return self.snapshot.state in TERMINAL
+
+    @property
+    def directory(self) -> str:
+        return self.snapshot.directory
+
+    def counter(self, name: str, **labels: str) -> CounterStat:
+        """The counter of this name and exactly these labels. Raises KeyError."""
+        return _pick(self.snapshot.counters, name, labels)
+
+    def gauge(self, name: str, **labels: str) -> GaugeStat:
+        """The gauge of this name and exactly these labels. Raises KeyError."""
+        return _pick(self.snapshot.gauges, name, labels)
+
+    def series(self, name: str, **labels: str) -> SeriesStat:
+        """The series of this name and exactly these labels. Raises KeyError."""
+        return _pick(self.snapshot.series, name, labels)
+
+    def headline(self) -> str:
+        """One line: what run, how complete, how many events, how many lost."""
+        account = self.snapshot.accounting
+        return (
+            f"{self.completeness}: {self.snapshot.name} {self.state}, "
+            f"{account.applied:,} of {account.emitted:,} events applied, {account.lost:,} lost"
+        )
+
+    def __str__(self) -> str:
+        return self.headline()
+
+
+def _pick(stats: list[_Stat], name: str, labels: dict[str, str]) -> _Stat:
+    for stat in stats:
+        if stat.name == name and stat.labels == labels:
+            return stat
+    known = sorted({stat.name for stat in stats})
+    raise KeyError(f"{name!r} with labels {labels} is not among {known}")

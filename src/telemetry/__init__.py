@@ -14,7 +14,6 @@ The names below load on first use; importing the package alone costs a few milli
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from telemetry.transport import subscribe
     from telemetry.wire.report import Report
     from telemetry.wire.snapshot import MetricsSnapshot
+
+    __version__: str
 
 _HOME = {
     "Counter": "telemetry.emit",
@@ -60,13 +61,10 @@ __all__ = [
     "subscribe",
 ]
 
-try:
-    __version__ = version("telemetry")
-except PackageNotFoundError:  # a source tree on the path, not installed
-    __version__ = "0.0.0"
-
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     try:
         home = _HOME[name]
     except KeyError:
@@ -76,5 +74,14 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("telemetry")
+    except PackageNotFoundError:  # a source tree on the path, not installed
+        return "0.0.0"
+
+
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted({*globals(), *__all__})

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     FRAME_UNREADABLE = "frame_unreadable"
     WRONG_TOPIC = "wrong_topic"
     WRONG_VERSION = "wrong_version"
+    IMPLAUSIBLE = "implausible"
     TOO_MANY_PRODUCERS = "too_many_producers"
 
 
@@ -58,6 +59,7 @@ FRAME_REASONS = frozenset(
         Reason.FRAME_UNREADABLE,
         Reason.WRONG_TOPIC,
         Reason.WRONG_VERSION,
+        Reason.IMPLAUSIBLE,
         Reason.TOO_MANY_PRODUCERS,
     }
 )

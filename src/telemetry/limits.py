@@ -15,17 +15,24 @@ UNIT_CHARS = 24
 TEXT_CHARS = 4_096  # a mark is a line, not a log
 PRODUCER_ID_CHARS = 64
 PARAMS_PER_RECORD = 1_000
+LOWEST_BOUND = 1e-30  # of a series: its reciprocal, the ticks of one unit, stays finite
+HIGHEST_BOUND = 1e30
 
 # --- the wire ------------------------------------------------------------------------------------
 FRAME_BYTES = 4 * MIB  # ten times the largest batch we send; larger frames are counted and dropped
 FRAME_BYTES_HARD = 64 * MIB  # ZMQ_MAXMSGSIZE: exceeding it disconnects the peer, so it sits far above
 BATCH_EVENTS = 16_384  # one message per wake-up: 442 KB, past which larger messages win nothing
+BATCH_ROWS = FRAME_BYTES // 27  # canonical rows a frame could hold; more rows in fewer bytes are no producer's
 BATCH_RECORDS = 4_096  # definitions of a whole registry fit in one batch
 DROP_REASONS = 32
+REASON_CHARS = 64  # a word; every snapshot repeats it
 PRODUCERS = 4_096  # two thousand ranks on one aggregator, twice
 PRODUCER_IDS = 65_536  # ids of one producer index an array; 256 KiB at most
 SEQUENCE_GAPS = 1_024  # ranges of missing batches remembered for each producer
 FUTURE_BATCHES = 1 << 40  # a sequence number further ahead is a lie
+EVENT_NUMBERS = 1 << 50  # seven years at five million a second; a higher event number or drop count is a lie
+ID_SLOTS = 1 << 23  # of all producers' ids together: 2,000 instruments of each of 4,096 producers, 32 MiB
+GAPS_SHOWN = 32  # ranges of missing batches a snapshot names for each producer
 
 # --- the producer --------------------------------------------------------------------------------
 BUFFER_EVENTS = 1_000_000  # 0.5 s of a flood, 100 MB of Python objects at most
@@ -41,11 +48,13 @@ TURN_FRAMES = 256  # frames taken per turn of the loop, so that a tick or a sign
 TURN_BYTES = 16 * MIB  # about 0.6M events: 20 ms of work
 CHUNK_EVENTS = 10_000  # rows vectorised at once: fits the L2 cache
 EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
+SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every one
 SNAPSHOT_SNDHWM = 8  # a slow subscriber sees fewer snapshots, never older ones
 RECORD_SNDHWM = 10_000  # records are rare and must arrive; a gap is filled by catch-up
 CONTROL_HWM = 10_000
 MARKS_KEPT = 100  # in snapshots; all of them are in the record log
 PARAMS_KEPT = 1_000
+PARAM_CHARS_KEPT = 256 * KIB  # every snapshot repeats them
 WARNINGS_KEPT = 50
 CATCHUP_RECORDS = 5_000  # in one reply
 HISTORY_REPLY_BYTES = 2 * MIB

@@ -1,0 +1,24 @@
+"""Settings: one schema, read once at the edge, handed down as frozen data."""
+
+from telemetry.config.load import Loaded, load
+from telemetry.config.schema import (
+    Config,
+    EmitConfig,
+    HistoryConfig,
+    JournalConfig,
+    LimitsConfig,
+    RunConfig,
+    TransportConfig,
+)
+
+__all__ = [
+    "Config",
+    "EmitConfig",
+    "HistoryConfig",
+    "JournalConfig",
+    "LimitsConfig",
+    "Loaded",
+    "RunConfig",
+    "TransportConfig",
+    "load",
+]

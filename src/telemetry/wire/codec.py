@@ -1,24 +1,53 @@
-"""The only encoders and decoders. Decoding raises `Malformed`, whatever was wrong with the bytes."""
+"""The only encoders and decoders. Decoding raises `Malformed`, whatever was wrong with the bytes.
+
+Both sides ignore trailing fields and map keys they don't know. A message that can't be read at all is looked at
+once more for its version, so that a peer of another major version is called that, and not noise.
+"""
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
 from telemetry.ledger import Reason
 from telemetry.wire import frames
 from telemetry.wire.control import Request, Response
 from telemetry.wire.events import RECORD_DECODER, EventBatch, EventRecord, OutgoingBatch, StreamRecord
+from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import MetricsSnapshot
-from telemetry.wire.version import may_talk
+from telemetry.wire.version import SCHEMA, Version, may_talk
 
 _T = TypeVar("_T")
+_Bytes = bytes | bytearray | memoryview
 
-_BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError)
-"""msgspec raises RecursionError for deep nesting and UnicodeDecodeError for bad text, neither of them its own."""
+_BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
+"""msgspec raises RecursionError for deep nesting and UnicodeDecodeError, a ValueError, for bad text."""
+_DETAIL_CHARS: Final = 200  # msgspec quotes the value it refused, however long that is
+
+
+class ControlHead(Struct, frozen=True):
+    """What is left of a control message that can't be read: enough to answer it with an error."""
+
+    id: int = 0
+    type: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    version: Version | None = None
+
+
+class _ArrayHead(Struct, array_like=True, frozen=True):
+    version: Version
+
+
+class _MapHead(Struct, frozen=True):
+    schema_version: int = SCHEMA
+    protocol: Version | None = None
+
+
+class _TagHead(Struct, array_like=True, frozen=True):
+    tag: str
+
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _BATCH: Final = msgspec.msgpack.Decoder(EventBatch)
@@ -26,35 +55,42 @@ _SNAPSHOT: Final = msgspec.msgpack.Decoder(MetricsSnapshot)
 _STREAM: Final = msgspec.msgpack.Decoder(StreamRecord)
 _REQUEST: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
 _RESPONSE: Final[msgspec.msgpack.Decoder[Response]] = msgspec.msgpack.Decoder(Response)
+_INTERVAL: Final = msgspec.msgpack.Decoder(Interval)
+_CONTROL_HEAD: Final = msgspec.msgpack.Decoder(ControlHead)
+_ARRAY_HEAD: Final = msgspec.msgpack.Decoder(_ArrayHead)
+_MAP_HEAD: Final = msgspec.msgpack.Decoder(_MapHead)
+_TAG_HEAD: Final = msgspec.msgpack.Decoder(_TagHead)
 
 
 class Malformed(Exception):
-    """Bytes that are no message of ours. `reason` is what the ledger counts."""
+    """Bytes that are no message of ours. `reason` is what the ledger counts; the text is one bounded line."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
+        super().__init__(detail[:_DETAIL_CHARS])
         self.reason = reason
 
 
+# --- events --------------------------------------------------------------------------------------
+
+
 def encode_batch(batch: OutgoingBatch) -> bytearray:
-    """One `ev/1` frame."""
+    """One `ev/1` frame. Raises OverflowError or UnicodeEncodeError for what msgpack can't carry."""
     frame = bytearray(frames.EVENTS)
     _ENCODER.encode_into(batch, frame, frames.TOPIC_BYTES)
     return frame
 
 
-def decode_batch(frame: bytes | bytearray | memoryview) -> EventBatch:
-    """One `ev/1` frame; records and rows stay raw."""
+def decode_batch(frame: _Bytes) -> EventBatch:
+    """One `ev/1` frame; records and rows stay raw and keep the frame's memory alive."""
     if len(frame) > limits.FRAME_BYTES:
         raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(frame)} bytes")
-    if not frames.has_topic(frame, frames.EVENTS):
-        raise Malformed(Reason.WRONG_TOPIC, repr(bytes(frame[: frames.TOPIC_BYTES])))
+    payload = _payload(frame, frames.EVENTS)
     try:
-        batch = _BATCH.decode(frames.payload(frame))
+        batch = _BATCH.decode(payload)
     except _BAD_INPUT as error:
-        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+        raise _unreadable(error, _array_version(payload)) from None
     if not may_talk(batch.version):
-        raise Malformed(Reason.WRONG_VERSION, f"{batch.version}")
+        raise _wrong_version(batch.version)
     return batch
 
 
@@ -66,13 +102,32 @@ def decode_record(raw: Raw | bytes) -> EventRecord:
         raise Malformed(Reason.MALFORMED_RECORD, str(error)) from None
 
 
+def record_tag(raw: Raw | bytes) -> str:
+    """The tag of a record, readable or not; empty if there is none. Every tag but `define` has an event number."""
+    try:
+        return _TAG_HEAD.decode(raw).tag
+    except _BAD_INPUT:
+        return ""
+
+
+# --- what the aggregator publishes ---------------------------------------------------------------
+
+
 def encode_snapshot(snapshot: MetricsSnapshot) -> bytes:
     """One `sn/1` frame."""
     return frames.SNAPSHOTS + _ENCODER.encode(snapshot)
 
 
-def decode_snapshot(frame: bytes | memoryview) -> MetricsSnapshot:
-    return _decode_published(_SNAPSHOT, frame, frames.SNAPSHOTS)
+def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
+    """One `sn/1` frame."""
+    payload = _payload(frame, frames.SNAPSHOTS)
+    try:
+        snapshot = _SNAPSHOT.decode(payload)
+    except _BAD_INPUT as error:
+        raise _unreadable(error, _map_version(payload)) from None
+    if not may_talk(snapshot.protocol):
+        raise _wrong_version(snapshot.protocol)
+    return snapshot
 
 
 def encode_stream_record(record: StreamRecord) -> bytes:
@@ -80,20 +135,58 @@ def encode_stream_record(record: StreamRecord) -> bytes:
     return frames.RECORDS + _ENCODER.encode(record)
 
 
-def decode_stream_record(frame: bytes | memoryview) -> StreamRecord:
-    return _decode_published(_STREAM, frame, frames.RECORDS)
+def decode_stream_record(frame: _Bytes) -> StreamRecord:
+    """One `rec/1` frame."""
+    payload = _payload(frame, frames.RECORDS)
+    try:
+        record = _STREAM.decode(payload)
+    except _BAD_INPUT as error:
+        raise _unreadable(error, _array_version(payload)) from None
+    if not may_talk(record.version):
+        raise _wrong_version(record.version)
+    return record
+
+
+def encode_interval(interval: Interval) -> bytes:
+    """One interval of history, as it lies on disk and in a `history` response."""
+    return _ENCODER.encode(interval)
+
+
+def decode_interval(data: Raw | _Bytes) -> Interval:
+    try:
+        return _INTERVAL.decode(data)
+    except _BAD_INPUT as error:
+        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+
+
+# --- control -------------------------------------------------------------------------------------
 
 
 def encode_control(message: Request | Response) -> bytes:
     return _ENCODER.encode(message)
 
 
-def decode_request(data: bytes | memoryview) -> Request:
+def decode_request(data: _Bytes) -> Request:
+    """What a peer asks. On `Malformed`, `control_head` tells which id and type the error reply is for."""
+    if len(data) > limits.FRAME_BYTES:
+        raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(data)} bytes")
     return _decode_control(_REQUEST, data)
 
 
-def decode_response(data: bytes | memoryview) -> Response:
+def decode_response(data: _Bytes) -> Response:
+    """What the aggregator answers or pushes. Types of a newer minor version are `Malformed`: skip them."""
     return _decode_control(_RESPONSE, data)
+
+
+def control_head(data: _Bytes) -> ControlHead:
+    """Id, type and version of a control message as far as they can be read. Never raises."""
+    try:
+        return _CONTROL_HEAD.decode(data)
+    except _BAD_INPUT:
+        return ControlHead()
+
+
+# --- files ---------------------------------------------------------------------------------------
 
 
 def snapshot_to_json(snapshot: MetricsSnapshot) -> bytes:
@@ -102,25 +195,51 @@ def snapshot_to_json(snapshot: MetricsSnapshot) -> bytes:
 
 
 def snapshot_from_json(data: bytes) -> MetricsSnapshot:
+    """The inverse. Raises `Malformed`, with WRONG_VERSION for a schema that is not ours."""
     try:
+        head = msgspec.json.decode(data, type=_MapHead)
+        if head.schema_version != SCHEMA:
+            raise Malformed(Reason.WRONG_VERSION, f"schema_version {head.schema_version}, not {SCHEMA}")
         return msgspec.json.decode(data, type=MetricsSnapshot)
     except _BAD_INPUT as error:
         raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
 
 
-def _decode_published(decoder: msgspec.msgpack.Decoder[_T], frame: bytes | memoryview, topic: bytes) -> _T:
+# --- common --------------------------------------------------------------------------------------
+
+
+def _payload(frame: _Bytes, topic: bytes) -> memoryview:
     if not frames.has_topic(frame, topic):
         raise Malformed(Reason.WRONG_TOPIC, repr(bytes(frame[: frames.TOPIC_BYTES])))
-    try:
-        return decoder.decode(frames.payload(frame))
-    except _BAD_INPUT as error:
-        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+    return frames.payload(frame)
 
 
-def _decode_control(decoder: msgspec.msgpack.Decoder[_T], data: bytes | memoryview) -> _T:
-    if len(data) > limits.FRAME_BYTES:
-        raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(data)} bytes")
+def _decode_control(decoder: msgspec.msgpack.Decoder[_T], data: _Bytes) -> _T:
     try:
         return decoder.decode(data)
     except _BAD_INPUT as error:
-        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+        raise _unreadable(error, control_head(data).version) from None
+
+
+def _unreadable(error: Exception, version: Version | None) -> Malformed:
+    if version is not None and not may_talk(version):
+        return _wrong_version(version)
+    return Malformed(Reason.FRAME_UNREADABLE, str(error))
+
+
+def _wrong_version(version: Version) -> Malformed:
+    return Malformed(Reason.WRONG_VERSION, f"the peer speaks {version[0]}.{version[1]}")
+
+
+def _array_version(payload: memoryview) -> Version | None:
+    try:
+        return _ARRAY_HEAD.decode(payload).version
+    except _BAD_INPUT:
+        return None
+
+
+def _map_version(payload: memoryview) -> Version | None:
+    try:
+        return _MAP_HEAD.decode(payload).protocol
+    except _BAD_INPUT:
+        return None

@@ -11,12 +11,11 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
-from telemetry.wire.events import Name, Natural, ProducerId, StreamRecord, Text
+from telemetry.wire.events import Drops, Natural, ProducerId, StreamRecord, Text
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
 ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
-Drops = Annotated[dict[str, Natural], Meta(max_length=limits.DROP_REASONS)]
 
 
 class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
@@ -87,7 +86,13 @@ class Stop(_Message, tag="stop", kw_only=True, frozen=True):
     command: CommandFacts | None = None
 
 
-Request = Hello | Ping | End | Barrier | GetStatus | GetHistory | Catchup | Stop
+class Watch(_Message, tag="watch", kw_only=True, frozen=True):
+    """The run also lives as long as this process of the aggregator's host; answered with `watching`."""
+
+    pid: Annotated[int, Meta(gt=0)]
+
+
+Request = Hello | Ping | End | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch
 
 
 # --- responses -----------------------------------------------------------------------------------
@@ -183,12 +188,31 @@ class Stopping(_Message, tag="stopping", kw_only=True, frozen=True):
     state: State
 
 
+class Watching(_Message, tag="watching", kw_only=True, frozen=True):
+    pid: int
+
+
+ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused"]
+
+
 class Error(_Message, tag="error", kw_only=True, frozen=True):
-    code: Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused"]
+    code: str
+    """One of `ErrorCode`; a newer minor version may know more."""
     message: str
 
 
-Response = Welcome | Pong | Ack | Resend | Ended | BarrierReached | Status | History | CaughtUp | Stopping | Error
+Response = (
+    Welcome
+    | Pong
+    | Ack
+    | Resend
+    | Ended
+    | BarrierReached
+    | Status
+    | History
+    | CaughtUp
+    | Stopping
+    | Watching
+    | Error
+)
 PUSHED: Final = (Ack, Resend)
-
-__all__ = ["PUSHED", "Name", "Request", "Response"]

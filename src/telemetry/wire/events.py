@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -22,9 +23,16 @@ Labels = Annotated[
 ]
 Kind = Literal["counter", "gauge", "series"]
 KINDS: Final[tuple[Kind, ...]] = ("counter", "gauge", "series")
-Scalar = str | int | float | bool | None
+Scalar = Text | int | float | bool | None
 ProducerId = Annotated[str, Meta(min_length=1, max_length=limits.PRODUCER_ID_CHARS)]
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Step = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Bound = Annotated[float, Meta(ge=limits.LOWEST_BOUND, le=limits.HIGHEST_BOUND)]
+Drops = Annotated[
+    dict[Annotated[str, Meta(min_length=1, max_length=limits.REASON_CHARS)], Natural],
+    Meta(max_length=limits.DROP_REASONS),
+]
+"""Events dropped by a producer since it began, by reason."""
 
 
 class _Record(Struct, array_like=True, frozen=True, gc=False):
@@ -40,8 +48,8 @@ class Define(_Record, tag="define", frozen=True):
     unit: Unit = ""
     labels: Labels = {}
     digits: Annotated[int, Meta(ge=1, le=5)] = 3
-    low: Annotated[float, Meta(gt=0)] | None = None
-    high: Annotated[float, Meta(gt=0)] | None = None
+    low: Bound | None = None
+    high: Bound | None = None
 
 
 class Sample(_Record, tag="sample", frozen=True):
@@ -78,7 +86,7 @@ class Expect(_Record, tag="expect", frozen=True):
     """The total a counter, or the count a series, will reach: the base of progress."""
 
     name: Name
-    total: Annotated[float, Meta(ge=0)]
+    total: Annotated[float, Meta(ge=0, le=limits.HIGHEST_BOUND)]
     time_ns: Natural = 0
 
 
@@ -98,11 +106,11 @@ class Params(_Record, tag="params", frozen=True):
 
 
 class Scalars(_Record, tag="scalars", frozen=True):
-    """Values of one step on a named axis."""
+    """Values of one step on a named axis; null stands for a value that was no finite number."""
 
     axis: Name
-    step: int
-    values: Annotated[dict[Name, float], Meta(max_length=limits.PARAMS_PER_RECORD)]
+    step: Step
+    values: Annotated[dict[Name, float | None], Meta(max_length=limits.PARAMS_PER_RECORD)]
     time_ns: Natural = 0
 
 
@@ -110,7 +118,7 @@ class StepEnd(_Record, tag="step_end", frozen=True):
     """This producer has reported all it has for a step."""
 
     axis: Name
-    step: int
+    step: Step
     time_ns: Natural = 0
 
 
@@ -170,8 +178,7 @@ class EventBatch(Struct, array_like=True, frozen=True, gc=False):
     first: Natural
     anchor: tuple[Natural, Natural]
     """(monotonic, wall) nanoseconds, read together: turns any time of the batch into wall time."""
-    dropped: Annotated[dict[str, Natural], Meta(max_length=limits.DROP_REASONS)]
-    """Events dropped by the producer since it began, by reason."""
+    dropped: Drops
     records: Annotated[list[Raw], Meta(max_length=limits.BATCH_RECORDS)]
     rows: Raw
     """A flat array `id, time, value, id, time, value, …`; see `telemetry.wire.rows`."""
@@ -186,7 +193,7 @@ class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
     first: int
     anchor: tuple[int, int]
     dropped: dict[str, int]
-    records: list[EventRecord]
+    records: Sequence[EventRecord | Raw]
     rows: list[float]
 
 

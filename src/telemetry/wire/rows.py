@@ -19,7 +19,7 @@ TIME_MARK: Final = 0xCF
 VALUE_MARK: Final = 0xCB
 
 _LOOSE: Final[msgspec.msgpack.Decoder[list[int | float]]] = msgspec.msgpack.Decoder(
-    Annotated[list[int | float], Meta(max_length=3 * (limits.FRAME_BYTES // 3))],
+    Annotated[list[int | float], Meta(max_length=limits.FRAME_BYTES)],  # a number is at least a byte
 )
 
 
@@ -58,4 +58,6 @@ def _array_header(data: memoryview) -> tuple[int, int]:
     width = {0xDC: 2, 0xDD: 4}.get(first)
     if width is None:
         raise ValueError(f"rows begin with 0x{first:02x}, not with an array")
+    if len(data) <= width:
+        raise ValueError("the header of rows is cut off")
     return int.from_bytes(data[1 : 1 + width], "big"), 1 + width

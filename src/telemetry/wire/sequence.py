@@ -8,8 +8,11 @@ a batch ahead      → a gap, remembered as a range until it is filled
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 
 from telemetry import limits
+
+_FIRST = itemgetter(0)
 
 
 class SequenceTracker:
@@ -56,15 +59,19 @@ class SequenceTracker:
 
     def _open_gap(self, first: int, last: int) -> None:
         self._gaps.append((first, last))
-        if len(self._gaps) > limits.SEQUENCE_GAPS:
-            oldest_first, oldest_last = self._gaps.pop(0)
-            self.abandoned_batches += oldest_last - oldest_first + 1
+        self._give_up_beyond_bound()
+
+    def _give_up_beyond_bound(self) -> None:
+        while len(self._gaps) > limits.SEQUENCE_GAPS:
+            first, last = self._gaps.pop(0)
+            self.abandoned_batches += last - first + 1
 
     def _fill(self, seq: int) -> bool:
-        at = bisect_right(self._gaps, (seq, limits.FUTURE_BATCHES << 1)) - 1
+        at = bisect_right(self._gaps, seq, key=_FIRST) - 1
         if at < 0 or self._gaps[at][1] < seq:
             self.duplicates += 1
             return False
         first, last = self._gaps[at]
         self._gaps[at : at + 1] = [part for part in ((first, seq - 1), (seq + 1, last)) if part[0] <= part[1]]
+        self._give_up_beyond_bound()  # a filled middle makes two gaps of one
         return True

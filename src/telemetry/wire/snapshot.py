@@ -20,6 +20,7 @@ Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 what. `incomplete`: a producer has not ended, so nobody knows. `interrupted`: the run was stopped by force."""
 
 ProducerStatus = Literal["live", "late", "lost", "ended"]
+ProducerCompleteness = Literal["complete", "lossy", "incomplete", "unknown"]
 
 
 class ProducerStat(Struct, kw_only=True, frozen=True):
@@ -32,7 +33,7 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     pid: int = 0
     rank: int | None = None
     status: ProducerStatus = "live"
-    completeness: Literal["complete", "lossy", "incomplete", "unknown"] = "incomplete"
+    completeness: ProducerCompleteness = "incomplete"
     """`unknown`: it never said hello, so nobody can tell when it is done."""
     emitted: int = 0
     received: int = 0

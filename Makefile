@@ -1,0 +1,84 @@
+# `make` lists the targets. Everything lives in .venv; the stamps inside it make set-up run once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TIMED := tests/integration tests/process  # real sockets and processes: one at a time, so that deadlines mean something
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.PHONY: help demo test test-all check bench clean tools
+
+help:  ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to its report
+	@$(BIN)/telemetry demo
+
+test: $(VENV)/.dev tools  ## Set up everything and run all tests
+	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
+	$(BIN)/pytest $(TIMED)
+
+check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n auto -m "not slow" $(TIMED:%=--ignore=%)
+
+bench: $(VENV)/.dev  ## Measure everything that has a figure
+	$(BIN)/python -m benchmarks.run
+
+test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
+	@for version in 3.11 3.12 3.13 3.14; do \
+	  if ! python$$version -c '' 2>/dev/null; then echo "python$$version: not installed"; continue; fi; \
+	  echo "python$$version:"; $(MAKE) test PYTHON=python$$version VENV=$(VENV)/$$version; \
+	done
+
+clean:  ## Remove what was built or set up
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find examples -name node_modules -prune -exec rm -rf {} +
+
+tools:  # says which system tools are missing; with CI=1 that is an error
+	@missing=; while read -r program package; do \
+	  command -v "$$program" >/dev/null || missing="$$missing $$package"; \
+	done < tests/tools.txt; \
+	if [ -n "$$missing" ]; then \
+	  echo "Missing system tools; the tests that need them are skipped. To get them:"; \
+	  echo "  apt-get install -y$$missing"; \
+	  [ "$${CI:-}" != 1 ] || { echo "With CI=1 a missing tool is an error."; exit 1; }; \
+	fi
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "No $(PYTHON) found. Install Python 3.11 or newer: apt-get install -y python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) -V), but 3.11 is needed. Name a newer one: make $(MAKECMDGOALS) PYTHON=python3.11"; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt-get install -y python3-venv"; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Editable, so that an edit needs no new set-up; a changed pyproject.toml does.
+define install
+	@echo "Installing $(1) into $(VENV)"
+	@$(BIN)/pip install --quiet --editable '$(1)' || { \
+	  echo; echo "pip could not install everything (its message is above)."; \
+	  echo "If it tried to compile hdrhistogram, which has no wheel for some platforms:"; \
+	  echo "  apt-get install -y gcc python3-dev"; \
+	  echo "If it could not reach the package index, check the network or the proxy."; exit 1; }
+	@touch $@
+endef
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	$(call install,.)
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[dev])
+	@touch $(VENV)/.core

@@ -1,0 +1,1 @@
+"""What telemetry costs, measured beside other libraries. `python -m benchmarks.run --help`."""

@@ -1,0 +1,125 @@
+"""What one recording call costs its caller, and the whole process, with the flush running to a real aggregator."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import peers
+from benchmarks.harness import (
+    Figure,
+    Outcome,
+    Round,
+    Size,
+    Worker,
+    best,
+    calibrate,
+    interleave,
+    median,
+    paired_ratio,
+    summary,
+)
+from benchmarks.worker import Measure
+
+if TYPE_CHECKING:
+    from telemetry.emit import Run
+
+SERIES: Final = "telemetry series.record"
+COUNTER: Final = "telemetry counter.add"
+SERIES_PEERS: Final = (
+    "prometheus_client Histogram.observe",
+    "opentelemetry-sdk Histogram.record",
+    "statsd pipeline",
+    "statsd UDP",
+    "datadog buffered",
+    "HdrHistogram record_value",
+)
+COUNTER_PEERS: Final = ("prometheus_client Counter.inc", "opentelemetry-sdk Counter.add")
+LIMIT_WALL_NS: Final = 200.0
+LIMIT_CPU_NS: Final = 220.0
+_LOOK_S: Final = 0.005
+_THREADS: Final = (1, 4)
+_ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
+_ROUND_MS: Final[dict[Size, float]] = {"full": 60.0, "quick": 40.0, "tiny": 2.0}
+
+
+def open_run() -> Run:
+    """A run with an aggregator process of its own, in a temporary directory that goes with this process."""
+    from telemetry.emit import start
+
+    os.environ.pop("TELEMETRY_ENDPOINT", None)
+    folder = tempfile.mkdtemp(prefix="tm")
+    run = start("bench", dir=folder)
+
+    def end() -> None:
+        run.finish(timeout=10.0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return run
+
+
+def flushed() -> None:
+    """Waits until the flusher has taken everything."""
+    from telemetry.emit.process import PROCESS
+
+    while PROCESS.recorders.buffer:
+        time.sleep(_LOOK_S)
+
+
+def series() -> Measure:
+    return peers.measured(open_run().series("latency", unit="s").record, peers.SECONDS, flushed)
+
+
+def counter() -> Measure:
+    return peers.measured(open_run().counter("requests").add, peers.SECONDS, flushed)
+
+
+ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {SERIES: series, COUNTER: counter}
+
+
+def run(size: Size) -> Outcome:
+    homes = dict.fromkeys(ALTERNATIVES, __name__)
+    homes |= dict.fromkeys(("list.append", *SERIES_PEERS, *COUNTER_PEERS), peers.__name__)
+    workers = {name: Worker(module, name) for name, module in homes.items()}
+    sizes = {name: calibrate(worker, _ROUND_MS[size]) for name, worker in workers.items()}
+    rounds: dict[int, dict[str, list[Round]]] = {}
+    for threads in _THREADS:
+        arguments = {name: {"n": n, "threads": threads} for name, n in sizes.items()}
+        rounds[threads] = interleave(workers, arguments, _ROUNDS[size])
+    for worker in workers.values():
+        worker.close()
+    figures = [
+        figure
+        for threads, taken in rounds.items()
+        for name, others in ((SERIES, SERIES_PEERS), (COUNTER, COUNTER_PEERS))
+        for figure in _figures(name, threads, taken, others)
+    ]
+    measurements = {
+        f"{name}, {threads} threads": summary(taken[name]) for threads, taken in rounds.items() for name in taken
+    }
+    return Outcome(figures, measurements)
+
+
+def _figures(name: str, threads: int, rounds: dict[str, list[Round]], others: tuple[str, ...]) -> list[Figure]:
+    what = f"{name.removeprefix('telemetry ')}(v), {threads} thread{'s' if threads > 1 else ''}"
+    figures = []
+    for key, unit, limit in (("wall_ns", "ns wall", LIMIT_WALL_NS), ("cpu_ns", "ns CPU", LIMIT_CPU_NS)):
+        peer = best({other: rounds[other] for other in others}, key)
+        figures.append(
+            Figure(
+                what,
+                median(rounds[name], key),
+                unit,
+                limit,
+                peer=peer,
+                peer_value=median(rounds[peer], key),
+                ratio=paired_ratio(rounds[name], rounds[peer], key),
+            )
+        )
+    return figures

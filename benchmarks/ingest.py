@@ -1,0 +1,118 @@
+"""Ingest: from encoded frames to numbers, in the aggregator's process: decode, admit, journal, apply."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import peers
+from benchmarks.frames import FrameMaker
+from benchmarks.harness import (
+    Figure,
+    Outcome,
+    Size,
+    Worker,
+    interleave,
+    median,
+    paired_ratio,
+    summary,
+)
+from benchmarks.worker import Measure
+
+LIMITS_NS: Final = {10_000: 40.0, 1_000: 70.0}
+_PEER: Final = "HdrHistogram record_value"
+_COALESCED: Final = 16
+_EVENTS: Final[dict[Size, int]] = {"full": 2_000_000, "quick": 500_000, "tiny": 20_000}
+_PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny": 1_000}
+_ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
+
+
+def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
+    """Each turn takes so many frames, decodes and admits them one by one and applies them together."""
+    from telemetry.aggregator import Aggregator, AggregatorConfig
+    from telemetry.store.journal import JournalWriter
+    from telemetry.wire.codec import decode_batch
+    from telemetry.wire.events import EventBatch
+
+    maker = FrameMaker(batch_events)
+    aggregator = Aggregator(AggregatorConfig())
+    folder = Path(tempfile.mkdtemp(prefix="tm"))
+
+    def take(frames: list[bytes], journal: JournalWriter | None) -> None:
+        batches: list[EventBatch] = []
+        now_ns = time.monotonic_ns()
+        for frame in frames:
+            batch = decode_batch(frame)
+            assert aggregator.admit(batch, now_ns)
+            batches.append(batch)
+        if journal is not None:
+            journal.append(frames, now_ns)
+        aggregator.apply(batches, now_ns, time.time_ns())
+
+    def measure(n: int) -> dict[str, Any]:
+        frames = maker.frames(max(1, n // batch_events))
+        turns = [frames[at : at + frames_a_turn] for at in range(0, len(frames), frames_a_turn)]
+        journal = JournalWriter(folder) if journaled else None
+        before = aggregator.applied
+        wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+        for turn in turns:
+            take(turn, journal)
+        wall, cpu = time.perf_counter_ns() - wall, time.process_time_ns() - cpu
+        events = len(frames) * batch_events
+        assert aggregator.applied - before == events
+        if journal is not None:
+            journal.close()
+            shutil.rmtree(folder)
+        return {"n": events, "wall_ns": wall / events, "cpu_ns": cpu / events}
+
+    take([maker.definitions()], None)
+    return measure
+
+
+def hdr() -> Measure:
+    """A Python loop over values that are decoded already; no series, no accounting."""
+    return peers.ALTERNATIVES[_PEER]()
+
+
+ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
+    "10k": lambda: ours(10_000, 1, journaled=False),
+    "1k": lambda: ours(1_000, 1, journaled=False),
+    "1k, 16 frames a turn": lambda: ours(1_000, _COALESCED, journaled=False),
+    "10k with journal": lambda: ours(10_000, 1, journaled=True),
+    "1k with journal": lambda: ours(1_000, 1, journaled=True),
+    _PEER: hdr,
+}
+
+
+def run(size: Size) -> Outcome:
+    workers = {name: Worker(__name__, name) for name in ALTERNATIVES}
+    arguments = {name: {"n": _EVENTS[size]} for name in workers} | {_PEER: {"n": _PEER_EVENTS[size]}}
+    for name, worker in workers.items():
+        worker.measure(**arguments[name])
+    rounds = interleave(workers, arguments, _ROUNDS[size])
+    for worker in workers.values():
+        worker.close()
+
+    def figure(name: str, what: str, limit: float | None) -> Figure:
+        return Figure(
+            f"ingest, 100 series, {what}, per event",
+            median(rounds[name], "cpu_ns"),
+            "ns CPU",
+            limit,
+            peer=_PEER,
+            peer_value=median(rounds[_PEER], "cpu_ns"),
+            ratio=paired_ratio(rounds[name], rounds[_PEER], "cpu_ns"),
+        )
+
+    figures = [
+        figure("10k", "batches of 10k", LIMITS_NS[10_000]),
+        figure("1k", "batches of 1k", LIMITS_NS[1_000]),
+        figure("1k, 16 frames a turn", f"batches of 1k, {_COALESCED} a turn", None),
+        figure("10k with journal", "batches of 10k, journal on", None),
+        figure("1k with journal", "batches of 1k, journal on", None),
+    ]
+    return Outcome(figures, {name: summary(taken) for name, taken in rounds.items()})

@@ -1,0 +1,116 @@
+"""What recording does to the program that records: a 100 µs loop with 20 events in each iteration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from benchmarks import emit, message_peer, peers
+from benchmarks.harness import Figure, Outcome, Round, Size, Worker, interleave, paired_ratio, summary
+from benchmarks.worker import Measure
+
+LIMIT_P50: Final = 1.03
+LIMIT_P99: Final = 1.15
+NONE: Final = "nothing recorded"
+OURS: Final = "telemetry series.record"
+_PEERS: Final = (
+    "prometheus_client Counter.inc",
+    "prometheus_client Histogram.observe",
+    "one ZeroMQ message per event",
+)
+_SPIN_NS: Final = 100_000
+_EVENTS: Final = 20
+_ROUNDS: Final[dict[Size, int]] = {"full": 21, "quick": 7, "tiny": 1}
+_ITERATIONS: Final[dict[Size, int]] = {"full": 3_000, "quick": 1_500, "tiny": 50}
+
+
+def spin(count: int) -> int:
+    """Pure Python work that allocates nothing lasting."""
+    x = 1
+    for _ in range(count):
+        x = (x * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+    return x
+
+
+def spins(duration_ns: int) -> int:
+    """How many take so long when nothing interrupts."""
+    probe = 1_000
+    fastest = duration_ns
+    for _ in range(200):
+        begin = time.perf_counter_ns()
+        spin(probe)
+        fastest = min(fastest, time.perf_counter_ns() - begin)
+    return probe * duration_ns // fastest
+
+
+def _loop(record: peers.Recorder, values: list[Any]) -> Measure:
+    def measure(count: int, iterations: int, events: int) -> dict[str, Any]:
+        chosen = values[:events]
+        durations = [0] * iterations
+        clock = time.perf_counter_ns
+        cpu = time.process_time_ns()
+        for turn in range(iterations):
+            begin = clock()
+            spin(count)
+            for value in chosen:
+                record(value)
+            durations[turn] = clock() - begin
+        cpu = time.process_time_ns() - cpu
+        durations.sort()
+        return {
+            "p50_us": durations[iterations // 2] / 1e3,
+            "p99_us": durations[iterations * 99 // 100] / 1e3,
+            "p999_us": durations[iterations * 999 // 1_000] / 1e3,
+            "max_us": durations[-1] / 1e3,
+            "mean_us": sum(durations) / iterations / 1e3,
+            "cpu_us": cpu / iterations / 1e3,
+        }
+
+    return measure
+
+
+def _nothing(value: float) -> None:
+    """A call, as every alternative makes one."""
+
+
+ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
+    NONE: lambda: _loop(_nothing, peers.SECONDS),
+    OURS: lambda: _loop(emit.open_run().series("latency", unit="s").record, peers.SECONDS),
+    _PEERS[0]: lambda: _loop(peers.prometheus_counter(), peers.SECONDS),
+    _PEERS[1]: lambda: _loop(peers.prometheus_histogram(), peers.SECONDS),
+    _PEERS[2]: lambda: _loop(message_peer.recorder(), peers.NANOSECONDS),
+}
+
+
+def run(size: Size) -> Outcome:
+    count = spins(_SPIN_NS)
+    workers = {name: Worker(__name__, name) for name in ALTERNATIVES}
+    load = {"count": count, "iterations": _ITERATIONS[size], "events": _EVENTS}
+    for worker in workers.values():
+        worker.measure(**load)
+    rounds = interleave(workers, dict.fromkeys(workers, load), _ROUNDS[size])
+    for worker in workers.values():
+        worker.close()
+    keys = list(rounds[NONE][0])
+    figures = [
+        _figure(rounds, "p50_us", "median", LIMIT_P50),
+        _figure(rounds, "p99_us", "p99", LIMIT_P99),
+        _figure(rounds, "mean_us", "mean", None),
+    ]
+    return Outcome(figures, {name: summary(taken, keys) for name, taken in rounds.items()})
+
+
+def _figure(rounds: dict[str, list[Round]], key: str, word: str, limit: float | None) -> Figure:
+    """Everything as a multiple of the loop that records nothing."""
+    slowed = {name: paired_ratio(rounds[name], rounds[NONE], key) for name in (OURS, *_PEERS)}
+    peer = min(_PEERS, key=lambda name: slowed[name])
+    return Figure(
+        f"100 µs loop with {_EVENTS} events, {word}",
+        slowed[OURS],
+        "× the loop without",
+        limit,
+        peer=peer,
+        peer_value=slowed[peer],
+        ratio=paired_ratio(rounds[OURS], rounds[peer], key),
+    )

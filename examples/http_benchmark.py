@@ -1,0 +1,1 @@
+../src/telemetry/demo/http_benchmark.py

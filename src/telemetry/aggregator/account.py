@@ -1,0 +1,80 @@
+"""One producer's account: every event it emitted is received, dropped by itself, or missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from telemetry import limits
+from telemetry.ledger import PRODUCER_REASONS, Ledger
+
+_OTHER: Final = "other"  # reasons beyond what a map may hold: a newer producer's, or noise
+_KNOWN: Final = frozenset(reason.value for reason in PRODUCER_REASONS)
+
+
+class Account:
+    """`emitted = received + dropped by the producer + missing` holds by construction, whatever it claims."""
+
+    __slots__ = ("_dropped", "_horizon", "ledger")
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._dropped: Counter[str] = Counter()
+        self._horizon = 0
+        """One above the highest event number known to have been given."""
+
+    def receive(self, first: int, events: int, dropped: Mapping[str, int]) -> None:
+        """A new batch: number of its first event, its events, and the producer's drops so far."""
+        self.ledger.receive(events)
+        self._horizon = max(self._horizon, first + events)
+        self._raise_drops(dropped)
+
+    def close(self, emitted: int, dropped: Mapping[str, int]) -> list[str]:
+        """The producer's last word. Returns what in it contradicts what was seen; the larger numbers stay."""
+        self._raise_drops(dropped)
+        complaints = []
+        if emitted < self._horizon:
+            complaints.append(f"says it emitted {emitted:,} events but numbered {self._horizon:,}")
+        elif emitted < self.ledger.received + self.dropped_by_producer_total:
+            complaints.append(
+                f"says it emitted {emitted:,} events, fewer than the {self.ledger.received:,} received "
+                f"and {self.dropped_by_producer_total:,} it dropped"
+            )
+        self._horizon = max(self._horizon, emitted)
+        return complaints
+
+    @property
+    def dropped_by_producer(self) -> dict[str, int]:
+        return dict(sorted(self._dropped.items()))
+
+    @property
+    def dropped_by_producer_total(self) -> int:
+        return self._dropped.total()
+
+    @property
+    def emitted(self) -> int:
+        return max(self._horizon, self.ledger.received + self.dropped_by_producer_total)
+
+    @property
+    def missing(self) -> int:
+        """Events that were numbered, not dropped by the producer, and have not come."""
+        return self.emitted - self.ledger.received - self.dropped_by_producer_total
+
+    @property
+    def lossless(self) -> bool:
+        return not (self.missing or self.ledger.dropped_total or self.dropped_by_producer_total)
+
+    def _raise_drops(self, dropped: Mapping[str, int]) -> None:
+        """Totals only grow; batches that come late report older ones."""
+        for reason, count in dropped.items():
+            if not count:
+                continue
+            known = reason in _KNOWN or reason in self._dropped or len(self._dropped) < limits.DROP_REASONS
+            word = reason if known else _OTHER
+            self._dropped[word] = max(self._dropped[word], count)
+
+
+def plausible(events: int, dropped: Mapping[str, int]) -> bool:
+    """Whether numbers like these can come from a producer that counts."""
+    return events <= limits.EVENT_NUMBERS and sum(dropped.values()) <= limits.EVENT_NUMBERS

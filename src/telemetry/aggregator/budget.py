@@ -1,0 +1,22 @@
+"""A bound that several owners share."""
+
+from __future__ import annotations
+
+
+class Budget:
+    """So many units in all, whoever takes them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int) -> None:
+        self.left = units
+
+    def take(self, units: int) -> bool:
+        """All of the units, or none of them and False."""
+        if units > self.left:
+            return False
+        self.left -= units
+        return True
+
+    def give_back(self, units: int) -> None:
+        self.left += units

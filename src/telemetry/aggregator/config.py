@@ -1,0 +1,25 @@
+"""What an aggregator can be told when it is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from telemetry import limits
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorConfig:
+    """Built once at the edge; nothing here changes during a run."""
+
+    percentiles: tuple[str, ...] = ("50", "75", "90", "95", "99", "99.9", "99.99")
+    """Decimal strings, as they become keys."""
+    window_s: float = 10
+    """Length of the moving window, in whole rolls of one second, at least one."""
+    series_cap: int = limits.SERIES
+    """Instruments of each kind; the rest share one called `overflow`."""
+    late_after_s: float = limits.LATE_AFTER_S
+    lost_after_s: float = limits.LOST_AFTER_S
+
+    @property
+    def window_rolls(self) -> int:
+        return max(1, round(self.window_s))

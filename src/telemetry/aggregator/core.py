@@ -1,0 +1,210 @@
+"""The aggregator: events in, snapshots out. Pure: no sockets, files, threads or clocks; one caller at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.account import plausible
+from telemetry.aggregator.apply import Applier, Handler
+from telemetry.aggregator.config import AggregatorConfig
+from telemetry.aggregator.counters import CounterTable
+from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.notes import Notes
+from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
+from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.replay import replay_series
+from telemetry.aggregator.routes import KIND_CODES
+from telemetry.aggregator.series import SeriesTable
+from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
+from telemetry.ledger import Ledger, Reason
+from telemetry.wire.control import End, Ended, Hello, SeriesKey
+from telemetry.wire.events import EventBatch
+from telemetry.wire.history import Interval
+from telemetry.wire.sequence import SequenceTracker
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
+_SHORTEST_ROLL_S: Final = 1e-3  # a wall clock may stand still or step back between two rolls
+
+
+class Aggregator:
+    """All numbers of one run. `now_ns` is the monotonic clock, `wall_ns` the wall clock, both nanoseconds.
+
+    Nothing that comes from a producer raises: it is counted, by reason, and named in the snapshot.
+    """
+
+    def __init__(self, config: AggregatorConfig) -> None:
+        self._config = config
+        self.series = SeriesTable(config.percentiles, config.window_rolls)
+        self._counters = CounterTable(config.window_rolls)
+        self._gauges = GaugeTable()
+        self._notes = Notes()
+        self._book = ProducerBook(config)
+        self._bad_frames = Ledger()
+        self._registry = Registry(
+            {
+                "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
+                "gauge": lambda name, labels, unit, _: self._gauges.add(name, labels, unit),
+                "series": lambda name, labels, unit, bounds: self.series.add(
+                    name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high
+                ),
+            },
+            config.series_cap,
+            self._notes.warn,
+        )
+        handlers: dict[int, Handler] = {
+            KIND_CODES["series"]: lambda index, value, walls: self.series.record(index, value),
+            KIND_CODES["counter"]: lambda index, value, walls: self._counters.record(index, value),
+            KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls()),
+        }
+        self._applier = Applier(self._book, RecordReader(self._registry, self._notes), handlers)
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
+        """A producer introduces itself. False if there are too many."""
+        producer = self._meet(hello.producer, now_ns)
+        if producer is None:
+            return False
+        producer.hello(hello, now_ns)
+        return True
+
+    def ping(self, producer: str, now_ns: int) -> None:
+        """A sign of life; of a producer never heard of, nothing."""
+        known = self._book.get(producer)
+        if known is not None:
+            known.last_seen_ns = now_ns
+
+    def admit(self, batch: EventBatch, now_ns: int) -> bool:
+        """Whether the batch is new and to be journaled, then applied. A new one's events count as received."""
+        known = self._book.get(batch.producer)
+        events = count_events(batch)
+        sequence = known.sequence if known is not None else _UNUSED
+        if not sequence.believable(batch.seq) or not plausible(batch.first + events, batch.dropped):
+            self.bad_frame(Reason.IMPLAUSIBLE)
+            return False
+        producer = self._meet(batch.producer, now_ns)
+        return producer is not None and producer.admit(batch, events, now_ns)
+
+    def bad_frame(self, reason: Reason) -> None:
+        """A frame that can't be taken."""
+        self._bad_frames.drop(reason)
+
+    def apply(self, batches: Sequence[EventBatch], now_ns: int, wall_ns: int) -> list[StreamedRecord]:
+        """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order."""
+        return self._applier.apply(batches, wall_ns)
+
+    def end(self, end: End, now_ns: int) -> None:
+        """A producer's last word. Reconciled at once if all it made is in, else as the rest comes."""
+        producer = self._meet(end.producer, now_ns)
+        if producer is None:
+            return
+        for complaint in producer.finish(end, now_ns):
+            self._notes.warn(f"producer {end.producer!r} {complaint}")
+        producer.reconcile()
+
+    def close(self) -> None:
+        """The drain is over: rows still waiting for a definition are dropped. The numbers no longer change."""
+        for producer in self._book:
+            producer.give_up_waiting()
+
+    def _meet(self, producer: str, now_ns: int) -> Producer | None:
+        known = self._book.meet(producer, now_ns)
+        if known is None:
+            self.bad_frame(Reason.TOO_MANY_PRODUCERS)
+        return known
+
+    # --- who -------------------------------------------------------------------------------------
+
+    def producers(self) -> list[str]:
+        """Ids, in order of appearance."""
+        return [producer.key for producer in self._book]
+
+    def producer(self, producer: str) -> Producer:
+        """What is known of a producer. Raises KeyError for one never heard of."""
+        return self._book[producer]
+
+    def ended(self, producer: str) -> Ended | None:
+        """The account of a producer that is reconciled; None while it has not ended or batches are missing."""
+        known = self._book.get(producer)
+        return known.ended() if known is not None and known.reconciled else None
+
+    def account(self, producer: str) -> Ended:
+        """The account as it stands, of a producer never heard of an empty one."""
+        known = self._book.get(producer)
+        return known.ended() if known is not None else Ended(emitted=0, received=0, missing=0)
+
+    def applied_batches(self, producer: str) -> int:
+        """All batches below this number are in the numbers, or were given up."""
+        known = self._book.get(producer)
+        return known.applied_batches if known is not None else 0
+
+    def acknowledgements(self) -> list[tuple[str, int]]:
+        """Producers whose `applied_batches` moved since the last call, and where to."""
+        moved = []
+        for producer in self._book:
+            if producer.acknowledged_batches != producer.applied_batches:
+                producer.acknowledged_batches = producer.applied_batches
+                moved.append((producer.key, producer.applied_batches))
+        return moved
+
+    def gaps(self, producer: str) -> list[tuple[int, int]]:
+        """Ranges `[first, last]` of batches that are missing."""
+        known = self._book.get(producer)
+        return known.sequence.gaps if known is not None else []
+
+    def waiting_for(self) -> list[str]:
+        """Producers that said hello and have not ended, or whose batches are not all here."""
+        return self._book.waiting_for()
+
+    def all_ended(self) -> bool:
+        """Nobody is waited for; true of a run without producers, too."""
+        return not self._book.waiting_for()
+
+    def anyone_left(self, now_ns: int) -> bool:
+        """False once there were producers and each has ended or is lost."""
+        return self._book.anyone_left(now_ns)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    @property
+    def applied(self) -> int:
+        """Events in the numbers or the record stream, of all producers."""
+        return sum(producer.account.ledger.applied for producer in self._book)
+
+    def roll(self, start_wall_ns: int, end_wall_ns: int) -> Interval:
+        """Ends an interval, once a second: what happened in it; also moves windows and rates."""
+        seconds = max((end_wall_ns - start_wall_ns) / 1e9, _SHORTEST_ROLL_S)
+        self._book.roll(seconds)
+        return Interval(
+            start_wall_ns, end_wall_ns, self.series.roll(seconds), self._counters.roll(seconds), self._gauges.roll()
+        )
+
+    def keys(self) -> list[SeriesKey]:
+        """All instruments. An index is unique within its kind."""
+        return [self.series.key(index) for index in range(len(self.series))] + self._registry.keys()
+
+    def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
+        """The whole state at this moment."""
+        parts = Parts(
+            registry=self._registry,
+            notes=self._notes,
+            counters=self._counters,
+            gauges=self._gauges,
+            series=self.series.stats(),
+            producers=self._book.stats(now_ns, wall_ns),
+            waiting_for=self._book.waiting_for(),
+            bad_frames=self._bad_frames,
+            window_s=self._config.window_rolls,
+        )
+        return build_snapshot(facts, parts, now_ns, wall_ns)
+
+    def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The series indices and values in a journaled batch, by the routes as they are now. Changes nothing, so it
+        may run beside `snapshot` once no more batches are applied."""
+        return replay_series(batch, self._book.get(batch.producer), self._registry)

@@ -1,0 +1,136 @@
+"""Counters as columns: integral increments add up exactly, the others by compensated sums."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.values import LARGEST, bounded, grown
+from telemetry.wire.history import ValueColumns
+from telemetry.wire.snapshot import CounterStat
+
+Index = NDArray[np.intp]
+Values = NDArray[np.float64]
+
+_EXACT_ADDEND: Final = float(limits.EXACT_INTEGER // (1 << limits.CHUNK_EVENTS.bit_length()))
+"""A chunk of integers below this adds up in float64 without rounding."""
+_SPILL: Final = 1 << 62
+"""An int64 total beyond this moves into a Python integer; one chunk adds less than 2**53."""
+
+
+class CounterTable:
+    """Totals never decrease: increments are finite and not negative (the caller filters)."""
+
+    def __init__(self, window_rolls: int) -> None:
+        self._names: list[tuple[str, dict[str, str], str]] = []
+        self._whole = np.zeros(0, np.int64)
+        self._huge: dict[int, int] = {}
+        self._fraction = np.zeros(0, np.float64)
+        self._compensation = np.zeros(0, np.float64)
+        self._fractional = np.zeros(0, np.bool_)
+        self._events = np.zeros(0, np.int64)
+        self._increase = np.zeros(0, np.float64)
+        self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
+        self._rates: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, name: str, labels: dict[str, str], unit: str) -> int:
+        """A new counter's index, dense from 0."""
+        self._names.append((name, labels, unit))
+        size = len(self._names)
+        self._whole = grown(self._whole, size)
+        self._fraction = grown(self._fraction, size)
+        self._compensation = grown(self._compensation, size)
+        self._fractional = grown(self._fractional, size)
+        self._events = grown(self._events, size)
+        self._increase = grown(self._increase, size)
+        return size - 1
+
+    def record(self, index: Index, value: Values) -> None:
+        """Adds increments, any number of them."""
+        for start in range(0, len(index), limits.CHUNK_EVENTS):
+            chunk = slice(start, start + limits.CHUNK_EVENTS)
+            self._record_chunk(index[chunk], value[chunk])
+
+    def _record_chunk(self, index: Index, value: Values) -> None:
+        size = len(self._whole)
+        self._events += np.bincount(index, minlength=size)
+        whole = np.floor(value) == value
+        if value.max() < _EXACT_ADDEND and whole.all():
+            self._add_whole(index, value)
+            return
+        small = value < _EXACT_ADDEND
+        self._add_whole(index[whole & small], value[whole & small])
+        self._add_huge(index[~small], value[~small])
+        self._add_fractions(index[~whole], value[~whole])
+
+    def _add_whole(self, index: Index, value: Values) -> None:
+        sums = np.bincount(index, value, minlength=len(self._whole))
+        self._increase += sums
+        self._whole += sums.astype(np.int64)
+        for i in np.flatnonzero(self._whole > _SPILL).tolist():
+            self._huge[i] = self._huge.get(i, 0) + int(self._whole[i])
+            self._whole[i] = 0
+
+    def _add_huge(self, index: Index, value: Values) -> None:
+        for i, number in zip(index.tolist(), value.tolist(), strict=True):
+            self._huge[i] = self._huge.get(i, 0) + int(number)
+            self._increase[i] = min(float(self._increase[i]) + number, LARGEST)
+
+    def _add_fractions(self, index: Index, value: Values) -> None:
+        """Below 2**53 by nature. A chunk is split into a part that adds up exactly and a rest that hardly rounds;
+        over the chunks the sum is Neumaier's."""
+        if not len(index):
+            return
+        size = len(self._fraction)
+        grain = 2.0 ** (int(np.ceil(np.log2(value.max()))) + limits.CHUNK_EVENTS.bit_length() - 52)
+        coarse = np.rint(value / grain) * grain
+        for part in (coarse, value - coarse):
+            sums = np.bincount(index, part, minlength=size)
+            total = self._fraction + sums
+            larger = np.abs(self._fraction) >= np.abs(sums)
+            self._compensation += np.where(larger, (self._fraction - total) + sums, (sums - total) + self._fraction)
+            self._fraction = total
+            self._increase += sums
+        self._fractional[index] = True
+
+    def value(self, index: int) -> int | float:
+        """The total: an int unless an increment was none."""
+        whole = int(self._whole[index]) + self._huge.get(index, 0)
+        if not self._fractional[index]:
+            return bounded(whole)
+        return float(bounded(whole)) + (float(self._fraction[index]) + float(self._compensation[index]))
+
+    def roll(self, seconds: float) -> ValueColumns:
+        """Ends an interval: what was added in it, and new rates over the window."""
+        increase = self._increase[: len(self)]
+        changed = np.flatnonzero(increase)
+        columns = ValueColumns(changed.astype("<u4").tobytes(), increase[changed].astype("<f8").tobytes())
+        self._rolls.append((seconds, increase.copy()))
+        self._increase[:] = 0
+        self._rates = self._window_rates()
+        return columns
+
+    def _window_rates(self) -> list[float]:
+        seconds = sum(roll[0] for roll in self._rolls)
+        total = np.zeros(len(self))
+        with np.errstate(over="ignore"):
+            for _, increase in self._rolls:
+                total[: len(increase)] += increase
+            rates: list[float] = np.minimum(total / seconds, LARGEST).tolist()
+        return rates
+
+    def stats(self) -> list[CounterStat]:
+        """By index."""
+        events = self._events.tolist()
+        rates = self._rates + [0.0] * (len(self) - len(self._rates))
+        return [
+            CounterStat(name=name, labels=labels, unit=unit, value=self.value(i), events=events[i], rate=rates[i])
+            for i, (name, labels, unit) in enumerate(self._names)
+        ]

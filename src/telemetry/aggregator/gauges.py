@@ -1,0 +1,87 @@
+"""Gauges as columns: the newest value by event time wins, whoever sent it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.values import grown, plain
+from telemetry.wire.history import ValueColumns
+from telemetry.wire.snapshot import GaugeStat
+
+Index = NDArray[np.intp]
+Values = NDArray[np.float64]
+Times = NDArray[np.int64]
+
+
+class GaugeTable:
+    """Values are finite (the caller filters); times are wall clock nanoseconds, not negative."""
+
+    def __init__(self) -> None:
+        self._names: list[tuple[str, dict[str, str], str]] = []
+        self._value = np.zeros(0, np.float64)
+        self._min = np.zeros(0, np.float64)
+        self._max = np.zeros(0, np.float64)
+        self._time_ns = np.zeros(0, np.int64)
+        self._events = np.zeros(0, np.int64)
+        self._touched = np.zeros(0, np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, name: str, labels: dict[str, str], unit: str) -> int:
+        """A new gauge's index, dense from 0."""
+        at = len(self._names)
+        self._names.append((name, labels, unit))
+        self._value = grown(self._value, at + 1)
+        self._min = grown(self._min, at + 1)
+        self._max = grown(self._max, at + 1)
+        self._time_ns = grown(self._time_ns, at + 1)
+        self._events = grown(self._events, at + 1)
+        self._touched = grown(self._touched, at + 1)
+        self._min[at], self._max[at] = np.inf, -np.inf
+        return at
+
+    def record(self, index: Index, value: Values, time_ns: Times) -> None:
+        """Of values with equal times, the one that comes later in the arrays (or in a later call) wins."""
+        self._events += np.bincount(index, minlength=len(self._events))
+        np.minimum.at(self._min, index, value)
+        np.maximum.at(self._max, index, value)
+        self._touched[index] = True
+        order = np.argsort(time_ns, kind="stable")
+        order = order[time_ns[order] >= self._time_ns[index[order]]]
+        self._value[index[order]] = value[order]  # of repeated indices the last assignment stays: the newest
+        self._time_ns[index[order]] = time_ns[order]
+
+    def roll(self) -> ValueColumns:
+        """Ends an interval: the value of each gauge that was set in it."""
+        touched = np.flatnonzero(self._touched[: len(self)])
+        self._touched[:] = False
+        return ValueColumns(touched.astype("<u4").tobytes(), self._value[touched].astype("<f8").tobytes())
+
+    def stats(self) -> list[GaugeStat]:
+        """By index; a gauge never set has no value."""
+        columns = zip(
+            self._names,
+            self._value.tolist(),
+            self._min.tolist(),
+            self._max.tolist(),
+            self._events.tolist(),
+            self._time_ns.tolist(),
+            strict=False,  # columns have room to grow
+        )
+        return [
+            GaugeStat(
+                name=name,
+                labels=labels,
+                unit=unit,
+                value=plain(value),
+                min=plain(low),
+                max=plain(high),
+                events=events,
+                time_ns=time_ns,
+            )
+            if events
+            else GaugeStat(name=name, labels=labels, unit=unit)
+            for (name, labels, unit), value, low, high, events, time_ns in columns
+        ]

@@ -1,0 +1,77 @@
+"""Rows of several batches side by side, so that a column is touched once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.producers import Producer
+from telemetry.aggregator.routes import Routes
+from telemetry.aggregator.rows import Rows
+
+_MAX_TIME = np.int64((1 << 63) - 1)
+WALL_TIMES = (0, 0)
+"""The anchor of rows whose times are wall clock already."""
+
+
+class Lot(NamedTuple):
+    """Neighbouring rows of one producer with one anchor."""
+
+    producer: Producer
+    anchor: tuple[int, int]
+    rows: int
+
+
+class Group:
+    """Columns of equal length, cut into lots. Ids are needed only while routes may be UNKNOWN."""
+
+    __slots__ = ("_ends", "lots", "routes", "rows")
+
+    def __init__(self, lots: Sequence[Lot], rows: Rows, routes: Routes | None = None) -> None:
+        self.lots = lots
+        self.rows = rows
+        self._ends = np.cumsum([lot.rows for lot in lots])
+        self.routes = self._look_up() if routes is None else routes
+
+    def __len__(self) -> int:
+        return len(self.rows.values)
+
+    def _look_up(self) -> Routes:
+        ids = self.rows.ids
+        start = 0
+        pieces = []
+        for lot in self.lots:
+            pieces.append(lot.producer.ids.look_up(ids[start : start + lot.rows]))
+            start += lot.rows
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def owners(self) -> NDArray[np.intp]:
+        """The lot each row belongs to."""
+        return np.repeat(np.arange(len(self.lots)), [lot.rows for lot in self.lots])
+
+    def note_lag(self, now_ns: int) -> None:
+        """Tells each producer how old its newest event was on arrival."""
+        last = self._ends - 1
+        ages = now_ns - self.walls(last, now_ns)
+        for lot, age_ns in zip(self.lots, ages.tolist(), strict=True):
+            lot.producer.lag_s = age_ns / 1e9
+
+    def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
+        """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that
+        a clock that runs ahead can't hold a gauge for ever."""
+        mono = np.minimum(self.rows.times[at], np.uint64(_MAX_TIME)).astype(np.int64)
+        lot = self.owners()[at]
+        offset = np.array([wall - clock for (clock, wall) in (lot.anchor for lot in self.lots)], np.int64)[lot]
+        made = np.array([lot.anchor[1] or now_ns for lot in self.lots], np.int64)[lot]
+        wall = mono + np.minimum(offset, _MAX_TIME - mono)
+        return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
+
+
+def wall_ns(time_ns: int, anchor: tuple[int, int], now_ns: int) -> int:
+    """The same for one time of a record, but for the future: a mark may lie ahead."""
+    if time_ns == 0:
+        return anchor[1] or now_ns
+    return min(max(0, time_ns - anchor[0] + anchor[1]), int(_MAX_TIME))

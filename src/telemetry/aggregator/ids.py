@@ -1,0 +1,50 @@
+"""One producer's row ids → routes, as an array to index with whole columns of ids."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from telemetry import limits
+from telemetry.aggregator.budget import Budget
+from telemetry.aggregator.routes import MALFORMED, UNKNOWN, Routes
+from telemetry.aggregator.rows import ShiftedIds
+
+_SMALLEST = 16
+
+
+class IdTable:
+    """Entry `id + 1` is the route of an id. The first entry catches ids that are none, the last those never bound,
+    so that one clipped take answers for a whole column."""
+
+    __slots__ = ("_budget", "_entries")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._entries = np.array([MALFORMED, UNKNOWN], np.int32)
+
+    def __getitem__(self, row_id: int) -> int:
+        return int(self._entries[min(row_id + 1, len(self._entries) - 1)])
+
+    def bind(self, row_id: int, route: int) -> bool:
+        """False if the id lies outside the table's bounds or no room is left for it."""
+        if not 0 <= row_id < limits.PRODUCER_IDS:
+            return False
+        if row_id + 2 > len(self._entries) - 1 and not self._grow(row_id + 1):
+            return False
+        self._entries[row_id + 1] = route
+        return True
+
+    def look_up(self, ids: ShiftedIds) -> Routes:
+        return self._entries.take(ids, mode="clip")
+
+    def _grow(self, ids: int) -> bool:
+        room = max(_SMALLEST, 1 << (ids - 1).bit_length())
+        had = len(self._entries) - 2
+        if room <= had:
+            return True
+        if not self._budget.take(room - had):
+            return False
+        entries = np.full(room + 2, UNKNOWN, np.int32)
+        entries[: had + 1] = self._entries[: had + 1]
+        self._entries = entries
+        return True

@@ -1,0 +1,58 @@
+"""What a run says in words: marks, params, expectations, warnings. Snapshots repeat all of it, so it is bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from telemetry import limits
+from telemetry.wire.events import Expect, Mark, Params, Scalar
+from telemetry.wire.snapshot import MarkStat
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.marks: deque[MarkStat] = deque(maxlen=limits.MARKS_KEPT)
+        """The newest ones; all of them are in the record stream."""
+        self.params: dict[str, Scalar] = {}
+        self.expected: dict[str, float] = {}
+        self._param_chars = 0
+        self._warnings: dict[str, None] = {}
+        self._unsaid = 0
+
+    def mark(self, producer: str, wall_ns: int, mark: Mark) -> None:
+        self.marks.append(MarkStat(text=mark.text, time_ns=wall_ns, producer=producer, labels=mark.labels))
+
+    def add_params(self, params: Params) -> None:
+        """A later value replaces an earlier one; beyond the bounds new ones are only in the record stream."""
+        for name, value in params.values.items():
+            grows_by = _chars(name, value) - (_chars(name, self.params[name]) if name in self.params else 0)
+            full = name not in self.params and len(self.params) >= limits.PARAMS_KEPT
+            if full or self._param_chars + grows_by > limits.PARAM_CHARS_KEPT:
+                self.warn(f"more than {limits.PARAMS_KEPT:,} params, or too long ones: the rest is not shown")
+                continue
+            self._param_chars += grows_by
+            self.params[name] = value
+
+    def expect(self, expect: Expect) -> None:
+        """The newest total for a name stands."""
+        if expect.name in self.expected or len(self.expected) < limits.PARAMS_KEPT:
+            self.expected[expect.name] = expect.total
+        else:
+            self.warn(f"more than {limits.PARAMS_KEPT:,} expected totals: the rest is not shown")
+
+    def warn(self, message: str) -> None:
+        """Each once; beyond the bound only their number is told."""
+        if message in self._warnings:
+            return
+        if len(self._warnings) < limits.WARNINGS_KEPT:
+            self._warnings[message] = None
+        else:
+            self._unsaid += 1
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._warnings, *([f"and {self._unsaid:,} more warnings"] if self._unsaid else [])]
+
+
+def _chars(name: str, value: Scalar) -> int:
+    return len(name) + (len(value) if isinstance(value, str) else 8)

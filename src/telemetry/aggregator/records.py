@@ -1,0 +1,159 @@
+"""Records, one by one: definitions bind ids, self-describing events become rows, the rest goes to the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Raw, Struct
+
+from telemetry import limits
+from telemetry.aggregator.group import WALL_TIMES, Group, Lot, wall_ns
+from telemetry.aggregator.notes import Notes
+from telemetry.aggregator.producers import Producer
+from telemetry.aggregator.registry import Bounds, Registry
+from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
+from telemetry.aggregator.rows import Rows, count_rows
+from telemetry.ledger import Reason
+from telemetry.wire.codec import Malformed, decode_record, record_tag
+from telemetry.wire.events import (
+    STREAMED,
+    Count,
+    Define,
+    EventBatch,
+    EventRecord,
+    Expect,
+    Gauge,
+    Kind,
+    Mark,
+    Params,
+    Sample,
+    Span,
+)
+
+_DEFINE: Final = "define"
+
+
+class _DefineHead(Struct, array_like=True, frozen=True):
+    tag: str
+    id: Annotated[int, Meta(ge=0, lt=limits.PRODUCER_IDS)]
+
+
+_DEFINE_HEAD: Final = msgspec.msgpack.Decoder(_DefineHead)
+_KIND_OF: Final[dict[type, Kind]] = {Sample: "series", Count: "counter", Gauge: "gauge"}
+
+
+class StreamedRecord(NamedTuple):
+    """A record on its way to the record stream, which numbers it."""
+
+    producer: str
+    wall_ns: int
+    record: EventRecord
+
+
+def count_events(batch: EventBatch) -> int:
+    """Events in a batch, readable or not: rows, and records but definitions."""
+    events = count_rows(batch.rows).events
+    if batch.records:
+        events += sum(record_tag(raw) != _DEFINE for raw in batch.records)
+    return events
+
+
+def definition_id(raw: Raw) -> int | None:
+    """The id of a definition that can't be read otherwise, None if that can't be read either."""
+    try:
+        return _DEFINE_HEAD.decode(raw).id
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+class RecordReader:
+    """Collects self-describing events as rows until they are taken."""
+
+    def __init__(self, registry: Registry, notes: Notes) -> None:
+        self._registry = registry
+        self._notes = notes
+        self._routes: list[int] = []
+        self._values: list[float] = []
+        self._walls: list[int] = []
+        self._lots: list[Lot] = []
+        self._noted: dict[type, Callable[[Producer, int, Any], None]] = {
+            Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
+            Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
+            Expect: lambda _producer, _at_ns, expect: self._notes.expect(expect),
+        }
+
+    def read(self, producer: Producer, batch: EventBatch, now_ns: int) -> list[StreamedRecord]:
+        """Reads the records of a batch; returns those for the stream, which count as applied."""
+        streamed: list[StreamedRecord] = []
+        before = len(self._values)
+        for raw in batch.records:
+            try:
+                record = decode_record(raw)
+            except Malformed:
+                self._refuse(producer, raw)
+                continue
+            if isinstance(record, Define):
+                self._define(producer, record)
+                continue
+            start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
+            at_ns = wall_ns(start_ns, batch.anchor, now_ns)
+            if isinstance(record, STREAMED):
+                streamed.append(StreamedRecord(producer.key, at_ns, record))
+                if type(record) in self._noted:
+                    self._noted[type(record)](producer, at_ns, record)
+            else:
+                self._collect(record, at_ns)
+        producer.account.ledger.apply(len(streamed))
+        if len(self._values) > before:
+            self._lots.append(Lot(producer, WALL_TIMES, len(self._values) - before))
+        return streamed
+
+    def take_values(self) -> Group | None:
+        """The self-describing events read since the last call."""
+        if not self._values:
+            return None
+        times = np.array(self._walls, np.uint64)
+        rows = Rows(np.zeros(0, np.intp), times, np.array(self._values, np.float64))
+        group = Group(self._lots, rows, np.array(self._routes, np.int32))
+        self._routes, self._values, self._walls, self._lots = [], [], [], []
+        return group
+
+    def _collect(self, record: Sample | Count | Gauge, at_ns: int) -> None:
+        kind = _KIND_OF[type(record)]
+        self._routes.append(self._registry.resolve(kind, record.name, record.labels, record.unit))
+        self._values.append(record.value)
+        self._walls.append(at_ns)
+
+    def _define(self, producer: Producer, define: Define) -> None:
+        """Repeated definitions change nothing; one that binds an id anew makes the id's events ambiguous."""
+        bounds = Bounds(define.digits, define.low, define.high)
+        route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
+        bound = producer.ids[define.id]
+        if bound == route:
+            return
+        if bound not in (UNKNOWN, INVALID):
+            self._notes.warn(
+                f"producer {producer.key!r} defined id {define.id} again, as {define.kind} {define.name!r}: "
+                "the id's further events are dropped"
+            )
+            route = CONFLICT
+        self._bind(producer, define.id, route)
+
+    def _bind(self, producer: Producer, row_id: int, route: int) -> None:
+        if producer.ids.bind(row_id, route):
+            producer.newly_bound = True
+        else:
+            self._notes.warn(f"producer {producer.key!r}: no room for id {row_id}; its events are dropped")
+
+    def _refuse(self, producer: Producer, raw: Raw) -> None:
+        """A record nobody can read is an event lost, unless it is a definition: then its id is."""
+        if record_tag(raw) != _DEFINE:
+            producer.account.ledger.drop(Reason.MALFORMED_RECORD)
+            return
+        row_id = definition_id(raw)
+        self._notes.warn(f"producer {producer.key!r} sent a definition that can't be read (id {row_id})")
+        if row_id is not None and producer.ids[row_id] == UNKNOWN:
+            self._bind(producer, row_id, INVALID)

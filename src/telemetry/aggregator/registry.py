@@ -1,0 +1,150 @@
+"""Which instruments exist: (name, labels) → route. A name has one kind and one unit, whatever its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from telemetry import limits
+from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.errors import InstrumentError
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.events import KINDS, Kind
+
+OVERFLOW: Final = "overflow"
+"""The instrument of each kind that stands for all beyond the cap. A definition of this name means it, too."""
+_DISTINCT_COUNTED: Final = 50_000  # names beyond the cap that are told apart: 6 MB of hashes
+
+
+class Bounds(NamedTuple):
+    """How a series counts. Nothing to counters and gauges."""
+
+    digits: int = 3
+    low: float | None = None
+    high: float | None = None
+
+
+Add = Callable[[str, dict[str, str], str, Bounds], int]
+"""(name, labels, unit, bounds) → the index of a new instrument among its kind, dense from 0.
+Raises InstrumentError for bounds that can't be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    kind: Kind
+    index: int
+    name: str
+    labels: dict[str, str]
+    unit: str
+
+
+class Name(NamedTuple):
+    """What all instruments of a name have in common."""
+
+    kind: Kind
+    unit: str
+    indices: list[int]
+
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+_DEFAULT: Final = Bounds()
+
+
+class Registry:
+    """Bounded: `cap` instruments of each kind and the overflow instruments."""
+
+    def __init__(self, add: Mapping[Kind, Add], cap: int, warn: Callable[[str], None]) -> None:
+        self._add_to = add
+        self._cap = cap
+        self._warn = warn
+        self._routes: dict[_Key, int] = {}
+        self._bounds: dict[int, Bounds] = {}
+        self._overflow_routes: dict[Kind, int] = {}
+        self._beyond: dict[Kind, set[int]] = {}
+        self.names: dict[str, Name] = {}
+        self.instruments: dict[Kind, list[Instrument]] = {kind: [] for kind in KINDS}
+
+    def resolve(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds = _DEFAULT) -> int:
+        """The route of the instrument, made if it is new; CONFLICT or INVALID if it can't be."""
+        if name == OVERFLOW:
+            return self._overflow(kind)
+        known = self.names.get(name)
+        if known is not None and (known.kind != kind or known.unit != unit):
+            self._warn(
+                f"{kind} {name!r} in {unit or 'no unit'} contradicts the {known.kind} of that name "
+                f"in {known.unit or 'no unit'}: its events are dropped"
+            )
+            return CONFLICT
+        key = _key(name, labels)
+        found = self._routes.get(key)
+        if found is not None:
+            self._compare_bounds(found, name, bounds)
+            return found
+        if len(self.instruments[kind]) - (kind in self._overflow_routes) >= self._cap:
+            return self._put_beyond(kind, key)
+        try:
+            return self._create(kind, name, labels, unit, bounds)
+        except InstrumentError as error:
+            self._warn(f"{error}; its events are dropped")
+            return INVALID
+
+    def find(self, kind: Kind, name: str, labels: dict[str, str], unit: str) -> int:
+        """The route `resolve` gave for the same arguments, without making anything."""
+        known = self.names.get(name)
+        if known is not None and (known.kind != kind or known.unit != unit):
+            return CONFLICT
+        found = self._routes.get(_key(name, labels))
+        return self._overflow_routes.get(kind, UNKNOWN) if found is None else found
+
+    @property
+    def overflow(self) -> dict[Kind, int]:
+        """Distinct instruments beyond the cap, by kind; counted up to a bound."""
+        return {kind: len(hashes) for kind, hashes in self._beyond.items()}
+
+    def keys(self) -> list[SeriesKey]:
+        """Counters and gauges; the series' own keys know their ticks."""
+        return [
+            SeriesKey(index=item.index, name=item.name, kind=item.kind, unit=item.unit, labels=item.labels)
+            for kind in KINDS
+            if kind != "series"
+            for item in self.instruments[kind]
+        ]
+
+    def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+        made = self._add(kind, name, labels, unit, bounds)
+        self._routes[_key(name, labels)] = made
+        if bounds != _DEFAULT:
+            self._bounds[made] = bounds
+        index = self.instruments[kind][-1].index
+        self.names.setdefault(name, Name(kind, unit, [])).indices.append(index)
+        return made
+
+    def _add(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+        index = self._add_to[kind](name, labels, unit, bounds)
+        self.instruments[kind].append(Instrument(kind, index, name, labels, unit))
+        return route(kind, index)
+
+    def _overflow(self, kind: Kind) -> int:
+        if kind not in self._overflow_routes:
+            self._overflow_routes[kind] = self._add(kind, OVERFLOW, {}, "", _DEFAULT)
+        return self._overflow_routes[kind]
+
+    def _put_beyond(self, kind: Kind, key: _Key) -> int:
+        hashes = self._beyond.setdefault(kind, set())
+        if len(hashes) < _DISTINCT_COUNTED:
+            hashes.add(hash(key))
+        self._warn(f"more than {self._cap:,} instruments of kind {kind}: the rest is counted in {OVERFLOW!r}")
+        return self._overflow(kind)
+
+    def _compare_bounds(self, found: int, name: str, bounds: Bounds) -> None:
+        """Events without bounds of their own, self-describing ones, agree with any."""
+        if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
+            self._warn(f"series {name!r} was defined before with other digits or bounds, which stay")
+
+
+def _key(name: str, labels: dict[str, str]) -> _Key:
+    return name, tuple(sorted(labels.items()))
+
+
+assert limits.SERIES < 1 << 24  # an index fits its place in a route

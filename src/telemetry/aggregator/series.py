@@ -1,0 +1,213 @@
+"""All series of a run: what is recorded into them, what each second adds, and what they say.
+
+A series is one row in the group of its precision. Groups exist because histograms of different digits have
+different layouts; most runs have one group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.exact import ExactTargets, GroupTargets
+from telemetry.aggregator.series_group import Definition, IntervalSlots, SeriesGroup
+from telemetry.aggregator.series_moments import Moments
+from telemetry.aggregator.series_stats import StatBuilder, Window
+from telemetry.aggregator.series_ticks import Indices
+from telemetry.histogram.layout import Floats, Integers, Layout
+from telemetry.histogram.pages import grown
+from telemetry.histogram.percentiles import find_ranks
+from telemetry.histogram.ranks import ranks
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import SeriesColumns
+from telemetry.wire.snapshot import SeriesStat
+
+SQUARABLE: Final = 1e100
+"""Below this neither squares of values nor their ticks overflow."""
+
+
+class SeriesTable:
+    """Series by dense index. One thread owns it; nothing blocks.
+
+    Raises UsageError for a percentile outside (0, 100].
+    """
+
+    def __init__(self, percentiles: tuple[str, ...], window_rolls: int) -> None:
+        self._definitions: list[Definition] = []
+        self._groups: list[SeriesGroup] = []
+        self._group_of = np.zeros(16, dtype=np.uint8)
+        self._row_of = np.zeros(16, dtype=np.intp)
+        self._moments = Moments(self._counts)
+        self._stats = StatBuilder(percentiles, self._moments)
+        self._window_rolls = window_rolls
+        self._rolls: deque[Window] = deque(maxlen=window_rolls)
+        self._window_moved = False
+        self._rolled_count = np.zeros(0, dtype=np.int64)
+        self._rolled_total = np.zeros((0, 2))
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    @property
+    def pages(self) -> int:
+        """Histogram pages in use, of 256 slots each."""
+        return sum(group.counts.used - 1 for group in self._groups)
+
+    def add(  # noqa: PLR0917 - what defines a series
+        self,
+        name: str,
+        labels: dict[str, str],
+        unit: str,
+        digits: int = 3,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> int:
+        """A new series; returns its index. Raises InstrumentError for impossible digits or bounds."""
+        definition = Definition(name, labels, unit, digits, low, high)
+        index = len(self._definitions)
+        if index == self._row_of.size:
+            self._group_of = grown(self._group_of, 2 * index)
+            self._row_of = grown(self._row_of, 2 * index)
+        number = self._group_number(Layout.of(digits))
+        self._group_of[index] = number
+        self._row_of[index] = self._groups[number].add(index, definition)
+        self._moments.add_series()
+        self._stats.add(definition)
+        self._definitions.append(definition)
+        return index
+
+    def key(self, index: int) -> SeriesKey:
+        """What the index stands for in history columns."""
+        definition = self._definitions[index]
+        return SeriesKey(
+            index=index,
+            name=definition.name,
+            kind="series",
+            unit=definition.unit,
+            labels=definition.labels,
+            digits=definition.digits,
+            ticks_per_unit=definition.ticks_per_unit,
+        )
+
+    def record(self, index: Indices, value: Floats) -> None:
+        """Adds values to series: finite and >= 0, any number. Raises OverflowError after 2**32 without `roll`."""
+        for start in range(0, value.size, limits.CHUNK_EVENTS):
+            end = start + limits.CHUNK_EVENTS
+            chunk, chunk_index = value[start:end], index[start:end]
+            smallest, largest = chunk.item(chunk.argmin()), chunk.item(chunk.argmax())
+            if largest < SQUARABLE:
+                self._record_chunk(chunk_index, chunk, smallest, largest)
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    self._record_chunk(chunk_index, chunk, smallest, largest)
+
+    def _record_chunk(self, index: Indices, value: Floats, smallest: float, largest: float) -> None:
+        self._moments.record(index, value, largest)
+        if len(self._groups) == 1:
+            self._groups[0].record(index, value, smallest, largest)
+            return
+        numbers = self._group_of.take(index)
+        for number, group in enumerate(self._groups):
+            chosen = np.flatnonzero(numbers == number)
+            if chosen.size:
+                group.record(self._row_of.take(index[chosen]), value[chosen], smallest, largest)
+
+    def _counts(self) -> Integers:
+        counts = np.zeros(len(self), dtype=np.int64)
+        for group in self._groups:
+            counts[group.members] = group.counts.row_counts()
+        return counts
+
+    def roll(self, seconds: float) -> SeriesColumns:
+        """Ends an interval of `seconds`: returns what it added and moves the window."""
+        self._moments.fold()
+        parts = [group.roll() for group in self._groups]
+        size, moments = len(self), self._moments
+        self._rolls.append(Window(seconds, moments.interval_min[:size].copy(), moments.interval_max[:size].copy()))
+        self._window_moved = True
+        columns = self._interval_columns(parts)
+        self._moments.start_interval()
+        return columns
+
+    def _interval_columns(self, parts: list[IntervalSlots]) -> SeriesColumns:
+        size, moments = len(self), self._moments
+        if self._rolled_count.size < size:
+            self._rolled_count = grown(self._rolled_count, size)
+            self._rolled_total = grown(self._rolled_total, size)
+        counts = moments.count[:size] - self._rolled_count
+        totals = np.stack((moments.total[:size], moments.total_rest[:size]), axis=1)
+        with np.errstate(invalid="ignore"):
+            total = (totals - self._rolled_total).sum(axis=1)
+        self._rolled_count = moments.count[:size].copy()
+        self._rolled_total = totals
+        used = np.flatnonzero(counts)
+        occupied, slots, slot_counts = self._by_index(parts)
+        return SeriesColumns(
+            index=used.astype("<u4").tobytes(),
+            count=counts[used].astype("<u8").tobytes(),
+            total=total[used].astype("<f8").tobytes(),
+            min=moments.interval_min[used].astype("<f8").tobytes(),
+            max=moments.interval_max[used].astype("<f8").tobytes(),
+            occupied=occupied.astype("<u4").tobytes(),
+            slots=slots.astype("<u4", copy=False).tobytes(),
+            counts=slot_counts.astype("<u4", copy=False).tobytes(),
+        )
+
+    def _by_index(self, parts: list[IntervalSlots]) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
+        """Occupied slots of all groups in the order of series indices."""
+        if len(parts) == 1:
+            return parts[0].occupied, parts[0].slots, parts[0].counts
+        if not parts:
+            none = np.zeros(0, dtype=np.uint32)
+            return np.zeros(0, dtype=np.int64), none, none
+        pairs = zip(self._groups, parts, strict=True)
+        indices = np.concatenate([group.members[part.rows] for group, part in pairs])
+        occupied = np.concatenate([part.occupied for part in parts])
+        order = np.argsort(indices)
+        moved = np.argsort(np.repeat(indices, occupied), kind="stable")
+        slots = np.concatenate([part.slots for part in parts])[moved]
+        counts = np.concatenate([part.counts for part in parts])[moved]
+        return occupied[order], slots, counts
+
+    def stats(self) -> list[SeriesStat]:
+        """All series by index; recomputes what changed since the last call."""
+        self._moments.fold()
+        window = self._window() if self._window_moved else None
+        self._window_moved = False
+        return self._stats.build(self._groups, window)
+
+    def _window(self) -> Window:
+        least, most = np.full(len(self), np.inf), np.full(len(self), -np.inf)
+        for _, roll_min, roll_max in self._rolls:
+            np.minimum(least[: roll_min.size], roll_min, out=least[: roll_min.size])
+            np.maximum(most[: roll_max.size], roll_max, out=most[: roll_max.size])
+        return Window(sum(roll.seconds for roll in self._rolls), least, most)
+
+    def targets(self) -> ExactTargets:
+        """What the exact pass has to find: the slot of each percentile, and its rank within."""
+        self._moments.fold()
+        groups = []
+        for group in self._groups:
+            counts = self._moments.count[group.members]
+            rows = np.flatnonzero(counts)
+            wanted = ranks(self._stats.ratios, counts[rows])
+            found = find_ranks(group.index(group.counts), rows, wanted)
+            groups.append(GroupTargets(group.ticks, group.members, rows, found))
+        size = len(self)
+        return ExactTargets(self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size])
+
+    def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
+        """Puts order statistics in place of bucket bounds: series index → percentile key → value in units."""
+        self.stats()
+        self._stats.set_exact(values)
+
+    def _group_number(self, layout: Layout) -> int:
+        for number, group in enumerate(self._groups):
+            if group.layout is layout:
+                return number
+        self._groups.append(SeriesGroup(layout, self._window_rolls))
+        return len(self._groups) - 1

@@ -1,0 +1,160 @@
+"""Everything the aggregator knows, as one MetricsSnapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from telemetry import limits
+from telemetry.aggregator.counters import CounterTable
+from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.notes import Notes
+from telemetry.aggregator.registry import Registry
+from telemetry.ledger import Ledger, Reason, merge_reasons
+from telemetry.wire.snapshot import (
+    TERMINAL,
+    Accounting,
+    CommandFacts,
+    Completeness,
+    CounterStat,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    Progress,
+    SelfCost,
+    SeriesStat,
+    State,
+)
+
+_NAMED = 5  # producers named in one warning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What a snapshot says that the aggregator can't know by itself."""
+
+    run_id: str
+    name: str
+    epoch: str = ""
+    directory: str = ""
+    started_ns: int = 0
+    """Wall clock."""
+    started_mono_ns: int = 0
+    seq: int = 0
+    state: State = "INITIALIZE"
+    reason: str = ""
+    refresh_hz: float = 0.0
+    command: CommandFacts | None = None
+    cost: SelfCost = field(default_factory=SelfCost)
+    pending_deadline_s: float | None = None
+    exact: bool = False
+    exact_reason: str = ""
+    warnings: Sequence[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the aggregator hands over for one snapshot."""
+
+    registry: Registry
+    notes: Notes
+    counters: CounterTable
+    gauges: GaugeTable
+    series: list[SeriesStat]
+    producers: list[ProducerStat]
+    waiting_for: list[str]
+    bad_frames: Ledger
+    window_s: float
+
+
+def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
+    """The snapshot of this moment; `now_ns` is monotonic."""
+    accounting = account_for(parts.producers, parts.bad_frames)
+    counters = parts.counters.stats()
+    return MetricsSnapshot(
+        run_id=facts.run_id,
+        name=facts.name,
+        epoch=facts.epoch,
+        seq=facts.seq,
+        state=facts.state,
+        completeness=completeness(facts.state, parts.waiting_for, accounting),
+        reason=facts.reason,
+        exact=facts.exact,
+        exact_reason=facts.exact_reason,
+        started_ns=facts.started_ns,
+        time_ns=wall_ns,
+        elapsed_s=max(0, now_ns - facts.started_mono_ns) / 1e9,
+        refresh_hz=facts.refresh_hz,
+        window_s=parts.window_s,
+        pending=_pending(facts, parts, accounting),
+        accounting=accounting,
+        producers=parts.producers,
+        progress=_progress(parts, counters),
+        counters=counters,
+        gauges=parts.gauges.stats(),
+        series=parts.series,
+        marks=list(parts.notes.marks),
+        params=dict(parts.notes.params),
+        command=facts.command,
+        cost=facts.cost,
+        overflow=parts.registry.overflow,
+        warnings=_warnings(facts, parts, accounting),
+        directory=facts.directory,
+    )
+
+
+def account_for(producers: Sequence[ProducerStat], bad_frames: Ledger) -> Accounting:
+    """All producers together."""
+    return Accounting(
+        emitted=sum(producer.emitted for producer in producers),
+        received=sum(producer.received for producer in producers),
+        applied=sum(producer.applied for producer in producers),
+        waiting=sum(producer.waiting for producer in producers),
+        dropped=merge_reasons(*(producer.dropped for producer in producers)),
+        dropped_by_producer=merge_reasons(*(producer.dropped_by_producer for producer in producers)),
+        missing=sum(producer.missing for producer in producers),
+        duplicates=sum(producer.duplicates for producer in producers),
+        bad_frames=bad_frames.by_reason(),
+    )
+
+
+def completeness(state: State, waiting_for: Sequence[str], accounting: Accounting) -> Completeness:
+    """Nobody knows before the end. Frames nobody could read are missing in their producers' accounts; only a
+    producer that was turned away has none."""
+    if state == "INTERRUPTED":
+        return "interrupted"
+    if state not in TERMINAL or waiting_for:
+        return "incomplete"
+    turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
+    return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
+
+
+def _pending(facts: RunFacts, parts: Parts, accounting: Accounting) -> Pending:
+    if facts.state != "DRAINING" and facts.state not in TERMINAL:
+        return Pending()
+    return Pending(producers=parts.waiting_for, events=accounting.waiting, deadline_s=facts.pending_deadline_s)
+
+
+def _progress(parts: Parts, counters: Sequence[CounterStat]) -> list[Progress]:
+    """Done: a counter's value or a series' count, over all labels of the name."""
+    progress = []
+    for name, total in parts.notes.expected.items():
+        known = parts.registry.names.get(name)
+        done = 0.0
+        if known is not None and known.kind == "counter":
+            done = float(sum(counters[index].value for index in known.indices))
+        elif known is not None and known.kind == "series":
+            done = float(sum(parts.series[index].count for index in known.indices))
+        progress.append(Progress(name=name, done=done, total=total))
+    return progress
+
+
+def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str]:
+    warnings = [*facts.warnings, *parts.notes.warnings]
+    silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
+    if silent:
+        names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")
+        warnings.append(f"nobody can tell whether all events came from producers that said no hello: {names}")
+    for reason, count in accounting.bad_frames.items():
+        warnings.append(f"{count:,} frames were refused: {reason}")
+    return warnings[: 2 * limits.WARNINGS_KEPT]

@@ -1,0 +1,41 @@
+"""Numbers as snapshots show them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+
+LARGEST: Final = sys.float_info.max
+_WIRE_INTEGER: Final = 1 << 63
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def plain(value: float) -> int | float:
+    """An int where that is exact."""
+    if value == int(value) and abs(value) < limits.EXACT_INTEGER:
+        return int(value)
+    return value
+
+
+def bounded(value: int) -> int | float:
+    """An integer as it is while the wire can carry it, else the nearest float."""
+    if -_WIRE_INTEGER <= value < _WIRE_INTEGER:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return LARGEST
+
+
+def grown(column: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
+    """The column with room for `size` entries at least, new ones zero; doubles, so that growth is cheap."""
+    if size <= len(column):
+        return column
+    larger = np.zeros(max(size, 2 * len(column), 16), column.dtype)
+    larger[: len(column)] = column
+    return larger

@@ -1,0 +1,134 @@
+"""The wrapped command: started, signalled, waited for, and its bill."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Final
+
+from telemetry.cli import console
+from telemetry.store.rundir import mask_secrets
+from telemetry.wire.snapshot import CommandFacts
+
+_FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_NOT_FOUND: Final = 127
+_NOT_EXECUTABLE: Final = 126
+
+
+class Job:
+    """One child process in our process group, so that Ctrl-C in a terminal reaches it first.
+
+    Main thread only: takes over signal handling until the child has ended. Standard streams are the child's.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.command = list(command)
+        self.exit_code = 0
+        self.pid = 0
+        self._begun_ns = time.monotonic_ns()
+        self._ended_ns = self._begun_ns
+        self._status = 0
+        self._usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self._failure = ""
+        self._news, self._news_in = os.pipe()
+        os.set_blocking(self._news, False)
+        os.set_blocking(self._news_in, False)
+        signal.set_wakeup_fd(self._news_in, warn_on_full_buffer=False)
+        for number in (*_FORWARDED, signal.SIGINT):
+            signal.signal(number, self._forward)
+        signal.signal(signal.SIGCHLD, _noted)
+        try:
+            self._process = subprocess.Popen(self.command, env={**os.environ, **environment})
+        except OSError as error:
+            self.exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+            self._failure = f"{self.command[0]}: {error.strerror or error}"
+            console.say(self._failure)
+            return
+        self.pid = self._process.pid
+
+    @property
+    def started(self) -> bool:
+        return self.pid > 0
+
+    def wait(self, each_second: Callable[[], None]) -> None:
+        """Blocks until the child has ended; calls `each_second` meanwhile."""
+        next_ns = time.monotonic_ns() + 1_000_000_000
+        while not self._reap():
+            timeout_s = max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
+            select.select([self._news], [], [], timeout_s)
+            self._drain_news()
+            if time.monotonic_ns() >= next_ns:
+                next_ns += 1_000_000_000
+                each_second()
+
+    def ending(self) -> str:
+        """Why the run ends, in words."""
+        if not self.started:
+            return f"the command could not be started: {self._failure}"
+        if os.WIFSIGNALED(self._status):
+            return f"the command was ended by {_signal_name(os.WTERMSIG(self._status))}"
+        return f"the command exited with code {self.exit_code}"
+
+    def facts(self) -> CommandFacts:
+        user_s, system_s, rss_bytes = self._usage
+        signalled = self.started and os.WIFSIGNALED(self._status)
+        return CommandFacts(
+            argv=mask_secrets(self.command),
+            pid=self.pid,
+            exit_code=None if signalled else self.exit_code,
+            signal=_signal_name(os.WTERMSIG(self._status)) if signalled else None,
+            wall_s=(self._ended_ns - self._begun_ns) / 1e9,
+            cpu_user_s=user_s,
+            cpu_system_s=system_s,
+            max_rss_bytes=rss_bytes,
+        )
+
+    def _reap(self) -> bool:
+        pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self._ended_ns = time.monotonic_ns()
+        self._status = status
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        unit = 1 if sys.platform == "darwin" else 1024
+        self._usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * unit)
+        return True
+
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and _in_foreground():
+            return  # the terminal has sent it to the whole group, the child included
+        if self.started and self._process.returncode is None:
+            os.kill(self.pid, number)
+
+    def _drain_news(self) -> None:
+        try:
+            while os.read(self._news, 256):
+                pass
+        except BlockingIOError:
+            pass
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal's Ctrl-C goes to our process group."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """SIGCHLD has to have a handler to be written to the wakeup descriptor."""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,94 @@
+"""`telemetry run -- CMD…`: an aggregator beside a command, and the report when it ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from telemetry.cli import console, serve
+from telemetry.cli.exits import Exit
+from telemetry.cli.job import Job
+from telemetry.cli.live_line import LiveLine
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.transport.client import ControlClient
+from telemetry.transport.subscription import Subscription
+from telemetry.wire.control import Request, Stop, Watch
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.emit.spawn import Aggregator
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default=None, help="name of the run (default: the command's)")
+    serve.add_run_flags(parser)
+    parser.add_argument("--quiet", action="store_true", help="no live line, no report on stderr")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 4 if the command succeeded but the result is not complete"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.config.load import load
+    from telemetry.emit.outcome import await_report
+    from telemetry.emit.spawn import spawn
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command given", hint="telemetry run --name NAME -- CMD …")
+    name = args.name or Path(command[0]).name
+    serve.check_name(name)
+    flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
+    config = load(flags).config
+    aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
+    with Subscription(aggregator.snapshots) as snapshots, ControlClient(aggregator.endpoint) as control:
+        job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint})
+        if job.started:
+            _ask(control, Watch(pid=job.pid))
+            job.wait(_Watch(snapshots, aggregator, quiet=args.quiet))
+        if not aggregator.gone:
+            _ask(control, Stop(reason=job.ending(), command=job.facts()))
+        report = await_report(snapshots, aggregator, config.run.drain_timeout_s + config.emit.finish_timeout_s)
+    if not args.quiet:
+        _say(report)
+    if job.exit_code:
+        return job.exit_code
+    return Exit.INCOMPLETE if args.strict and report.completeness != "complete" else Exit.OK
+
+
+class _Watch:
+    """What happens each second while the command runs."""
+
+    def __init__(self, snapshots: Subscription, aggregator: Aggregator, *, quiet: bool) -> None:
+        self._snapshots = snapshots
+        self._aggregator = aggregator
+        self._line = None if quiet else LiveLine(sys.stderr)
+        self._mourned = False
+
+    def __call__(self) -> None:
+        snapshot = self._snapshots.recv(0.0)
+        if snapshot is not None and self._line is not None:
+            self._line.show(snapshot)
+        if self._aggregator.gone and not self._mourned:
+            self._mourned = True
+            console.say("the aggregator died; the command goes on, what it records now is lost")
+
+
+def _ask(control: ControlClient, request: Request) -> None:
+    """The run's result does not hang on an answer: without one it is read from disk."""
+    try:
+        control.request(request)
+    except TelemetryError as error:
+        console.say(str(error))
+
+
+def _say(report: Report) -> None:
+    from telemetry.report import render
+
+    sys.stderr.write(render(report, width=console.width(sys.stderr), color=console.color(sys.stderr)))
+    sys.stderr.write(f"run directory: {report.directory}\n")
+    sys.stderr.flush()

@@ -1,0 +1,137 @@
+"""Which run is meant, and asking it: live runs first, then what lies on disk."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from telemetry import limits
+from telemetry.errors import EndpointError, ProtocolError, RunNotFoundError, TelemetryError
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.store.liveruns import LiveRun
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A run. `endpoint` is empty once nobody answers for it."""
+
+    spec: str
+    root: Path
+    endpoint: str = ""
+    live: LiveRun | None = None
+
+    @property
+    def directory_spec(self) -> str:
+        """What finds this run on disk."""
+        return self.live.dir if self.live else self.spec
+
+
+def add_run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="RUN",
+        nargs="?",
+        default=LATEST,
+        help="directory, run id, name, `latest`, or control address",
+    )
+    add_dir_argument(parser)
+
+
+def add_dir_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", default=None, help="folder of the run directories (default: the setting run.dir)")
+
+
+def root_directory(flag: str | None) -> Path:
+    from telemetry.config import load
+
+    return Path(load({"run.dir": flag}).config.run.dir).absolute()
+
+
+def find(args: argparse.Namespace) -> Target:
+    """The live run that `RUN` means, else whatever of that name the disk has: nothing is read from it yet."""
+    root = root_directory(args.dir)
+    spec: str = args.target
+    if "://" in spec:
+        return Target(spec, root, endpoint=spec)
+    live = _find_live(spec, root)
+    return Target(spec, root, live.endpoint if live else "", live)
+
+
+def require_live(target: Target) -> str:
+    """The control address. Raises RunNotFoundError if the run is not live."""
+    from telemetry.store.liveruns import find_live
+    from telemetry.transport import runtime_directory
+
+    if target.endpoint:
+        return target.endpoint
+    if target.spec == LATEST:
+        raise RunNotFoundError(
+            f"the newest run in {target.root} has ended", hint="`telemetry ls --live` lists others"
+        )
+    return find_live(runtime_directory(), target.spec).endpoint
+
+
+def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSnapshot:
+    """The newest snapshot, from the aggregator itself. Raises EndpointError or ProtocolError."""
+    from telemetry.transport import ControlClient
+    from telemetry.transport.endpoints import refuses
+    from telemetry.wire.control import GetStatus, Status
+
+    if refuses(endpoint):
+        raise EndpointError(f"nobody listens at {endpoint}", hint="`telemetry ls` shows the live runs")
+    with ControlClient(endpoint) as client:
+        answer = client.request(GetStatus(), timeout_s)
+    if not isinstance(answer, Status):
+        raise ProtocolError(f"{endpoint} answered status with {type(answer).__name__}")
+    return answer.snapshot
+
+
+def report_of(target: Target) -> Report:
+    """From the aggregator while there is one, else from disk, with the reason.
+
+    Raises RunNotFoundError or RunDirectoryError, or the aggregator's failure if the disk has nothing either.
+    """
+    from telemetry.report import load_report
+
+    if not target.endpoint:
+        return load_report(target.spec, target.root)
+    try:
+        return Report(snapshot=ask(target.endpoint), source="status")
+    except (EndpointError, ProtocolError) as silence:
+        return from_disk(target, silence)
+
+
+def from_disk(target: Target, silence: TelemetryError) -> Report:
+    """The report of a live run that did not answer. Raises `silence` if it has left no result either."""
+    from telemetry.report import load_report
+
+    try:
+        found = load_report(target.directory_spec, target.root)
+    except TelemetryError:
+        raise silence from None
+    reasons = [reason for reason in (silence.message, found.source_reason) if reason]
+    return Report(snapshot=found.snapshot, source=found.source, source_reason="; ".join(reasons))
+
+
+def _find_live(spec: str, root: Path) -> LiveRun | None:
+    """`latest` is the newest run below `root`, or the newest live one if there is none."""
+    from telemetry.store import rundir
+    from telemetry.store.liveruns import find_live
+    from telemetry.transport import runtime_directory
+
+    wanted: str | Path = spec
+    if spec == LATEST:
+        with suppress(RunNotFoundError):
+            wanted = rundir.resolve(LATEST, root).path
+    try:
+        return find_live(runtime_directory(), wanted)
+    except RunNotFoundError:
+        return None

@@ -1,0 +1,102 @@
+"""`telemetry serve`: the aggregator alone, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+from telemetry import limits
+from telemetry.cli import console
+from telemetry.cli.exits import Exit
+from telemetry.errors import UsageError
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
+
+FLAGS = {
+    "dir": "run.dir",
+    "refresh_hz": "run.refresh_hz",
+    "bind": "transport.bind",
+    "insecure": "transport.insecure",
+    "journal": "journal.enabled",
+}
+"""Command-line names → configuration keys."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default=None, help="name of the run (default: this host's name)")
+    add_run_flags(parser)
+    parser.add_argument("--bind", default=None, help="control address, tcp://host:port or ipc://path")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="allow a tcp address that is not loopback, unprotected",
+    )
+    parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--owner-pid", type=int, default=None, help=argparse.SUPPRESS)
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that `run` and `serve` share; each overrides a configuration key."""
+    parser.add_argument(
+        "--dir", default=None, help="folder in which each run makes its own directory (default: runs)"
+    )
+    parser.add_argument("--refresh-hz", type=float, default=None, help="snapshots a second (default: 10)")
+    parser.add_argument(
+        "--no-journal",
+        dest="journal",
+        action="store_false",
+        default=None,
+        help="keep no journal; percentiles then have the stated error bound",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # numpy starts a thread per core for linear algebra unless told otherwise; the aggregator does none
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from telemetry.config.load import load
+    from telemetry.daemon import DaemonOptions, run_daemon
+
+    name = args.name or socket.gethostname()
+    check_name(name)
+    loaded = load({key: getattr(args, flag, None) for flag, key in FLAGS.items()})
+    options = DaemonOptions(
+        name=name,
+        run_id=args.run_id or secrets.token_hex(4),
+        epoch=secrets.token_hex(4),
+        root=Path(loaded.config.run.dir).absolute(),
+        config=loaded.config,
+        owner_pid=args.owner_pid,
+        ready_fd=args.ready_fd,
+        command_line=tuple(sys.argv),
+    )
+    alone = args.ready_fd is None
+    written, snapshot = run_daemon(options, on_ready=_say_where if alone else None)
+    if alone:
+        _say_outcome(snapshot)
+    return Exit.OK if written else Exit.ERROR
+
+
+def check_name(name: str) -> None:
+    """A run's name has the bounds of every other name."""
+    if not name.strip() or len(name) > limits.NAME_CHARS or not name.isprintable():
+        raise UsageError(
+            f"{name[:40]!r} can't be the name of a run", hint=f"1 to {limits.NAME_CHARS} printable characters"
+        )
+
+
+def _say_outcome(snapshot: MetricsSnapshot) -> None:
+    report = Report(snapshot=snapshot, source="pubsub")
+    lines = [report.headline(), *snapshot.warnings, report.directory]
+    for line in lines:
+        console.say(line)
+
+
+def _say_where(facts: dict[str, object]) -> None:
+    console.say(f"run {facts['name']} ({facts['run_id']}) in {facts['dir']}")
+    console.say(f"export TELEMETRY_ENDPOINT={facts['endpoint']}")

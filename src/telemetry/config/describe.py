@@ -1,0 +1,73 @@
+"""The settings as people and editors read them: one line each, TOML, and JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo
+
+from telemetry.config.load import FIELDS, Loaded, env_name
+from telemetry.config.schema import Config
+
+JSON_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Setting(Struct, kw_only=True, frozen=True):
+    """One setting in force."""
+
+    key: str
+    value: Any
+    origin: str
+    default: Any
+    environment: str
+    description: str
+
+
+def settings(loaded: Loaded) -> list[Setting]:
+    """All settings in the order of the schema."""
+    return [_setting(key, info, loaded) for key, info in FIELDS.items()]
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of `telemetry.toml`."""
+    return {"$schema": JSON_SCHEMA_DIALECT, "title": "telemetry.toml", **msgspec.json.schema(Config)}
+
+
+def to_toml(loaded: Loaded) -> str:
+    """The settings in force as a valid `telemetry.toml`, each with its origin in a comment."""
+    lines: list[str] = []
+    section = ""
+    for item in settings(loaded):
+        head, name = item.key.split(".")
+        if head != section:
+            lines += ["", f"[{head}]"] if section else [f"[{head}]"]
+            section = head
+        lines.append(f"{f'{name} = {_toml_value(item.value)}':<44} # {item.origin}")
+    return "\n".join(lines)
+
+
+def _setting(key: str, info: FieldInfo, loaded: Loaded) -> Setting:
+    section, name = key.split(".")
+    return Setting(
+        key=key,
+        value=getattr(getattr(loaded.config, section), name),
+        origin=loaded.origins[key],
+        default=info.default,
+        environment=env_name(key),
+        description=_description(info),
+    )
+
+
+def _description(info: FieldInfo) -> str:
+    for meta in getattr(info.type, "__metadata__", ()):
+        if isinstance(meta, msgspec.Meta) and meta.description:
+            return meta.description
+    return ""
+
+
+def _toml_value(value: object) -> str:
+    """JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -1,0 +1,238 @@
+"""Reads the settings from all their places into one frozen `Config`, and remembers where each came from.
+
+    flag > TELEMETRY_SECTION__KEY > telemetry.toml > [tool.telemetry] in pyproject.toml > user config > default
+
+The two project files are looked for in the working directory alone: a file that lies further up, perhaps in a
+folder anybody can write to, never changes a run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo
+
+from telemetry.config.schema import Config
+from telemetry.errors import ConfigError
+
+ENV_PREFIX: Final = "TELEMETRY_"
+ENV_NEST: Final = "__"
+DEFAULT: Final = "default"
+FLAG: Final = "flag"
+
+_SECTIONS: Final[dict[str, type[Struct]]] = {info.name: info.type for info in msgspec.structs.fields(Config)}
+
+
+def _all_fields() -> dict[str, FieldInfo]:
+    return {
+        f"{section}.{info.name}": info
+        for section, struct in _SECTIONS.items()
+        for info in msgspec.structs.fields(struct)
+    }
+
+
+FIELDS: Final[dict[str, FieldInfo]] = _all_fields()
+"""Dotted key → its definition, in the order of the schema."""
+
+
+class Loaded(NamedTuple):
+    """The settings in force, and the origin of each by its dotted key."""
+
+    config: Config
+    origins: dict[str, str]
+
+
+class Place(NamedTuple):
+    """A file settings can come from, whether or not it exists."""
+
+    path: Path
+    table: str
+    """The table inside the file that is ours, dotted; empty: the whole file."""
+    origin: str
+
+
+class _Entry(NamedTuple):
+    key: str
+    value: object
+    origin: str
+    spelled: str
+    """The key as the user wrote it."""
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Settings from all places. `flags` maps dotted keys to values; None means the flag was not given.
+
+    Reads at most three small files. Raises ConfigError that names every problem at once.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[str] = []
+    values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
+    origins = dict.fromkeys(FIELDS, DEFAULT)
+    for entry in _entries(flags or {}, cwd or Path.cwd(), environ, problems):
+        _admit(entry, values, origins, problems)
+    config = msgspec.convert(values, Config)
+    problems.extend(_contradictions(config))
+    if problems:
+        count = f"{len(problems)} problems in the configuration: " if len(problems) > 1 else ""
+        raise ConfigError(count + "; ".join(problems), hint="`telemetry config show` lists all keys")
+    return Loaded(config, origins)
+
+
+def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Place]:
+    """The files that are looked at, the weakest first."""
+    environ = os.environ if environ is None else environ
+    cwd = cwd or Path.cwd()
+    user = user_config_path(environ)
+    found = [Place(user, "", f"user config {user}")] if user else []
+    return [
+        *found,
+        Place(cwd / "pyproject.toml", "tool.telemetry", "pyproject.toml"),
+        Place(cwd / "telemetry.toml", "", "telemetry.toml"),
+    ]
+
+
+def user_config_path(environ: Mapping[str, str]) -> Path | None:
+    """`telemetry/config.toml` under XDG_CONFIG_HOME, else under ~/.config; None without a home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if base and Path(base).is_absolute():
+        return Path(base) / "telemetry" / "config.toml"
+    home = environ.get("HOME", "")
+    return Path(home) / ".config" / "telemetry" / "config.toml" if home else None
+
+
+def env_name(key: str) -> str:
+    """`emit.flush_ms` → `TELEMETRY_EMIT__FLUSH_MS`."""
+    return ENV_PREFIX + key.upper().replace(".", ENV_NEST)
+
+
+def closest(word: str, known: Collection[str]) -> str:
+    """The known word that was probably meant, or nothing."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.6)), "")
+
+
+def _entries(
+    flags: Mapping[str, object], cwd: Path, environ: Mapping[str, str], problems: list[str]
+) -> Iterator[_Entry]:
+    """Every value that was given, the weakest place first."""
+    for place in places(cwd, environ):
+        yield from _from_file(place, problems)
+    for name, text in sorted(environ.items()):
+        if name.startswith(ENV_PREFIX) and ENV_NEST in name and text:
+            key = name.removeprefix(ENV_PREFIX).lower().replace(ENV_NEST, ".")
+            yield _Entry(key, text, f"environment {name}", name)
+    for key, value in flags.items():
+        if value is not None:
+            yield _Entry(key, value, FLAG, key)
+
+
+def _from_file(place: Place, problems: list[str]) -> Iterator[_Entry]:
+    document = _read_toml(place.path, problems)
+    for part in place.table.split(".") if place.table else ():
+        document = document.get(part, {}) if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        problems.append(f"[{place.table}] in {place.path} is not a table")
+        return
+    for section, table in document.items():
+        if section not in _SECTIONS:
+            problems.append(f"unknown section {section!r} in {place.path}{_question(closest(section, _SECTIONS))}")
+        elif not isinstance(table, dict):
+            problems.append(f"{section!r} in {place.path} must be a table, not {table!r}")
+        else:
+            for key, value in table.items():
+                yield _Entry(f"{section}.{key}", value, place.origin, f"{section}.{key}")
+
+
+def _read_toml(path: Path, problems: list[str]) -> Any:
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        problems.append(f"{path} can't be read: {error.strerror}")
+        return {}
+    import tomllib
+
+    try:
+        return tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.append(f"{path} is no valid TOML: {error}")
+        return {}
+
+
+def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, str], problems: list[str]) -> None:
+    info = FIELDS.get(entry.key)
+    if info is None:
+        problems.append(_unknown(entry))
+        return
+    try:
+        value = _convert(entry.value, info)
+    except ValueError as error:
+        problems.append(f"{entry.key} = {entry.value!r} ({entry.origin}): {_wanted(error)}")
+        return
+    section, name = entry.key.split(".")
+    values[section][name] = value
+    origins[entry.key] = entry.origin
+
+
+def _convert(value: object, info: FieldInfo) -> Any:
+    """A value as its field wants it. Raises ValueError (msgspec's own error is one)."""
+    if isinstance(info.default, tuple):
+        value = _as_list_of_text(value)
+    converted = msgspec.convert(value, info.type, strict=not isinstance(value, str))
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise ValueError("expected a finite number")
+    return converted
+
+
+def _unknown(entry: _Entry) -> str:
+    meant = closest(entry.key, FIELDS)
+    if entry.spelled == entry.key:
+        return f"unknown key {entry.key} ({entry.origin}){_question(meant)}"
+    return f"unknown environment variable {entry.spelled}{_question(meant and env_name(meant))}"
+
+
+def _question(meant: str) -> str:
+    return f", did you mean {meant}?" if meant else ""
+
+
+def _wanted(error: ValueError) -> str:
+    text = str(error)
+    if "matching regex" in text:
+        return 'expected percentiles above 0 and up to 100, such as "50" or "99.9"'
+    return text[:1].lower() + text[1:]
+
+
+def _as_list_of_text(value: object) -> object:
+    """Lists are comma-separated in the environment; a percentile may be written as a number."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list | tuple):
+        return [_number_text(item) if isinstance(item, int | float) else item for item in value]
+    return value
+
+
+def _number_text(number: int | float) -> str:
+    return repr(number).removesuffix(".0")
+
+
+def _contradictions(config: Config) -> Iterator[str]:
+    if config.journal.cap_bytes < config.journal.segment_bytes:
+        yield (
+            f"journal.cap_bytes = {config.journal.cap_bytes} is less than "
+            f"journal.segment_bytes = {config.journal.segment_bytes}"
+        )
+    if len(set(config.run.percentiles)) < len(config.run.percentiles):
+        yield f"run.percentiles = {list(config.run.percentiles)} names one twice"

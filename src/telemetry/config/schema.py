@@ -1,0 +1,155 @@
+"""Every setting: its name, type, default, range and meaning. One frozen struct for each section.
+
+The JSON Schema, `telemetry config show` and the checks of the loader all read these definitions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+from telemetry import limits
+
+PERCENTILE_PATTERN: Final = r"^(100|[1-9][0-9]?(\.[0-9]{0,5}[1-9])?|0\.[0-9]{0,5}[1-9])$"
+"""One spelling for each percentile above 0 and up to 100: "50" and "99.9", not "50.0" or "099"."""
+
+PERCENTILES: Final = ("50", "75", "90", "95", "99", "99.9", "99.99")
+
+DAY_S: Final = 86_400.0
+YEAR_S: Final = 366 * DAY_S
+
+Percentile = Annotated[str, Meta(pattern=PERCENTILE_PATTERN)]
+
+
+class _Section(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """A table of the configuration file."""
+
+
+class RunConfig(_Section, kw_only=True, frozen=True):
+    """The run and the aggregator's rhythm."""
+
+    dir: Annotated[str, Meta(min_length=1, description="Folder in which each run makes its own directory.")] = (
+        "runs"
+    )
+    refresh_hz: Annotated[float, Meta(ge=0.1, le=100, description="Snapshots published each second.")] = 10.0
+    window_s: Annotated[
+        int,
+        Meta(ge=1, le=3_600, description="Length of the sliding window of rates and window percentiles, seconds."),
+    ] = 10
+    percentiles: Annotated[
+        tuple[Percentile, ...],
+        Meta(
+            min_length=1,
+            max_length=32,
+            description='Percentiles of every series, as decimal strings such as "99.9".',
+        ),
+    ] = PERCENTILES
+    drain_timeout_s: Annotated[
+        float, Meta(ge=0, le=DAY_S, description="Longest wait at the end for what producers still owe, seconds.")
+    ] = limits.DRAIN_TIMEOUT_S
+    terminal_grace_s: Annotated[
+        float, Meta(ge=0, le=3_600, description="How long the final snapshot is repeated for subscribers, seconds.")
+    ] = limits.TERMINAL_GRACE_S
+    orphan_grace_s: Annotated[
+        float, Meta(ge=0, le=DAY_S, description="A run whose producers are all gone ends after this, seconds.")
+    ] = limits.ORPHAN_GRACE_S
+    fallback_dirs: Annotated[
+        tuple[Annotated[str, Meta(min_length=1)], ...],
+        Meta(
+            max_length=16, description="Where the final file goes, in order, if the run directory can't be written."
+        ),
+    ] = ()
+
+
+class EmitConfig(_Section, kw_only=True, frozen=True):
+    """The producer inside the measured process."""
+
+    flush_ms: Annotated[
+        float,
+        Meta(ge=1, le=10_000, description="Longest time an event waits in the producer before it is sent, ms."),
+    ] = 50.0
+    buffer_events: Annotated[
+        int,
+        Meta(
+            ge=1_000, le=100_000_000, description="Events the producer holds while the aggregator can't be reached."
+        ),
+    ] = limits.BUFFER_EVENTS
+    policy: Annotated[
+        Literal["drop", "block"],
+        Meta(
+            description="With a full buffer: `drop` the oldest and count them, or `block` the caller for a while."
+        ),
+    ] = "drop"
+    block_timeout_s: Annotated[
+        float, Meta(ge=0, le=3_600, description="Longest time a recording call waits with policy `block`, seconds.")
+    ] = limits.BLOCK_TIMEOUT_S
+    start_timeout_s: Annotated[
+        float, Meta(gt=0, le=3_600, description="Longest wait for the aggregator in `start`, seconds.")
+    ] = limits.START_TIMEOUT_S
+    finish_timeout_s: Annotated[
+        float, Meta(gt=0, le=DAY_S, description="Longest wait for the final result in `finish`, seconds.")
+    ] = limits.FINISH_TIMEOUT_S
+
+
+class JournalConfig(_Section, kw_only=True, frozen=True):
+    """The record of all admitted batches: exact percentiles and recovery need it."""
+
+    enabled: Annotated[
+        bool, Meta(description="Write the journal. Without it percentiles have the stated error bound.")
+    ] = True
+    segment_bytes: Annotated[
+        int,
+        Meta(ge=limits.MIB, le=64 * limits.GIB, description="Size at which the next segment file begins, bytes."),
+    ] = limits.JOURNAL_SEGMENT_BYTES
+    cap_bytes: Annotated[
+        int, Meta(ge=limits.MIB, description="Size of the whole journal; past it the oldest segments go, bytes.")
+    ] = limits.JOURNAL_CAP_BYTES
+
+
+class HistoryConfig(_Section, kw_only=True, frozen=True):
+    """The per-second history on disk."""
+
+    enabled: Annotated[bool, Meta(description="Keep the history.")] = True
+    retention_1s_s: Annotated[
+        float, Meta(ge=60, le=YEAR_S, description="How long intervals of one second are kept, seconds.")
+    ] = 7_200.0
+    retention_10s_s: Annotated[
+        float, Meta(ge=60, le=YEAR_S, description="How long intervals of ten seconds are kept, seconds.")
+    ] = DAY_S
+
+
+class TransportConfig(_Section, kw_only=True, frozen=True):
+    """Addresses."""
+
+    bind: Annotated[
+        str, Meta(description="Control address, `tcp://host:port` or `ipc://path`; empty: a private ipc address.")
+    ] = ""
+    insecure: Annotated[
+        bool,
+        Meta(description="Allow a tcp address that is not loopback although nothing encrypts or authenticates it."),
+    ] = False
+
+
+class LimitsConfig(_Section, kw_only=True, frozen=True):
+    """Bounds a user may want to move."""
+
+    series: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Instruments of each kind; the rest go to one called `overflow` and are counted.",
+        ),
+    ] = limits.SERIES
+
+
+class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """All settings of telemetry."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    emit: EmitConfig = field(default_factory=EmitConfig)
+    journal: JournalConfig = field(default_factory=JournalConfig)
+    history: HistoryConfig = field(default_factory=HistoryConfig)
+    transport: TransportConfig = field(default_factory=TransportConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)

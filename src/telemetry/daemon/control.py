@@ -1,0 +1,222 @@
+"""Control: one handler for each request. Nothing here blocks; reads of files go to the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.daemon.course import Course
+from telemetry.daemon.parts import Parts
+from telemetry.ledger import Reason
+from telemetry.store.history import HistoryReader
+from telemetry.wire import control as msg
+from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+from telemetry.wire.version import PROTOCOL, may_talk
+
+_MESSAGES_A_TURN: Final = 256
+_RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
+_RANGES_ASKED: Final = 16
+
+
+class Control:
+    """The aggregator's side of the control channel."""
+
+    def __init__(self, parts: Parts, course: Course, snapshot: Callable[[], MetricsSnapshot]) -> None:
+        self._hub = parts.hub
+        self._aggregator = parts.aggregator
+        self._guardian = parts.guardian
+        self._worker = parts.worker
+        self._directory = parts.directory
+        self._records = parts.records
+        self._clock = parts.clock
+        self._course = course
+        self._snapshot = snapshot
+        self._peers: dict[str, bytes] = {}
+        """Producers that said hello → where to push acknowledgements and resend requests."""
+        self._owed: list[tuple[bytes, msg.End | msg.Barrier]] = []
+        """Requests answered when the batches they speak of are in."""
+        self._asked_ns: dict[str, int] = {}
+        self._handlers: dict[type, Callable[[bytes, Any], None]] = {
+            msg.Hello: self._hello,
+            msg.Ping: self._ping,
+            msg.End: self._end,
+            msg.Barrier: self._barrier,
+            msg.GetStatus: self._status,
+            msg.GetHistory: self._history,
+            msg.Catchup: self._catchup,
+            msg.Stop: self._stop,
+            msg.Watch: self._watch,
+        }
+
+    def turn(self) -> None:
+        """Answers what is waiting, up to a bound."""
+        for peer, data in self._hub.receive_control(_MESSAGES_A_TURN):
+            try:
+                request = decode_request(data)
+            except Malformed as malformed:
+                code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
+                error = msg.Error(code=code, message=f"not understood: {malformed}")
+                self._reply(peer, error, control_head(data).id)
+                continue
+            self._handlers[type(request)](peer, request)
+
+    def settle(self) -> None:
+        """Answers `end` and `barrier` requests whose batches have come."""
+        self._owed = [owed for owed in self._owed if not self._settled(*owed)]
+
+    def give_up(self) -> None:
+        """Answers the requests that are still owed with the account as it stands."""
+        for peer, request in self._owed:
+            if isinstance(request, msg.End):
+                self._reply(peer, self._aggregator.account(request.producer), request.id)
+        self._owed.clear()
+
+    def acknowledge(self) -> None:
+        """Tells producers which batches they need not keep."""
+        for producer, batches in self._aggregator.acknowledgements():
+            peer = self._peers.get(producer)
+            if peer is not None:
+                self._reply(peer, msg.Ack(epoch=self._course.epoch, batches=batches))
+
+    def ask_for_missing(self, now_ns: int) -> None:
+        """Asks each producer for the batches that never came, at most every 300 ms."""
+        for producer, peer in self._peers.items():
+            gaps = self._aggregator.gaps(producer)
+            if not gaps or now_ns - self._asked_ns.get(producer, 0) < _RESEND_PERIOD_NS:
+                continue
+            self._asked_ns[producer] = now_ns
+            for first, last in gaps[:_RANGES_ASKED]:
+                self._reply(peer, msg.Resend(first=first, last=last))
+
+    def announce_state(self) -> None:
+        """Tells every producer the state at once; one that hears DRAINING flushes and ends."""
+        for peer in self._peers.values():
+            self._reply(peer, self._pong(echo_ns=0))
+
+    # --- handlers --------------------------------------------------------------------------------
+
+    def _hello(self, peer: bytes, hello: msg.Hello) -> None:
+        if not may_talk(hello.version):
+            theirs, ours = (".".join(map(str, version)) for version in (hello.version, PROTOCOL))
+            text = f"this aggregator speaks protocol {ours}, not {theirs}"
+            self._reply(peer, msg.Error(code="wrong_version", message=text), hello.id)
+            return
+        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
+        if hello.producer:
+            if not self._aggregator.hello(hello, now_ns, wall_ns):
+                text = f"more than {limits.PRODUCERS:,} producers"
+                self._reply(peer, msg.Error(code="refused", message=text), hello.id)
+                return
+            self._peers[hello.producer] = peer
+        endpoints = self._hub.endpoints
+        welcome = msg.Welcome(
+            run_id=self._course.run_id,
+            name=self._course.name,
+            epoch=self._course.epoch,
+            state=self._course.lifecycle.state,
+            events=endpoints.events,
+            snapshots=endpoints.snapshots,
+            records=endpoints.records,
+            directory=self._course.directory,
+            refresh_hz=self._course.refresh_hz,
+            mono_ns=now_ns,
+            wall_ns=wall_ns,
+            echo_ns=hello.mono_ns,
+        )
+        self._reply(peer, welcome, hello.id)
+
+    def _ping(self, peer: bytes, ping: msg.Ping) -> None:
+        if ping.producer:
+            self._aggregator.ping(ping.producer, self._clock.monotonic_ns())
+        self._reply(peer, self._pong(ping.mono_ns), ping.id)
+
+    def _end(self, peer: bytes, end: msg.End) -> None:
+        self._aggregator.end(end, self._clock.monotonic_ns())
+        if not self._settled(peer, end):
+            self._owed.append((peer, end))
+
+    def _barrier(self, peer: bytes, barrier: msg.Barrier) -> None:
+        if not self._settled(peer, barrier):
+            self._owed.append((peer, barrier))
+
+    def _settled(self, peer: bytes, request: msg.End | msg.Barrier) -> bool:
+        if isinstance(request, msg.End):
+            ended = self._aggregator.ended(request.producer)
+            if ended is None:
+                return False
+            self._reply(peer, ended, request.id)
+            return True
+        applied = self._aggregator.applied_batches(request.producer)
+        if applied < request.batches:
+            return False
+        self._reply(peer, msg.BarrierReached(batches=applied), request.id)
+        return True
+
+    def _status(self, peer: bytes, request: msg.GetStatus) -> None:
+        """The newest snapshot at a terminal state, else one made now: it holds all that was applied."""
+        newest = self._course.newest
+        snapshot = newest if newest is not None and newest.state in TERMINAL else self._snapshot()
+        self._reply(peer, msg.Status(snapshot=snapshot), request.id)
+
+    def _stop(self, peer: bytes, stop: msg.Stop) -> None:
+        self._course.end(stop.reason, interrupted=stop.interrupted, command=stop.command)
+        self._reply(peer, msg.Stopping(state=self._course.lifecycle.state), stop.id)
+
+    def _watch(self, peer: bytes, watch: msg.Watch) -> None:
+        self._guardian.watch(watch.pid)
+        self._reply(peer, msg.Watching(pid=watch.pid), watch.id)
+
+    def _catchup(self, peer: bytes, request: msg.Catchup) -> None:
+        def read() -> msg.CaughtUp:
+            records = self._records.read(request.from_seq, limits.CATCHUP_RECORDS)
+            following = records[-1].seq + 1 if records else request.from_seq
+            return msg.CaughtUp(records=records, next_seq=following, last_seq=self._records.next_seq - 1)
+
+        self._answer_from_worker(peer, request.id, read)
+
+    def _history(self, peer: bytes, request: msg.GetHistory) -> None:
+        keys = self._aggregator.keys() if request.start_ns == 0 else []
+
+        def read() -> msg.History:
+            return read_history(HistoryReader(self._directory.history), request, keys)
+
+        self._answer_from_worker(peer, request.id, read)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _answer_from_worker(self, peer: bytes, request_id: int, read: Callable[[], msg.Response]) -> None:
+        def done(answer: msg.Response | None, error: Exception | None) -> None:
+            failed = msg.Error(code="unavailable", message=f"could not be read: {error}")
+            self._reply(peer, failed if answer is None else answer, request_id)
+
+        if not self._worker.submit(read, done):
+            self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)
+
+    def _pong(self, echo_ns: int) -> msg.Pong:
+        return msg.Pong(
+            epoch=self._course.epoch,
+            state=self._course.lifecycle.state,
+            mono_ns=self._clock.monotonic_ns(),
+            echo_ns=echo_ns,
+        )
+
+    def _reply(self, peer: bytes, response: msg.Response, request_id: int = 0) -> None:
+        self._hub.send_control(peer, encode_control(replace(response, id=request_id)))
+
+
+def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> msg.History:
+    """As many intervals as one reply may hold, and where to go on."""
+    intervals: list[Raw] = []
+    size = 0
+    for interval in reader.intervals(request.start_ns, request.end_ns, request.level_s):
+        raw = encode_interval(interval)
+        if intervals and size + len(raw) > limits.HISTORY_REPLY_BYTES:
+            return msg.History(keys=keys, intervals=intervals, next_ns=interval.start_ns)
+        intervals.append(Raw(raw))
+        size += len(raw)
+    return msg.History(keys=keys, intervals=intervals)

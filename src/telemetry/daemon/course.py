@@ -1,0 +1,71 @@
+"""The course of one run: its state, why it ends, and what else a snapshot has to say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from telemetry import limits
+from telemetry.aggregator import Lifecycle, RunFacts
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
+
+
+@dataclass
+class Course:
+    """Owned by the service's thread."""
+
+    name: str
+    run_id: str
+    epoch: str
+    directory: str
+    started_ns: int
+    """Wall clock."""
+    started_mono_ns: int
+    refresh_hz: float
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    ending: bool = False
+    interrupted: bool = False
+    reason: str = ""
+    command: CommandFacts | None = None
+    drain_deadline_ns: int | None = None
+    exact: bool = False
+    exact_reason: str = "the run goes on"
+    warnings: list[str] = field(default_factory=list)
+    seq: int = 0
+    newest: MetricsSnapshot | None = None
+
+    def end(self, reason: str, *, interrupted: bool = False, command: CommandFacts | None = None) -> None:
+        """Asks the run to end. The first reason stays; an interruption overrides a drain that goes on."""
+        if not self.ending or (interrupted and not self.interrupted):
+            self.reason = reason
+        self.ending = True
+        self.interrupted = self.interrupted or interrupted
+        self.command = command or self.command
+
+    def warn(self, messages: Iterable[str]) -> None:
+        """Adds warnings, each once, up to the bound."""
+        for message in messages:
+            if message not in self.warnings and len(self.warnings) < limits.WARNINGS_KEPT:
+                self.warnings.append(message)
+
+    def facts(self, now_ns: int, cost: SelfCost) -> RunFacts:
+        """What the aggregator needs to know of the run to build a snapshot."""
+        left_s = None if self.drain_deadline_ns is None else max(0.0, (self.drain_deadline_ns - now_ns) / 1e9)
+        return RunFacts(
+            run_id=self.run_id,
+            name=self.name,
+            epoch=self.epoch,
+            directory=self.directory,
+            started_ns=self.started_ns,
+            started_mono_ns=self.started_mono_ns,
+            seq=self.seq,
+            state=self.lifecycle.state,
+            reason=self.reason,
+            refresh_hz=self.refresh_hz,
+            command=self.command,
+            cost=cost,
+            pending_deadline_s=left_s,
+            exact=self.exact,
+            exact_reason=self.exact_reason,
+            warnings=list(self.warnings),
+        )

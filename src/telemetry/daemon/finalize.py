@@ -1,0 +1,109 @@
+"""The one way a run ends: bucket precision on disk first if it was interrupted, then exact, then everybody is told.
+
+The file and the published snapshot are independent: neither failure stops the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.daemon.refine import Refinement, Refiner, obstacle
+from telemetry.daemon.service import Service
+from telemetry.errors import RunDirectoryError
+from telemetry.store.final import write_final
+from telemetry.wire.snapshot import MetricsSnapshot, State
+
+_LOG = logging.getLogger("telemetry.daemon")
+_WORKER_CLOSE_S: Final = 10.0
+
+
+def finalize(service: Service) -> bool:
+    """Blocks until the terminal snapshot is on disk and was published for the grace. Whether a file was written."""
+    course = service.course
+    terminal: State = "INTERRUPTED" if course.interrupted else "COMPLETE"
+    if terminal == "INTERRUPTED":
+        course.exact_reason = "interrupted, and the exact pass did not end"
+        course.lifecycle.to("DRAINING")
+        # subscribers take the first terminal snapshot for the last, so this one goes to the disk alone
+        _write(service, replace(service.snapshot(), state="INTERRUPTED", completeness="interrupted"))
+    _close_books(service)
+    _apply(service, _refine(service))
+    course.lifecycle.to(terminal)
+    path = _write(service, service.snapshot())
+    _tell(service)
+    service.control.give_up()
+    return path is not None
+
+
+def _close_books(service: Service) -> None:
+    """After this the numbers no longer change."""
+    parts = service.parts
+    parts.aggregator.close()
+    service.control.settle()
+    service.roll()
+    if parts.journal is not None:
+        parts.journal.close()
+    if parts.history is not None:
+        parts.worker.submit(parts.history.close)
+
+
+def _refine(service: Service) -> Refinement:
+    """The exact pass, while ticks and control go on. A signal on the way ends it, not the run."""
+    parts = service.parts
+    hindrance = obstacle(parts.journal)
+    if hindrance:
+        return Refinement(exact=False, reason=hindrance)
+    refiner = Refiner(parts.aggregator, parts.directory, limits.EXACT_BUDGET_S)
+    already_interrupted = service.course.interrupted
+    reason = service.course.reason
+
+    def over() -> bool:
+        if service.course.reason != reason or service.course.interrupted != already_interrupted:
+            refiner.stop(f"{service.course.reason} during the exact pass")
+        return refiner.outcome is not None
+
+    service.turns_until(over, reading=False)
+    assert refiner.outcome is not None
+    return refiner.outcome
+
+
+def _apply(service: Service, refinement: Refinement) -> None:
+    service.parts.aggregator.series.apply_exact(refinement.values)
+    service.course.exact = refinement.exact
+    service.course.exact_reason = refinement.reason
+    service.course.warn(refinement.warnings)
+    service.course.drain_deadline_ns = None
+
+
+def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
+    """The final file, in the run directory or the next best place; None if there is none."""
+    options = service.parts.options
+    home = service.parts.directory.final
+    fallback = [Path(folder) for folder in options.config.run.fallback_dirs]
+    fallback.append(Path(tempfile.gettempdir()))
+    candidates = [home, *(folder / f"telemetry-{options.run_id}-final_snapshot.json" for folder in fallback)]
+    try:
+        path = write_final(snapshot, candidates)
+    except RunDirectoryError as error:
+        _LOG.error("%s", error)
+        service.course.warn([f"the final file could not be written: {error}"])
+        return None
+    if path != home:
+        service.course.warn([f"the run directory could not be written; the final file is {path}"])
+    return path
+
+
+def _tell(service: Service) -> None:
+    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions."""
+    clock = service.parts.clock
+    service.publish()
+    grace_s = service.parts.options.config.run.terminal_grace_s
+    end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
+    service.turns_until(lambda: clock.monotonic_ns() >= end_ns, reading=False)
+    service.parts.worker.close(_WORKER_CLOSE_S)

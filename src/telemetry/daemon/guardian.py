@@ -1,0 +1,87 @@
+"""Watches the processes a run belongs to. A death is noticed within one tick, whoever the parent is.
+
+PR_SET_PDEATHSIG is no use here: it fires when the starting *thread* ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import Protocol
+
+
+class _Watched(Protocol):
+    def dead(self) -> bool: ...
+
+
+class _Pidfd:
+    """Readable once the process has ended, collected by its parent or not."""
+
+    def __init__(self, pid: int) -> None:
+        self._fd = os.pidfd_open(pid)
+
+    def dead(self) -> bool:
+        return bool(select.select([self._fd], [], [], 0)[0])
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+
+class _Polled:
+    """Where pidfd is missing: a reused pid is mistaken for the old process, an uncollected one for a living one."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def dead(self) -> bool:
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+class _Gone:
+    def dead(self) -> bool:
+        return True
+
+
+def _watch(pid: int) -> _Watched:
+    try:
+        return _Pidfd(pid)
+    except ProcessLookupError:
+        return _Gone()
+    except (AttributeError, OSError):
+        return _Polled(pid)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this host has this pid and has not ended."""
+    return pid > 0 and not _watch(pid).dead()
+
+
+class Guardian:
+    """The run lives while any of its watched processes does."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, _Watched] = {}
+        self.watching = False
+
+    def watch(self, pid: int) -> None:
+        self._watched[pid] = _watch(pid)
+        self.watching = True
+
+    def departed(self) -> list[int]:
+        """Pids that died since the last call."""
+        gone = [pid for pid, watched in self._watched.items() if watched.dead()]
+        for pid in gone:
+            del self._watched[pid]
+        return gone
+
+    @property
+    def orphaned(self) -> bool:
+        """All processes the run belonged to are dead."""
+        return self.watching and not self._watched

@@ -1,0 +1,59 @@
+"""Tells whoever started the aggregator that it can be talked to, or why it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+
+from telemetry.errors import TelemetryError
+
+
+def tell_ready(fd: int | None, facts: Mapping[str, object]) -> None:
+    """One JSON line to the starter's pipe, and READY=1 to a service manager."""
+    _write_line(fd, facts)
+    sd_notify("READY=1")
+
+
+def tell_failure(fd: int | None, error: TelemetryError) -> None:
+    _write_line(
+        fd,
+        {
+            "error": error.message,
+            "hint": error.hint,
+            "kind": type(error).__name__,
+            "exit_code": error.exit_code,
+        },
+    )
+
+
+def sd_notify(state: str) -> None:
+    """The systemd notification protocol; does nothing outside a service."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+        try:
+            manager.connect(address)
+            manager.sendall(state.encode())
+        except OSError:
+            pass  # the manager went away; there is nobody left to tell
+
+
+def watchdog_period_s() -> float | None:
+    """How often the service manager wants to hear from us, halved; None if it doesn't."""
+    usec = os.environ.get("WATCHDOG_USEC", "")
+    return int(usec) / 2e6 if usec.isdigit() and int(usec) > 0 else None
+
+
+def _write_line(fd: int | None, facts: Mapping[str, object]) -> None:
+    if fd is None:
+        return
+    try:
+        os.write(fd, json.dumps(facts).encode() + b"\n")
+        os.close(fd)
+    except OSError:
+        pass  # the starter is gone; its death is noticed by the guardian

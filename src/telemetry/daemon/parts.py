@@ -1,0 +1,35 @@
+"""What the aggregator process is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from telemetry.aggregator import Aggregator
+from telemetry.clock import Clock
+from telemetry.daemon.guardian import Guardian
+from telemetry.daemon.options import DaemonOptions
+from telemetry.daemon.signals import SignalPipe
+from telemetry.daemon.worker import Worker
+from telemetry.store.history import HistoryWriter
+from telemetry.store.journal import JournalWriter
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import RunDirectory
+from telemetry.transport.hub import Hub
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Put together by `telemetry.daemon.build`, used by the loop and its helpers."""
+
+    options: DaemonOptions
+    clock: Clock
+    hub: Hub
+    aggregator: Aggregator
+    directory: RunDirectory
+    journal: JournalWriter | None
+    history: HistoryWriter | None
+    records: RecordLog
+    worker: Worker
+    guardian: Guardian
+    signals: SignalPipe | None
+    host: str

@@ -1,0 +1,90 @@
+"""From bucket precision to exact percentiles: streams the journal past the histogram's targets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from telemetry.aggregator import Aggregator
+from telemetry.aggregator.exact import ExactPass
+from telemetry.store.journal import BATCH, JournalReader, JournalWriter
+from telemetry.store.rundir import RunDirectory
+from telemetry.wire.codec import decode_batch
+
+
+@dataclass
+class Refinement:
+    """Outcome of the exact pass. `values` holds what was found even if some series could not be."""
+
+    exact: bool
+    reason: str = ""
+    values: dict[int, dict[str, float]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def obstacle(journal: JournalWriter | None) -> str:
+    """Why the journal can't give exact percentiles; empty if it can."""
+    if journal is None:
+        return "the journal is off"
+    if journal.failed:
+        return f"the journal could not be written: {journal.failed}"
+    if journal.dropped_segments:
+        return f"the journal passed its cap and lost its {journal.dropped_segments} oldest segments"
+    return ""
+
+
+class Refiner:
+    """Runs on a thread of its own beside the ticks; `stop` makes it give up at the next batch.
+
+    Reads the aggregator's routes, which no longer change once the books are closed.
+    """
+
+    def __init__(self, aggregator: Aggregator, directory: RunDirectory, budget_s: float) -> None:
+        self._aggregator = aggregator
+        self._directory = directory
+        self._deadline = time.monotonic() + budget_s
+        self._budget_s = budget_s
+        self._stopped_because = ""
+        self._outcome: Refinement | None = None
+        self._thread = threading.Thread(target=self._run, name="telemetry-exact", daemon=True)
+        self._thread.start()
+
+    @property
+    def outcome(self) -> Refinement | None:
+        """None while it works."""
+        return None if self._thread.is_alive() else self._outcome
+
+    def stop(self, reason: str) -> None:
+        self._stopped_because = self._stopped_because or reason
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._refine()
+        except Exception as error:  # noqa: BLE001 – thread root: the result without it is still true
+            self._outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
+
+    def _refine(self) -> Refinement:
+        search = ExactPass(self._aggregator.series.targets())
+        resolved = False
+        while not resolved:
+            reader = JournalReader(self._directory.journal)
+            for frame in reader.frames():
+                if self._give_up():
+                    return Refinement(exact=False, reason=self._stopped_because)
+                if frame.kind == BATCH:
+                    search.feed(*self._aggregator.series_values(decode_batch(frame.data)))
+            if reader.torn_bytes:
+                return Refinement(exact=False, reason=f"{reader.torn_bytes} bytes of the journal are damaged")
+            resolved = search.end_pass()
+        warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
+        reason = "some series disagree with the journal" if warnings else ""
+        return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
+
+    def _give_up(self) -> bool:
+        if time.monotonic() > self._deadline:
+            self.stop(f"the exact pass took more than {self._budget_s:g} s")
+        return bool(self._stopped_because)
+
+    def _name(self, index: int) -> str:
+        return self._aggregator.series.key(index).name

@@ -1,0 +1,195 @@
+"""The aggregator process: one thread, one loop, the sockets' only owner.
+
+turn = wait for sockets, signals or the next tick
+     → signals → control → events (a bounded number) → tick if due
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from telemetry.daemon.control import Control
+from telemetry.daemon.cost import CostMeter
+from telemetry.daemon.course import Course
+from telemetry.daemon.guardian import alive
+from telemetry.daemon.ingest import Ingest
+from telemetry.daemon.notify import sd_notify
+from telemetry.daemon.parts import Parts
+from telemetry.daemon.stream import RecordStream
+from telemetry.wire.codec import encode_snapshot
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SECOND_NS: Final = 1_000_000_000
+_QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
+
+
+class Service:
+    """Main thread only."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        run = parts.options.config.run
+        now_ns = parts.clock.monotonic_ns()
+        self._period_ns = int(_SECOND_NS / run.refresh_hz)
+        self._next_tick_ns = now_ns + self._period_ns
+        self._next_second_ns = now_ns + _SECOND_NS
+        self._rolled_wall_ns = parts.clock.wall_ns()
+        self._alone_since_ns: int | None = None
+        self.cost = CostMeter(now_ns)
+        self.course = Course(
+            name=parts.options.name,
+            run_id=parts.options.run_id,
+            epoch=parts.options.epoch,
+            directory=str(parts.directory.path),
+            started_ns=self._rolled_wall_ns,
+            started_mono_ns=now_ns,
+            refresh_hz=run.refresh_hz,
+        )
+        stream = RecordStream(parts.options.run_id, parts.records, parts.hub)
+        self._ingest = Ingest(parts, stream, self.cost)
+        self.control = Control(parts, self.course, self.snapshot)
+
+    # --- phases ----------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Until something ends the run."""
+        self.turns_until(lambda: self.course.ending)
+
+    def drain(self) -> None:
+        """Until every producer's end is reconciled, or the deadline, or an interruption."""
+        if self.course.interrupted:
+            return
+        self.course.lifecycle.to("DRAINING")
+        timeout_s = self.parts.options.config.run.drain_timeout_s
+        self.course.drain_deadline_ns = self.parts.clock.monotonic_ns() + int(timeout_s * _SECOND_NS)
+        self.control.announce_state()
+        self.turns_until(self._drained)
+
+    def turns_until(self, over: Callable[[], bool], *, reading: bool = True) -> None:
+        """Runs turns until `over()`; with `reading` off, events stay in the socket."""
+        while not over():
+            self.turn(reading=reading)
+
+    def turn(self, *, reading: bool = True) -> None:
+        """One round: blocks at most until the next tick is due."""
+        parts = self.parts
+        wait_s = max(0.0, (self._next_tick_ns - parts.clock.monotonic_ns()) / _SECOND_NS)
+        woken = parts.hub.wait(wait_s, events=reading)
+        if woken.fds:
+            self._take_signals()
+            parts.worker.deliver()
+        if woken.control:
+            self.control.turn()
+        if woken.events and reading:
+            self._ingest.turn()
+            self._begin()
+        self.control.settle()
+        now_ns = parts.clock.monotonic_ns()
+        if now_ns >= self._next_tick_ns:
+            self._tick(now_ns)
+
+    # --- a tick ----------------------------------------------------------------------------------
+
+    def _tick(self, now_ns: int) -> None:
+        late = now_ns - self._next_tick_ns > self._period_ns // 10
+        self._next_tick_ns += self._period_ns
+        if self._next_tick_ns <= now_ns:
+            self._next_tick_ns = now_ns + self._period_ns
+        self._begin()
+        if now_ns >= self._next_second_ns:
+            self._next_second_ns = max(self._next_second_ns + _SECOND_NS, now_ns)
+            self._each_second(now_ns)
+        self.control.acknowledge()
+        self.control.ask_for_missing(now_ns)
+        self._watch_processes(now_ns)
+        self.publish()
+        self.cost.ticked(self.parts.clock.monotonic_ns() - now_ns, late)
+
+    def _each_second(self, now_ns: int) -> None:
+        self.cost.each_second(now_ns, self.parts.aggregator.applied)
+        self.roll()
+        journal = self.parts.journal
+        if journal is not None and not journal.failed:
+            self.parts.worker.submit(journal.sync)
+        sd_notify("WATCHDOG=1")
+
+    def roll(self) -> None:
+        """Closes the current interval of the history."""
+        end_ns = self.parts.clock.wall_ns()
+        interval = self.parts.aggregator.roll(self._rolled_wall_ns, end_ns)
+        self._rolled_wall_ns = end_ns
+        history = self.parts.history
+        if history is not None:
+            keys = self.parts.aggregator.keys()
+            if not self.parts.worker.submit(lambda: history.append(interval, keys)):
+                self.course.warn(["the disk is far behind: an interval of the history is missing"])
+
+    def snapshot(self) -> MetricsSnapshot:
+        """A snapshot of this moment; counts as the newest."""
+        parts = self.parts
+        if parts.journal is not None and parts.journal.failed:
+            self.course.warn([f"the journal could not be written: {parts.journal.failed}"])
+        now_ns = parts.clock.monotonic_ns()
+        cost = self.cost.facts(
+            journal_bytes=parts.journal.bytes_written if parts.journal else 0,
+            history_bytes=parts.history.bytes_written if parts.history else 0,
+            series=len(parts.aggregator.series),
+            pages=parts.aggregator.series.pages,
+        )
+        self.course.newest = parts.aggregator.snapshot(
+            self.course.facts(now_ns, cost), now_ns, parts.clock.wall_ns()
+        )
+        return self.course.newest
+
+    def publish(self) -> None:
+        """The state of this moment, to all subscribers. Only published snapshots have numbers of their own."""
+        self.course.seq += 1
+        self.parts.hub.publish_snapshot(encode_snapshot(self.snapshot()))
+
+    # --- who the run belongs to ------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self.course.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
+            self.course.lifecycle.to("LIVE")
+
+    def _take_signals(self) -> None:
+        if self.parts.signals is None:
+            return
+        for number in self.parts.signals.take():
+            _LOG.info("received %s", number.name)
+            self.course.end(f"stopped by {number.name}", interrupted=True)
+
+    def _watch_processes(self, now_ns: int) -> None:
+        guardian = self.parts.guardian
+        for pid in guardian.departed():
+            _LOG.info("process %d, which this run belongs to, is gone", pid)
+            if guardian.orphaned:
+                self.course.end(f"process {pid}, which the run belonged to, is gone")
+        if not guardian.watching:
+            self._end_when_alone(now_ns)
+
+    def _end_when_alone(self, now_ns: int) -> None:
+        grace_s = self.parts.options.config.run.orphan_grace_s
+        if not grace_s or self.parts.aggregator.anyone_left(now_ns):
+            self._alone_since_ns = None
+        elif self._alone_since_ns is None:
+            self._alone_since_ns = now_ns
+        elif now_ns - self._alone_since_ns > grace_s * _SECOND_NS:
+            self.course.end(f"all producers have been gone for {grace_s:g} s")
+
+    def _drained(self) -> bool:
+        now_ns = self.parts.clock.monotonic_ns()
+        deadline_ns = self.course.drain_deadline_ns
+        if self.course.interrupted or (deadline_ns is not None and now_ns >= deadline_ns):
+            return True
+        return all(self._dead(producer, now_ns) for producer in self.parts.aggregator.waiting_for())
+
+    def _dead(self, producer: str, now_ns: int) -> bool:
+        """A producer of this host whose process is gone and whose last bytes have come will not end."""
+        facts = self.parts.aggregator.producer(producer)
+        if facts.host != self.parts.host or facts.pid <= 0 or alive(facts.pid):
+            return False
+        return now_ns - max(facts.last_seen_ns, self.course.started_mono_ns) > _QUIET_NS

@@ -1,0 +1,35 @@
+"""Signals as bytes on a file descriptor, so that a flood of events can't delay them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Final
+
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class SignalPipe:
+    """Main thread only. `fd` becomes readable when one of `ENDING` arrives."""
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write_fd, False)
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for number in ENDING:
+            signal.signal(number, _noted)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def take(self) -> list[signal.Signals]:
+        """Signals that came since the last call."""
+        try:
+            data = os.read(self.fd, 256)
+        except BlockingIOError:
+            return []
+        return [signal.Signals(number) for number in data if number in ENDING]
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """The wakeup descriptor carries the news; a handler has to exist for it to be written."""

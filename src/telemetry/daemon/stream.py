@@ -1,0 +1,34 @@
+"""The record stream: one contiguous sequence, on disk before anybody hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from telemetry.aggregator import StreamedRecord
+from telemetry.store.records import RecordLog
+from telemetry.transport.hub import Hub
+from telemetry.wire.codec import encode_stream_record
+from telemetry.wire.events import StreamRecord
+from telemetry.wire.version import PROTOCOL
+
+
+class RecordStream:
+    """Numbers records, appends them to the log, publishes them on `rec/1`."""
+
+    def __init__(self, run_id: str, log: RecordLog, hub: Hub) -> None:
+        self._run_id = run_id
+        self._log = log
+        self._hub = hub
+        self.next_seq = log.next_seq
+
+    def publish(self, streamed: Sequence[StreamedRecord]) -> None:
+        if not streamed:
+            return
+        records = [
+            StreamRecord(PROTOCOL, self._run_id, seq, item.producer, item.wall_ns, item.record)
+            for seq, item in enumerate(streamed, self.next_seq)
+        ]
+        self.next_seq += len(records)
+        self._log.append(records)
+        for record in records:
+            self._hub.publish_record(encode_stream_record(record))

@@ -1,0 +1,72 @@
+"""Which definitions go into the next batch: all that no acknowledged batch has carried."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from telemetry import limits
+
+WINDOW_BYTES: Final = limits.MIB
+_IN_FLIGHT: Final = 4_096  # batches; far more than the pipes hold
+
+
+class Announcer:
+    """Walks over an append-only list of definitions, a window for each batch. One thread."""
+
+    def __init__(self, definitions: Sequence[bytes]) -> None:
+        self._definitions = definitions
+        self._acknowledged = 0
+        self._sent = 0
+        self._in_flight: deque[tuple[int, int, int]] = deque(maxlen=_IN_FLIGHT)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is a definition that no batch has carried yet."""
+        return self._sent < len(self._definitions)
+
+    def window(self) -> tuple[int, int]:
+        """Definitions `[start, stop)` for the next batch.
+
+        All unacknowledged ones if they fit; else those that were never sent come first.
+        """
+        start = self._acknowledged
+        stop = self._fill(start)
+        if stop < len(self._definitions) and self._sent < len(self._definitions):
+            start = max(start, self._sent)
+            stop = self._fill(start)
+        return start, stop
+
+    def covers_all(self, stop: int) -> bool:
+        """Whether a batch with the window up to `stop` leaves no definition unsent."""
+        return max(stop, self._sent) >= len(self._definitions)
+
+    def carried(self, seq: int, start: int, stop: int) -> None:
+        """Batch `seq` carries `[start, stop)`."""
+        if stop > start:
+            self._in_flight.append((seq, start, stop))
+            self._sent = max(self._sent, stop)
+
+    def acknowledged(self, batches: int) -> None:
+        """Batches below `batches` have arrived."""
+        while self._in_flight and self._in_flight[0][0] < batches:
+            _, start, stop = self._in_flight.popleft()
+            if start <= self._acknowledged < stop:
+                self._acknowledged = stop
+
+    def announce_again(self) -> None:
+        """The aggregator is a new one and may know nothing."""
+        self._in_flight.clear()
+        self._acknowledged = self._sent = 0
+
+    def _fill(self, start: int) -> int:
+        size = 0
+        stop = start
+        end = min(len(self._definitions), start + limits.BATCH_RECORDS)
+        while stop < end:
+            size += len(self._definitions[stop])
+            if size > WINDOW_BYTES and stop > start:
+                break
+            stop += 1
+        return stop

@@ -1,0 +1,39 @@
+"""Instruments without a run at hand: they bind to the process's run when it comes.
+
+With TELEMETRY_ENDPOINT set, making one attaches the process by itself; without an endpoint they are null objects.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from telemetry.emit.instruments import Counter, Gauge, Series
+from telemetry.emit.process import PROCESS
+
+
+def counter(name: str, /, unit: str = "", **labels: object) -> Counter:
+    """The counter of this name and these labels. Raises InstrumentError."""
+    return cast(Counter, PROCESS.instrument("counter", name, unit, labels))
+
+
+def gauge(name: str, /, unit: str = "", **labels: object) -> Gauge:
+    """The gauge of this name and these labels. Raises InstrumentError."""
+    return cast(Gauge, PROCESS.instrument("gauge", name, unit, labels))
+
+
+def series(
+    name: str,
+    /,
+    unit: str = "",
+    *,
+    digits: int = 3,
+    low: float | None = None,
+    high: float | None = None,
+    **labels: object,
+) -> Series:
+    """The series of this name and these labels. Raises InstrumentError.
+
+    `digits` (1 to 5) is the precision of live percentiles; `low` is the smallest difference worth telling apart
+    and `high` the largest expected value, in `unit`.
+    """
+    return cast(Series, PROCESS.instrument("series", name, unit, labels, digits=digits, low=low, high=high))

@@ -1,0 +1,319 @@
+"""The one producer of this process: how it comes to life, survives a fork, and ends.
+
+idle ──attach──▶ live ──finish──▶ finished ──attach──▶ live
+                  │ fork (in the child)
+                  ▼
+                inherited ──first event──▶ live, as a producer of its own
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from telemetry.emit import notice
+from telemetry.emit.catalog import Catalog
+from telemetry.emit.flusher import Ending, Flusher, FlusherParts
+from telemetry.emit.instruments import Instrument
+from telemetry.emit.outbox import Outbox
+from telemetry.emit.recorders import Row, blocking_extend, build_recorders, discard
+from telemetry.emit.tally import Tally
+from telemetry.errors import EndpointError, TelemetryError
+from telemetry.ledger import Reason
+from telemetry.transport.endpoints import refuses
+from telemetry.transport.producer import ProducerLink
+from telemetry.wire.control import Hello
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import EmitConfig
+
+ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
+_RANK_VARIABLES: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+State = Literal["idle", "live", "inherited", "finished"]
+
+
+class Process:
+    """All methods may be called from any thread. Recording itself goes through `recorders` and takes no lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.recorders = build_recorders()
+        self._unencodable = Tally()
+        self.catalog = Catalog(self.recorders, self._unencodable)
+        self.state: State = "idle"
+        self.endpoint = ""
+        self.finish_hook: Callable[[], object] | None = None
+        """What the exit of the process calls instead of `finish`: the run's own end."""
+        self._late = Tally()
+        self._timed_out = Tally()
+        self._flusher: Flusher | None = None
+        self._name = ""
+        self._config: EmitConfig | None = None
+        self._tried_endpoint = ""
+        self._hooked = self._hooked_multiprocessing = False
+        self._inherited: list[object] = []
+
+    # --- instruments -----------------------------------------------------------------------------
+
+    def instrument(
+        self, kind: str, name: str, unit: str, labels: Mapping[str, object], **bounds: Any
+    ) -> Instrument:
+        """The instrument. Attaches the process if the environment names an aggregator. Raises InstrumentError."""
+        made = self.catalog.instrument(kind, name, unit, labels, **bounds)
+        if self.state == "idle":
+            self._attach_by_itself()
+        return made
+
+    def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
+        """Queues encoded records. Never raises; what can't be encoded is dropped and counted."""
+        if self.state == "inherited":
+            self._come_alive()
+        flusher = self._flusher
+        if self.state == "finished":
+            self._late.hit()
+        elif flusher is not None:
+            try:
+                flusher.outbox.records.extend(make())
+            except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; counted with the run
+                self._unencodable.hit()
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def attach(self, endpoint: str, name: str, config: EmitConfig, *, give_up: bool = False) -> Flusher:
+        """Starts a producer for an aggregator. Returns at once; `give_up` ends it if there is never an answer."""
+        with self.lock:
+            self.endpoint, self._name, self._config = endpoint, name, config
+            producer = os.urandom(8).hex()
+            blocking = config.policy == "block"
+            outbox = Outbox(
+                producer,
+                self.recorders.buffer,
+                self.catalog.definitions,
+                tallies={
+                    Reason.NOT_A_NUMBER: self.recorders.refused,
+                    Reason.BLOCK_TIMEOUT: self._timed_out,
+                    Reason.UNENCODABLE: self._unencodable,
+                },
+                row_bound=None if blocking else config.buffer_events,
+            )
+            self.recorders.buffer.clear()
+            flusher = Flusher(
+                FlusherParts(
+                    endpoint=endpoint,
+                    hello=_hello(producer, name),
+                    outbox=outbox,
+                    connect=lambda: ProducerLink(endpoint, producer),
+                    refuses=refuses,
+                    period_s=config.flush_ms / 1_000,
+                    connect_timeout_s=config.start_timeout_s if give_up else None,
+                    on_given_up=self._given_up if give_up else lambda error: None,
+                    on_run_over=self._count_late,
+                )
+            )
+            self._flusher = flusher
+            self._hook_exits()
+            flusher.start()
+            self._record_to(flusher, blocking)
+            self.state = "live"
+            return flusher
+
+    @property
+    def flusher(self) -> Flusher | None:
+        return self._flusher
+
+    def configure(self, config: EmitConfig) -> None:
+        """A start takes over a process that attached by itself: its policy and its bounds hold from now on."""
+        with self.lock:
+            if self._flusher is not None:
+                self._config = config
+                blocking = config.policy == "block"
+                self._flusher.outbox.row_bound = None if blocking else config.buffer_events
+                self._record_to(self._flusher, blocking)
+
+    def detach(self) -> None:
+        """Takes an attach back whose aggregator never answered: instruments discard again."""
+        with self.lock:
+            flusher, self._flusher = self._flusher, None
+            self._discard()
+            if flusher is not None:
+                flusher.stop()
+
+    def finish(self, timeout_s: float) -> Ending:
+        """Ends this producer: later events are counted, earlier ones sent and acknowledged. Bounded."""
+        with self.lock:
+            flusher, self._flusher = self._flusher, None
+            self._count_late()
+        return flusher.finish(timeout_s) if flusher is not None else Ending(None, "nothing was recorded")
+
+    def _count_late(self) -> None:
+        """What is recorded from now on is in no result; it is counted and said at exit."""
+        with self.lock:
+            if self.state in ("live", "inherited"):
+                late = self._late.hit
+                self.recorders.install(lambda row: late())
+                self.state = "finished"
+
+    def reopen(self) -> None:
+        """After a finish, a new start may attach again."""
+        with self.lock:
+            if self.state == "finished":
+                self._discard()
+            self._tried_endpoint = ""
+
+    @property
+    def finish_timeout_s(self) -> float:
+        return self._config.finish_timeout_s if self._config is not None else 0.0
+
+    def _discard(self) -> None:
+        self.recorders.install(discard)
+        self.recorders.buffer.clear()
+        self.state = "idle"
+
+    def _record_to(self, flusher: Flusher, blocking: bool) -> None:
+        buffer, config = self.recorders.buffer, self._config
+        if not blocking or config is None:
+            self.recorders.install(buffer.extend)
+            return
+        outbox = flusher.outbox
+        self.recorders.install(
+            blocking_extend(
+                buffer,
+                config.buffer_events,
+                config.block_timeout_s,
+                wake=flusher.wake,
+                progress=lambda: outbox.next_seq,
+                timed_out=self._timed_out.hit,
+            )
+        )
+
+    # --- attaching by itself ---------------------------------------------------------------------
+
+    def _attach_by_itself(self) -> None:
+        """Never raises and never waits: trouble is one line, and instruments stay null objects."""
+        endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
+        if not endpoint or endpoint == self._tried_endpoint:
+            return
+        from telemetry.config import load
+
+        with self.lock:
+            if self.state != "idle" or endpoint == self._tried_endpoint:
+                return
+            self._tried_endpoint = endpoint
+            try:
+                if refuses(endpoint):
+                    raise EndpointError(f"nobody listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
+                self.attach(endpoint, program_name(), load().config.emit, give_up=True)
+            except TelemetryError as error:
+                self._say_why_not(error)
+
+    def _given_up(self, error: TelemetryError) -> None:
+        """On the flusher's thread."""
+        with self.lock:
+            self._flusher = None
+            if self.state == "live":
+                self._discard()
+        self._say_why_not(error)
+
+    def _say_why_not(self, error: TelemetryError) -> None:
+        notice.warn(f"nothing is recorded: {error}")
+
+    # --- fork ------------------------------------------------------------------------------------
+
+    def after_fork_in_child(self) -> None:
+        """The child is a producer of its own. What belongs to the parent is kept as it is and never touched:
+        closing an inherited socket would close the parent's."""
+        self.lock = threading.RLock()
+        self.catalog.lock = threading.Lock()
+        self._inherited.append(self._flusher)
+        self._flusher = None
+        self.finish_hook = None  # the run is the parent's to end
+        self._late.take()
+        self.recorders.buffer.clear()
+        if self.state in ("live", "inherited"):
+            self.state = "inherited"
+            self.recorders.install(self._first_row)
+
+    def _first_row(self, row: Row) -> None:
+        self._come_alive()
+        self.recorders.buffer.extend(row)
+
+    def _come_alive(self) -> None:
+        """A forked child attaches with its first event: one that only execs is never a producer."""
+        with self.lock:
+            if self.state == "inherited" and self._config is not None:
+                self.attach(self.endpoint, self._name, self._config)
+
+    # --- exit ------------------------------------------------------------------------------------
+
+    def _hook_exits(self) -> None:
+        """`atexit` does not run in multiprocessing's children, their finalizers do."""
+        if not self._hooked:
+            self._hooked = True
+            atexit.register(self._at_exit)
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not self._hooked_multiprocessing:
+            self._hooked_multiprocessing = True
+            util.register_after_fork(self, Process._finalize_with_multiprocessing)
+            self._finalize_with_multiprocessing()
+
+    def _finalize_with_multiprocessing(self) -> None:
+        """Called again in each child, which clears its finalizers before it runs."""
+        util = sys.modules["multiprocessing.util"]
+        util.Finalize(None, self._end_of_process, exitpriority=-100)
+
+    def _at_exit(self) -> None:
+        """Children are joined by multiprocessing's own exit function first, if that is still to come."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not util.is_exiting():
+            self._finalize_with_multiprocessing()
+        else:
+            self._end_of_process()
+
+    def _end_of_process(self) -> None:
+        hook = self.finish_hook
+        if hook is not None:
+            hook()
+        elif self._flusher is not None:
+            ending = self.finish(self.finish_timeout_s)
+            if ending.account is None:
+                notice.warn(f"the last events may be lost: {ending.reason}")
+        late = self._late.take()
+        if late:
+            notice.warn(f"after finish() events came that are in no result: {late:,}")
+
+
+def _hello(producer: str, name: str) -> Hello:
+    return Hello(
+        producer=producer,
+        name=name[:200],
+        host=os.uname().nodename[:200],
+        pid=os.getpid(),
+        rank=_rank(),
+        mono_ns=time.monotonic_ns(),
+    )
+
+
+def _rank() -> int | None:
+    """The number that a launcher gave this process."""
+    for variable in _RANK_VARIABLES:
+        text = os.environ.get(variable, "")
+        if text.isdecimal():
+            return int(text)
+    return None
+
+
+def program_name() -> str:
+    """What this process calls itself without a `start`."""
+    return os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+
+
+PROCESS: Final = Process()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=PROCESS.after_fork_in_child)

@@ -1,0 +1,305 @@
+"""`telemetry.start` and the Run it returns."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, cast
+
+from telemetry.emit import notice, records
+from telemetry.emit.instruments import Counter, Gauge, Series
+from telemetry.emit.outcome import await_report, second_best
+from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
+from telemetry.emit.recorders import checked_ns
+from telemetry.emit.spawn import Aggregator, spawn
+from telemetry.errors import ProtocolError, TelemetryError, UsageError
+from telemetry.transport.client import ControlClient
+from telemetry.transport.subscription import Subscription
+from telemetry.wire.control import GetStatus, Status, Stop
+from telemetry.wire.report import SOURCE_WORDS, Report
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import EmitConfig
+
+_SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
+
+
+class Run:
+    """A process's part in a run. Made by `start`; any thread may use it.
+
+    As a context manager it finishes at the end of the block, and turns an exception into a mark.
+    """
+
+    def __init__(self, process: Process, name: str, config: EmitConfig) -> None:
+        self.name = name
+        self.run_id = ""
+        self.endpoint = ""
+        """The aggregator's control address; empty if none was reached and `required` was False."""
+        self.directory = ""
+        self._process = process
+        self._config = config
+        self._aggregator: Aggregator | None = None
+        self._snapshots: Subscription | None = None
+        self._owner_pid = os.getpid()
+        self._finishing = threading.RLock()
+        self._report: Report | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} {self.run_id} at {self.endpoint or 'no endpoint'}>"
+
+    # --- instruments -----------------------------------------------------------------------------
+
+    def counter(self, name: str, /, unit: str = "", **labels: object) -> Counter:
+        """The counter of this name and these labels. Raises InstrumentError."""
+        return cast(Counter, self._process.instrument("counter", name, unit, labels))
+
+    def gauge(self, name: str, /, unit: str = "", **labels: object) -> Gauge:
+        """The gauge of this name and these labels. Raises InstrumentError."""
+        return cast(Gauge, self._process.instrument("gauge", name, unit, labels))
+
+    def series(
+        self,
+        name: str,
+        /,
+        unit: str = "",
+        *,
+        digits: int = 3,
+        low: float | None = None,
+        high: float | None = None,
+        **labels: object,
+    ) -> Series:
+        """The series of this name and these labels. Raises InstrumentError.
+
+        `digits` (1 to 5) is the precision of live percentiles; `low` is the smallest difference worth telling
+        apart and `high` the largest expected value, in `unit`.
+        """
+        made = self._process.instrument("series", name, unit, labels, digits=digits, low=low, high=high)
+        return cast(Series, made)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def mark(self, text: str, /, *, at_ns: int | None = None, **labels: object) -> None:
+        """A moment worth a line. Never raises."""
+        self._process.put_records(lambda: [records.mark(text, labels, _time(at_ns))])
+
+    def params(self, values: Mapping[str, object], /, *, at_ns: int | None = None) -> None:
+        """Settings of the run; nested maps are flattened with dots. Never raises."""
+        self._process.put_records(lambda: list(records.params(values, _time(at_ns))))
+
+    def expect(self, name: str, total: float, /, *, at_ns: int | None = None) -> None:
+        """The total that counter `name`, or the count that series `name`, will reach. Raises InstrumentError."""
+        record = records.expect(name, total, time.monotonic_ns() if at_ns is None else at_ns)
+        self._process.put_records(lambda: [record])
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> bool:
+        """Whether this process spawned the aggregator, so that its finish ends the run."""
+        return self._aggregator is not None and self._owner_pid == os.getpid()
+
+    @property
+    def report(self) -> Report:
+        """The result of `finish`; before it, the state so far.
+
+        Blocks for an answer then, and raises EndpointError if there is none.
+        """
+        return self._report or self._status(self._config.start_timeout_s)
+
+    def finish(self, timeout: float | None = None) -> Report:
+        """Sends everything, waits for the aggregator's account of it, and returns the result.
+
+        In the process that spawned the aggregator this ends the run; elsewhere the run goes on and the result is
+        its state so far. Blocks at most about `timeout` seconds (`emit.finish_timeout_s`), never raises for an
+        aggregator in trouble: the report says what it comes from and why. A second call returns the same report.
+        """
+        with self._finishing:
+            if self._report is None:
+                timeout_s = self._config.finish_timeout_s if timeout is None else timeout
+                self._report = self._finish(time.monotonic() + timeout_s, timeout_s)
+            return self._report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self.mark(f"{type(error).__name__}: {error}")
+        self.finish()
+
+    def _finish(self, deadline: float, timeout_s: float) -> Report:
+        if not self.endpoint:
+            return second_best("", None, "no aggregator was reached", self.run_id, self.name)
+        owner = self.owner
+        ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
+        try:
+            return self._end_run(deadline) if owner else self._so_far(deadline, ending.reason)
+        finally:
+            self._let_go()
+
+    def _end_run(self, deadline: float) -> Report:
+        """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
+        aggregator, snapshots = self._aggregator, self._snapshots
+        assert aggregator is not None
+        assert snapshots is not None
+        try:
+            with ControlClient(self.endpoint) as client:
+                client.request(Stop(reason="finished"), max(0.1, deadline - time.monotonic()))
+        except TelemetryError as error:
+            why = f"the aggregator could not be asked to stop: {error.message}"
+            snapshots.recv(0.0)
+            return second_best(self.directory, snapshots.newest, why, self.run_id, self.name)
+        return await_report(snapshots, aggregator, max(0.1, deadline - time.monotonic()))
+
+    def _so_far(self, deadline: float, reason: str) -> Report:
+        try:
+            report = self._status(max(0.1, deadline - time.monotonic()))
+        except TelemetryError as error:
+            why = "; ".join(filter(None, (reason, error.message)))
+            return second_best(self.directory, None, why, self.run_id, self.name)
+        return Report(snapshot=report.snapshot, source="status", source_reason=reason)
+
+    def _status(self, timeout_s: float) -> Report:
+        with ControlClient(self.endpoint) as client:
+            answer = client.request(GetStatus(), timeout_s)
+        if not isinstance(answer, Status):
+            raise ProtocolError(f"{self.endpoint} answered status with {type(answer).__name__}")
+        return Report(snapshot=answer.snapshot, source="status")
+
+    def _let_go(self) -> None:
+        if self.owner:
+            if self._snapshots is not None:
+                self._snapshots.close()
+            if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
+                del os.environ[ENDPOINT_VARIABLE]
+            self._process.finish_hook = None
+
+    # --- the beginning ---------------------------------------------------------------------------
+
+    def _attach(self, endpoint: str) -> None:
+        """Raises EndpointError or ProtocolError if the aggregator can't be reached or refuses."""
+        flusher = self._process.flusher
+        if flusher is not None:
+            self._process.configure(self._config)
+        else:
+            flusher = self._process.attach(endpoint, self.name, self._config)
+        try:
+            welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
+        except TelemetryError:
+            self._process.detach()
+            raise
+        self.endpoint = endpoint
+        self.name, self.run_id, self.directory = welcome.name, welcome.run_id, welcome.directory
+
+    def _spawn(self, flags: Mapping[str, object]) -> None:
+        """Raises what the aggregator reports, or EndpointError."""
+        aggregator = spawn(self.name, flags, owner_pid=os.getpid(), timeout_s=self._config.start_timeout_s)
+        try:
+            self._snapshots = Subscription(aggregator.snapshots)
+            self._attach(aggregator.endpoint)
+        except BaseException:
+            aggregator.process.terminate()
+            raise
+        self._aggregator = aggregator
+        os.environ[ENDPOINT_VARIABLE] = aggregator.endpoint
+        self._process.finish_hook = self._finish_at_exit
+
+    def _finish_at_exit(self) -> None:
+        report = self.finish()
+        if report.source_reason:
+            notice.warn(f"the result comes from {SOURCE_WORDS[report.source]}: {report.source_reason}")
+
+    @property
+    def finished(self) -> bool:
+        return self._report is not None
+
+
+class _Starter:
+    """The run of this process, if there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.run: Run | None = None
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.Lock()
+        if self.run is not None:
+            self.run._finishing = threading.RLock()
+
+
+_STARTER = _Starter()
+
+
+def start(
+    name: str | None = None,
+    *,
+    dir: str | os.PathLike[str] | None = None,
+    required: bool = True,
+    policy: Literal["drop", "block"] | None = None,
+    refresh_hz: float | None = None,
+    flush_ms: float | None = None,
+    buffer_events: int | None = None,
+    block_timeout_s: float | None = None,
+    start_timeout_s: float | None = None,
+    finish_timeout_s: float | None = None,
+    journal: bool | None = None,
+) -> Run:
+    """The run of this process, started by the first call; later calls return the same until it is finished.
+
+    With TELEMETRY_ENDPOINT in the environment it attaches to that aggregator; without, it spawns one, which writes
+    its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes. `name` is the run's name when it
+    spawns, the producer's when it attaches. The other arguments override the configuration keys of their names;
+    `dir`, `refresh_hz` and `journal` concern an aggregator that is spawned.
+
+    Raises EndpointError, after at most `start_timeout_s`, if there is no aggregator to talk to; with `required`
+    False it warns instead, and instruments discard what they are given. UsageError means the call is wrong.
+    """
+    from telemetry.config import load
+
+    flags = {
+        "run.dir": None if dir is None else os.fspath(dir),
+        "run.refresh_hz": refresh_hz,
+        "journal.enabled": journal,
+        "emit.policy": policy,
+        "emit.flush_ms": flush_ms,
+        "emit.buffer_events": buffer_events,
+        "emit.block_timeout_s": block_timeout_s,
+        "emit.start_timeout_s": start_timeout_s,
+        "emit.finish_timeout_s": finish_timeout_s,
+    }
+    with _STARTER.lock:
+        if _STARTER.run is not None and not _STARTER.run.finished:
+            return _STARTER.run
+        config = load(flags).config
+        PROCESS.reopen()
+        _STARTER.run = _started(Run(PROCESS, name or program_name(), config.emit), flags, required)
+        return _STARTER.run
+
+
+def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
+    try:
+        if endpoint:
+            run._attach(endpoint)
+        else:
+            run._spawn(flags)
+    except UsageError:
+        raise
+    except TelemetryError as error:
+        if required:
+            raise
+        notice.warn(f"nothing is recorded: {error}")
+    return run
+
+
+def _time(at_ns: int | None) -> int:
+    return time.monotonic_ns() if at_ns is None else checked_ns(at_ns)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_STARTER.after_fork_in_child)

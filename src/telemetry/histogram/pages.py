@@ -1,0 +1,231 @@
+"""Counts of many histograms in one pool of small pages, so that each costs the range it occupies.
+
+Counts arrive in `fresh` pages. `settle` moves them into the `settled` pages and returns what it moved; a count is
+the sum of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.histogram.layout import PAGE_BITS, PAGE_SLOTS, Integers, Layout
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+_OFFSET_MASK: Final = np.int64(PAGE_SLOTS - 1)
+_PAGE_SHIFT: Final = np.int64(PAGE_BITS)
+_ONE_FRESH: Final = np.uint32(1)
+_ONE: Final = np.int64(1)
+BLOCK_PAGES: Final = 512
+"""Pages worked on at once: half a mebibyte of fresh counts."""
+FRESH_LIMIT: Final = (1 << 32) - 1
+"""Counts that may be added between two calls of `settle`: a fresh count is 32 bits wide."""
+
+
+class SparseCounts(NamedTuple):
+    """Occupied slots only, by ascending row and slot. Eight times smaller than pages, or better."""
+
+    pages: NDArray[np.int32]
+    """Pool pages with at least one count."""
+    occupied: NDArray[np.uint16]
+    """Occupied slots of each."""
+    offsets: NDArray[np.uint8]
+    """Slot within its page."""
+    counts: NDArray[np.uint32] | NDArray[np.uint16] | NDArray[np.uint8]
+
+    def places(self) -> Integers:
+        """Positions in the flat pool."""
+        starts = self.pages.astype(np.int64) << PAGE_BITS
+        places: Integers = np.repeat(starts, self.occupied)
+        places += self.offsets
+        return places
+
+    def blocks(self) -> Iterator[SparseCounts]:
+        """The same in portions of few pages, whose temporary arrays stay in the cache."""
+        ends = np.cumsum(self.occupied, dtype=np.int64)
+        first = 0
+        for start in range(0, self.pages.size, BLOCK_PAGES):
+            pages = self.pages[start : start + BLOCK_PAGES]
+            last = int(ends[start + pages.size - 1])
+            occupied = self.occupied[start : start + BLOCK_PAGES]
+            yield SparseCounts(pages, occupied, self.offsets[first:last], self.counts[first:last])
+            first = last
+
+    def page_sums(self) -> Integers:
+        """Count of each of `pages`."""
+        if not self.pages.size:
+            return np.zeros(0, dtype=np.int64)
+        starts = np.cumsum(self.occupied, dtype=np.int64) - self.occupied
+        sums: Integers = np.add.reduceat(self.counts, starts, dtype=np.int64)
+        return sums
+
+
+_NOTHING: Final = SparseCounts(
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.uint16),
+    np.zeros(0, dtype=np.uint8),
+    np.zeros(0, dtype=np.uint8),
+)
+
+
+class PagedCounts:
+    """A pool of 256-slot pages allocated on first use. Page 0 stays all zeros.
+
+    `order` lists the used pages by ascending row and page number; all ordered arrays follow it.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.rows = 0
+        self.used = 1
+        self._pages_per_row = np.int64(layout.pages)
+        self._table = np.zeros(0, dtype=np.int64)
+        self.fresh = np.zeros((16, PAGE_SLOTS), dtype=np.uint32)
+        self.fresh_sums = np.zeros(16, dtype=np.int64)
+        self.settled = np.zeros((16, PAGE_SLOTS), dtype=np.int64)
+        self.settled_sums = np.zeros(16, dtype=np.int64)
+        self._keys = np.zeros(16, dtype=np.int64)
+        self._order: Integers | None = None
+        self._page_rows: Integers | None = None
+        self._fresh_events = 0
+
+    def add_row(self) -> int:
+        """A new empty histogram; rows count from 0."""
+        row = self.rows
+        self.rows += 1
+        needed = self.rows * self.layout.pages
+        if needed > self._table.size:
+            # Filled from the keys: a copy would touch memory of rows that hold nothing.
+            self._table = np.zeros(max(needed, self._table.size + (self._table.size >> 1)), dtype=np.int64)
+            self._table[self._keys[1 : self.used]] = np.arange(1, self.used)
+        return row
+
+    def add(self, rows: NDArray[np.intp], slots: Integers) -> None:
+        """Adds one to each (row, slot). Raises OverflowError after FRESH_LIMIT events without `settle`.
+
+        `slots` is overwritten.
+        """
+        if not rows.size:
+            return
+        self._fresh_events += rows.size
+        if self._fresh_events > FRESH_LIMIT:
+            raise OverflowError(f"more than {FRESH_LIMIT} events without settle()")
+        keys = np.multiply(rows, self._pages_per_row)
+        keys += np.right_shift(slots, _PAGE_SHIFT)
+        pages = self._table.take(keys)
+        if not pages.item(pages.argmin()):
+            self._allocate(keys[pages == 0])
+            pages = self._table.take(keys)
+        np.add.at(self.fresh_sums, pages, _ONE)
+        np.bitwise_and(slots, _OFFSET_MASK, out=slots)
+        np.left_shift(pages, _PAGE_SHIFT, out=pages)
+        np.add(slots, pages, out=slots)
+        np.add.at(self.fresh.reshape(-1), slots, _ONE_FRESH)
+
+    def pages_of(self, rows: NDArray[np.intp], page_numbers: Integers) -> Integers:
+        """Pool pages of (row, page number); 0 where none is allocated."""
+        return self._table.take(rows * self._pages_per_row + page_numbers)
+
+    @property
+    def order(self) -> Integers:
+        """Used pages by ascending row and page number."""
+        if self._order is None:
+            self._order = np.argsort(self._keys[1 : self.used], kind="stable") + 1
+        return self._order
+
+    def keys_of(self, pages: NDArray[np.int64] | NDArray[np.int32]) -> tuple[Integers, Integers]:
+        """(row, page number) of each pool page."""
+        rows, numbers = np.divmod(self._keys[pages], self._pages_per_row)
+        return rows, numbers
+
+    def page_sums(self) -> Integers:
+        """Count of every pool page."""
+        sums: Integers = self.settled_sums[: self.used] + self.fresh_sums[: self.used]
+        return sums
+
+    def counts_of(self, pages: Integers) -> Integers:
+        """Slot counts of pool pages, one row each."""
+        counts: Integers = self.settled[pages]
+        counts += self.fresh[pages]
+        return counts
+
+    def row_counts(self) -> Integers:
+        """Count of every histogram."""
+        if self._page_rows is None:
+            self._page_rows = self._keys[: self.used] // self._pages_per_row
+        sums = np.bincount(self._page_rows, weights=self.page_sums(), minlength=self.rows)
+        return sums.astype(np.int64)
+
+    def slot_counts(self, row: int) -> Integers:
+        """All slots of one histogram."""
+        first = row * self.layout.pages
+        pages = self._table[first : first + self.layout.pages]
+        return self.counts_of(pages).reshape(-1)[: self.layout.slots]
+
+    def settle(self) -> SparseCounts:
+        """Moves the fresh counts into the settled ones and returns them."""
+        order = self.order
+        pages = order[self.fresh_sums[order] > 0]
+        parts = [
+            self._settle_block(pages[start : start + BLOCK_PAGES]) for start in range(0, pages.size, BLOCK_PAGES)
+        ]
+        self.settled_sums += self.fresh_sums
+        self.fresh_sums.fill(0)
+        self._fresh_events = 0
+        if not parts:
+            return _NOTHING
+        occupied, offsets, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return SparseCounts(pages.astype(np.int32), occupied, offsets, _narrow(counts))
+
+    def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
+        """Few pages at once, so that all of them stay in the cache between the steps."""
+        fresh = self.fresh.take(pages, axis=0).reshape(-1)
+        taken = fresh != 0
+        occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
+        found = np.flatnonzero(taken)
+        counts = fresh.take(found)
+        offsets = found.astype(np.uint8)
+        found >>= PAGE_BITS
+        places = pages.take(found)
+        places <<= PAGE_BITS
+        places += offsets
+        np.add.at(self.settled.reshape(-1), places, counts.astype(np.int64))
+        self.fresh[pages] = 0
+        return occupied, offsets, counts
+
+    def _allocate(self, keys: Integers) -> None:
+        new = np.unique(keys)
+        first, self.used = self.used, self.used + new.size
+        if self.used > self.fresh_sums.size:
+            self._grow(max(self.used, self.fresh_sums.size + (self.fresh_sums.size >> 1)))
+        self._keys[first : self.used] = new
+        self._table[new] = np.arange(first, self.used, dtype=np.int64)
+        self._order = None
+        self._page_rows = None
+
+    def _grow(self, pages: int) -> None:
+        self.fresh = grown(self.fresh, pages)
+        self.fresh_sums = grown(self.fresh_sums, pages)
+        self.settled = grown(self.settled, pages)
+        self.settled_sums = grown(self.settled_sums, pages)
+        self._keys = grown(self._keys, pages)
+
+
+def grown(array: _Array, length: int) -> _Array:
+    """A longer copy, filled up with zeros."""
+    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return cast(_Array, longer)
+
+
+def _narrow(
+    counts: NDArray[np.uint32],
+) -> NDArray[np.uint32] | NDArray[np.uint16] | NDArray[np.uint8]:
+    largest = int(counts.max(initial=0))
+    if largest < 1 << 8:
+        return counts.astype(np.uint8)
+    return counts.astype(np.uint16) if largest < 1 << 16 else counts

@@ -1,0 +1,318 @@
+"""What a report says, once, for every text form of it: a headline and sections.
+
+Everything here is a field of the snapshot or of the report, rounded for reading; nothing is computed that the JSON
+form does not carry. All text from outside passes through `printable`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from telemetry.ledger import Reason
+from telemetry.report import humane
+from telemetry.report.humane import NOTHING, printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import SOURCE_WORDS, Report
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, ProducerStat, SeriesStat
+
+REASON_WORDS: Final[dict[str, str]] = {
+    Reason.BUFFER_FULL: "the producer's buffer was full",
+    Reason.BLOCK_TIMEOUT: "the producer waited for room, then gave up",
+    Reason.NOT_A_NUMBER: "the producer was given no number",
+    Reason.UNENCODABLE: "the producer could not encode it",
+    Reason.AFTER_FINISH: "recorded after the producer's finish",
+    Reason.UNSENT_AT_EXIT: "unsent when the producer's process ended",
+    Reason.NOT_FINITE: "the value was NaN or infinite",
+    Reason.NEGATIVE: "a negative value or increment",
+    Reason.UNKNOWN_ID: "no definition came for its id",
+    Reason.DEFINITION_CONFLICT: "the name has another kind or unit",
+    Reason.DEFINITION_INVALID: "its definition was not valid",
+    Reason.MALFORMED_RECORD: "the record could not be read",
+    Reason.MALFORMED_ROWS: "the rows could not be read",
+    Reason.AFTER_END: "arrived after the producer's end",
+    Reason.FRAME_TOO_LARGE: "larger than the protocol allows",
+    Reason.FRAME_UNREADABLE: "not a message of this protocol",
+    Reason.WRONG_TOPIC: "sent under another topic",
+    Reason.WRONG_VERSION: "another protocol version",
+    Reason.TOO_MANY_PRODUCERS: "too many producers",
+    Reason.IMPLAUSIBLE: "its numbering can't be true",
+}
+"""Why an event or a frame is lost, short enough for 80 columns."""
+
+_PRODUCERS_SHOWN: Final = 20
+_MARKS_SHOWN: Final = 20
+_GAPS_SHOWN: Final = 4
+_FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
+"""What a narrow table keeps longest; see Column.keep."""
+
+
+@dataclass(frozen=True)
+class Content:
+    headline: str
+    facts: list[str]
+    sections: list[Section]
+
+
+def content(report: Report) -> Content:
+    """The whole report. Sections with nothing to say are left out."""
+    snapshot = report.snapshot
+    sections = [
+        _losses(snapshot),
+        _producers(snapshot),
+        _command(snapshot.command),
+        _series(snapshot),
+        _counters(snapshot),
+        _gauges(snapshot),
+        _progress(snapshot),
+        _marks(snapshot),
+        _params(snapshot),
+        _cost(snapshot),
+        Section("Warnings", [printable(text) for text in snapshot.warnings]),
+        Section("Files", [printable(snapshot.directory)] if snapshot.directory else []),
+    ]
+    return Content(printable(report.headline()), list(_facts(report)), [part for part in sections if part])
+
+
+def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
+    """`name{key=value} [unit]`; the unit only where the numbers don't carry it."""
+    inside = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    text = f"{name}{{{inside}}}" if inside else name
+    return printable(text if not unit or unit == "1" or humane.carries_unit(unit) else f"{text} [{unit}]")
+
+
+def error_bound(stat: SeriesStat) -> str:
+    """`exact`, `±0.1 %`, `±0.1 % or ±1.00 ns`, `unbounded`; nothing for a series without values.
+
+    The resolution is named only where the smallest value is small enough for it to matter.
+    """
+    if not stat.count:
+        return NOTHING
+    if stat.exact:
+        return "exact"
+    if stat.error_bound is None:
+        return "unbounded"
+    text = f"±{humane.percent(stat.error_bound)}"
+    coarse = stat.resolution > (stat.min or 0) * stat.error_bound
+    return f"{text} or ±{humane.quantity(stat.resolution, stat.unit)}" if coarse else text
+
+
+def _facts(report: Report) -> Iterator[str]:
+    snapshot = report.snapshot
+    parts = [f"run {snapshot.run_id}"]
+    if snapshot.started_ns:
+        parts.append(f"started {humane.timestamp(snapshot.started_ns)}")
+    parts.append(f"{'took' if report.final else 'running for'} {humane.duration_s(snapshot.elapsed_s)}")
+    if snapshot.reason:
+        parts.append(snapshot.reason)
+    yield printable(" · ".join(parts))
+    if report.source_reason or not report.final:
+        reason = f": {report.source_reason}" if report.source_reason else ""
+        yield printable(f"from {SOURCE_WORDS[report.source]}{reason}")
+    if waiting := list(_waiting(snapshot)):
+        yield printable(f"waiting for {', '.join(waiting)}")
+
+
+def _waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
+    pending = snapshot.pending
+    yield from pending.producers[:_PRODUCERS_SHOWN]
+    if len(pending.producers) > _PRODUCERS_SHOWN:
+        yield "…"
+    if pending.events:
+        yield f"{humane.count(pending.events)} events without a definition"
+    if pending.deferred:
+        yield f"{humane.count(pending.deferred)} deferred tasks"
+
+
+def _losses(snapshot: MetricsSnapshot) -> Section:
+    account = snapshot.accounting
+    losses = [
+        *((reason, number, "events") for reason, number in account.dropped_by_producer.items()),
+        *((reason, number, "events") for reason, number in account.dropped.items()),
+        *((reason, number, "frames") for reason, number in account.bad_frames.items()),
+    ]
+    rows = [
+        [printable(reason), f"{humane.count(number)} {what}", REASON_WORDS.get(reason, "")]
+        for reason, number, what in losses
+    ]
+    if account.missing:
+        rows.append(["missing", f"{humane.count(account.missing)} events", "sent, but never arrived"])
+    if account.waiting:
+        rows.append(["waiting", f"{humane.count(account.waiting)} events", "no definition has come for their id"])
+    return Section(
+        "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
+    )
+
+
+def _producers(snapshot: MetricsSnapshot) -> Section:
+    """One line if all went well, else a table of those that did not."""
+    producers = snapshot.producers
+    troubled = [stat for stat in producers if stat.completeness != "complete" or stat.missing]
+    if not producers:
+        return Section("Producers", ["none"])
+    fine = humane.count(len(producers) - len(troubled))
+    if not troubled:
+        return Section("Producers", [f"{fine}, all complete"])
+    heads = [
+        Column("producer"),
+        Column("status", 2, right=False),
+        Column("result", right=False),
+        Column("emitted", 1),
+        Column("received", 3),
+        Column("applied", 1),
+        Column("missing", 1),
+    ]
+    rows = [_producer_row(stat) for stat in troubled]
+    notes = [f"{fine} more, all complete"] if len(troubled) < len(producers) else []
+    if len(producers) > 1:
+        notes += [note for stat in troubled[:_PRODUCERS_SHOWN] for note in _producer_notes(stat)]
+    return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=_PRODUCERS_SHOWN)
+
+
+def _producer_row(stat: ProducerStat) -> list[str]:
+    numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
+    return [_producer_name(stat), stat.status, stat.completeness, *(humane.count(number) for number in numbers)]
+
+
+def _producer_name(stat: ProducerStat) -> str:
+    rank = f" rank {stat.rank}" if stat.rank is not None else ""
+    where = f" ({stat.host}:{stat.pid})" if stat.host and stat.pid else ""
+    return printable(f"{stat.name or stat.producer}{rank}{where}")
+
+
+def _producer_notes(stat: ProducerStat) -> Iterator[str]:
+    name = _producer_name(stat)
+    losses = {**stat.dropped_by_producer, **stat.dropped}
+    if losses:
+        yield f"{name}: " + printable(", ".join(f"{reason} {humane.count(n)}" for reason, n in losses.items()))
+    if stat.missing_batches:
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in stat.missing_batches]
+        more = ", …" if len(ranges) > _GAPS_SHOWN else ""
+        yield f"{name}: missing batches {', '.join(ranges[:_GAPS_SHOWN])}{more}"
+
+
+def _command(command: CommandFacts | None) -> Section:
+    if command is None:
+        return Section("Command")
+    ended = f"ended by {command.signal}" if command.signal else f"exit code {command.exit_code}"
+    if command.exit_code is None and not command.signal:
+        ended = "still running"
+    facts = [
+        ended,
+        f"wall {humane.duration_s(command.wall_s)}",
+        f"CPU {humane.duration_s(command.cpu_user_s)} user, {humane.duration_s(command.cpu_system_s)} system",
+        f"peak memory {humane.size(command.max_rss_bytes)}",
+    ]
+    return Section("Command", [printable(shlex.join(command.argv)), " · ".join(facts)])
+
+
+def _series(snapshot: MetricsSnapshot) -> Section:
+    stats = snapshot.series
+    if not stats:
+        return Section("Series")
+    keys = sorted({key for stat in stats for key in stat.percentiles}, key=float)
+    bounds = {error_bound(stat) for stat in stats if stat.count}
+    title = f"Series, percentiles {next(iter(bounds))}" if len(bounds) == 1 else "Series"
+    heads = [
+        Column("name"),
+        Column("count"),
+        Column("mean", 4),
+        Column("min", 8),
+        *(Column(f"p{key}", _FIRST_PERCENTILES.get(key, 9)) for key in keys),
+        Column("max", 3),
+        Column("stddev", 10),
+    ]
+    mixed = len(bounds) > 1
+    if mixed:
+        heads.append(Column("error", 1))
+    rows = [_series_row(stat, keys) + ([error_bound(stat)] if mixed else []) for stat in stats]
+    notes = [note for stat in stats if (note := _series_note(stat))]
+    if snapshot.exact_reason and not snapshot.exact:
+        notes.append(f"not exact: {printable(snapshot.exact_reason)}")
+    return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def _series_row(stat: SeriesStat, keys: list[str]) -> list[str]:
+    values = [stat.mean, stat.min, *(stat.percentiles.get(key) for key in keys), stat.max, stat.stddev]
+    cells = [humane.quantity(value, stat.unit) for value in values]
+    return [instrument(stat.name, stat.labels, stat.unit), humane.count(stat.count), *cells]
+
+
+def _series_note(stat: SeriesStat) -> str:
+    parts = {"below the range": stat.below, "above the range": stat.above, "beyond 2^53, rounded": stat.imprecise}
+    said = ", ".join(f"{humane.count(number)} {what}" for what, number in parts.items() if number)
+    return f"{instrument(stat.name, stat.labels)}: {said}" if said else ""
+
+
+def _counters(snapshot: MetricsSnapshot) -> Section:
+    heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
+    rows = [
+        [
+            instrument(stat.name, stat.labels, stat.unit),
+            humane.quantity(stat.value, stat.unit) if humane.carries_unit(stat.unit) else humane.count(stat.value),
+            humane.rate(stat.rate, stat.unit),
+        ]
+        for stat in snapshot.counters
+    ]
+    return Section("Counters", table=Table(heads, rows))
+
+
+def _window_title(snapshot: MetricsSnapshot) -> str:
+    return f"last {snapshot.window_s:g} s" if snapshot.window_s else "rate"
+
+
+def _gauges(snapshot: MetricsSnapshot) -> Section:
+    heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
+    rows = [
+        [
+            instrument(stat.name, stat.labels, stat.unit),
+            *(humane.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
+        ]
+        for stat in snapshot.gauges
+    ]
+    return Section("Gauges", table=Table(heads, rows))
+
+
+def _progress(snapshot: MetricsSnapshot) -> Section:
+    rows = [[printable(item.name), humane.count(item.done), humane.count(item.total)] for item in snapshot.progress]
+    return Section("Progress", table=Table([Column("name"), Column("done"), Column("of")], rows))
+
+
+def _marks(snapshot: MetricsSnapshot) -> Section:
+    shown = snapshot.marks[-_MARKS_SHOWN:]
+    earlier = [f"the last {len(shown)} of {len(snapshot.marks)}"] if len(shown) < len(snapshot.marks) else []
+    lines = [f"{humane.clock_time(mark.time_ns)}  {instrument(mark.text, mark.labels)}" for mark in shown]
+    return Section("Marks, UTC", earlier + lines)
+
+
+def _params(snapshot: MetricsSnapshot) -> Section:
+    rows = [[printable(name), printable(_scalar(value))] for name, value in snapshot.params.items()]
+    return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows))
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: NOTHING}[value]
+    return str(value)
+
+
+def _cost(snapshot: MetricsSnapshot) -> Section:
+    cost = snapshot.cost
+    if not cost.ticks:
+        return Section("Cost of telemetry")
+    late = f", {humane.count(cost.ticks_late)} of {humane.count(cost.ticks)} ticks late" if cost.ticks_late else ""
+    disk = [
+        f"{humane.size(number)} {what}"
+        for what, number in (("journal", cost.journal_bytes), ("history", cost.history_bytes))
+        if number
+    ]
+    facts = [
+        f"CPU {humane.duration_s(cost.cpu_s)}",
+        f"memory {humane.size(cost.rss_bytes)}",
+        f"received {humane.size(cost.frame_bytes)} in {humane.count(cost.frames)} frames",
+        f"longest tick {humane.duration_ns(cost.tick_ms_max * 1e6)}{late}",
+        *disk,
+    ]
+    return Section("Cost of telemetry", [" · ".join(facts)])

@@ -1,0 +1,152 @@
+"""Numbers as people read them: three significant digits and a unit of fitting size.
+
+The functions only round and scale; they never compute something that was not given.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from datetime import UTC, datetime
+from typing import Final
+
+from telemetry.wire.units import BYTES, TIME_NS
+
+NOTHING: Final = "–"
+"""Stands where there is no value."""
+
+_TIME_STEPS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+_SIZE_STEPS: Final = tuple(
+    (float(1 << 10 * power), unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))
+)
+_PLAIN_STEPS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
+_FULL_BELOW: Final = 10_000
+"""Whole numbers are written out below this."""
+_LONG_S: Final = 120
+"""From here on durations are minutes and seconds: 90 s is easier to compare than 1 min 30 s."""
+
+
+def count(value: int | float | None) -> str:
+    """A number that counts things, in full: `1,234,567`."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, float) and not value.is_integer():
+        return scaled(value)
+    return f"{int(value):,}"
+
+
+def scaled(value: int | float | None) -> str:
+    """`4.50 k`, `12.3 M`, `0.00123`, `5`."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value == 0:
+        return "0"
+    if abs(value) < _FULL_BELOW and float(value).is_integer():
+        return f"{int(value):,}"
+    if not 1e-3 <= abs(value) < 1e15:
+        return f"{value:.2e}"
+    return _stepped(value, _PLAIN_STEPS)
+
+
+def duration_ns(value: int | float | None) -> str:
+    """Nanoseconds as `950 ns`, `1.23 ms`, `95.0 s`, `2 min 5 s`, `3 h 12 min`."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if abs(value) < _LONG_S * 1e9:
+        return _stepped(value, _TIME_STEPS) if value else "0 s"
+    minutes, seconds = divmod(round(abs(value) / 1e9), 60)
+    sign = "-" if value < 0 else ""
+    if minutes < _LONG_S:
+        return f"{sign}{minutes} min {seconds} s"
+    return f"{sign}{minutes // 60:,} h {minutes % 60} min"
+
+
+def duration_s(value: float | None) -> str:
+    """Seconds, as `duration_ns` writes them."""
+    return NOTHING if value is None else duration_ns(value * 1e9)
+
+
+def size(value: int | float | None) -> str:
+    """Bytes as `12.3 MiB`."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{int(value)} B" if abs(value) < 1 << 10 and float(value).is_integer() else _stepped(value, _SIZE_STEPS)
+
+
+def quantity(value: int | float | None, unit: str) -> str:
+    """A value in `unit`: times and sizes change to a fitting unit, all others stay plain numbers."""
+    if value is None:
+        return NOTHING
+    if unit in TIME_NS:
+        return duration_ns(value * TIME_NS[unit])
+    if unit in BYTES:
+        return size(value * BYTES[unit])
+    return size(value) if unit in ("B", "bytes") else scaled(value)
+
+
+def carries_unit(unit: str) -> bool:
+    """Whether `quantity` writes a unit beside the number."""
+    return unit in TIME_NS or unit in BYTES or unit in ("B", "bytes")
+
+
+def rate(per_second: float | None, unit: str = "") -> str:
+    """`4.50 k/s`; sizes as `12.3 MiB/s`."""
+    return NOTHING if per_second is None else f"{quantity(per_second, unit)}/s"
+
+
+def percent(fraction: float) -> str:
+    """`0.1 %`."""
+    return f"{fraction * 100:.3g} %"
+
+
+def timestamp(wall_ns: int) -> str:
+    """Wall-clock nanoseconds as `2026-03-01 12:00:00 UTC`."""
+    return f"{datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def clock_time(wall_ns: int) -> str:
+    """Wall-clock nanoseconds as `12:00:00.123`, UTC."""
+    whole, rest = divmod(wall_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(whole, UTC):%H:%M:%S}.{rest // 1_000_000:03d}"
+
+
+def printable(text: str) -> str:
+    """Text from outside, safe to show: control and direction characters become visible escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        ch if ch.isprintable() else ch.encode("unicode_escape", "surrogatepass").decode("ascii") for ch in text
+    )
+
+
+def columns(text: str) -> int:
+    """Terminal columns that printable text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_columns(ch) for ch in text)
+
+
+def _char_columns(ch: str) -> int:
+    if unicodedata.combining(ch):
+        return 0
+    return 2 if unicodedata.east_asian_width(ch) in "WF" else 1
+
+
+def _stepped(value: int | float, steps: tuple[tuple[float, str], ...]) -> str:
+    """Three significant digits in the largest step that leaves at least 1."""
+    factor, unit = steps[0]
+    for step, name in steps:
+        # Rounding comes first, so that 999.9 µs becomes 1.00 ms and never 1000 µs.
+        if float(f"{abs(value) / step:.3g}") >= 1:
+            factor, unit = step, name
+    text = _three_digits(value / factor)
+    return f"{text} {unit}" if unit else text
+
+
+def _three_digits(value: float) -> str:
+    magnitude = float(f"{abs(value):.3g}")
+    if magnitude >= 100:
+        return f"{value:,.0f}"
+    if magnitude >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if magnitude >= 1 else f"{value:.3g}"

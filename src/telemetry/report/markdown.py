@@ -1,0 +1,44 @@
+"""The report as GitHub-flavoured Markdown, for a pull request or a notebook."""
+
+from __future__ import annotations
+
+import re
+
+from telemetry.report.content import content
+from telemetry.report.table import Section, Table
+from telemetry.wire.report import Report
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
+
+
+def render_markdown(report: Report) -> str:
+    """Markdown that ends with a newline. Tables have all columns and rows."""
+    said = content(report)
+    blocks = [f"**{escape(said.headline)}**", *(escape(fact) for fact in said.facts)]
+    for section in said.sections:
+        blocks.append(f"### {escape(section.title)}")
+        blocks += _section(section)
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _section(section: Section) -> list[str]:
+    blocks = [_bullets(section.lines)] if section.lines else []
+    if section.table and section.table.rows:
+        blocks.append(_table(section.table))
+    return blocks + ([_bullets(section.notes)] if section.notes else [])
+
+
+def _bullets(lines: list[str]) -> str:
+    return "\n".join(f"- {escape(line)}" for line in lines)
+
+
+def _table(table: Table) -> str:
+    rules = ["---:" if column.right and index else "---" for index, column in enumerate(table.columns)]
+    rows = [[column.title for column in table.columns], *table.rows]
+    head, *body = ["| " + " | ".join(escape(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([head, "| " + " | ".join(rules) + " |", *body])

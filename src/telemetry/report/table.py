@@ -1,0 +1,99 @@
+"""What a report is made of, before it is text or Markdown: sections of lines and tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from telemetry.report.humane import columns
+
+GAP = "  "
+NAME_COLUMNS = 20
+"""A longer name never pushes out a column of numbers that matters."""
+LONG_NAME_COLUMNS = 36
+"""A name up to this long pushes out columns that are only nice to have."""
+NICE_TO_HAVE = 7
+"""Columns from this `keep` on."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. `keep` orders what goes first when there is no room: the highest; 0 never goes."""
+
+    title: str
+    keep: int = 0
+    right: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are finished text. The first column names the row."""
+
+    columns: list[Column]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of the report; without lines and table it is not shown."""
+
+    title: str
+    lines: list[str] = field(default_factory=list)
+    table: Table | None = None
+    notes: list[str] = field(default_factory=list)
+    """Lines under the table."""
+    rows_shown: int = 200
+    """Text shows no more rows than this; JSON has all."""
+
+    def __bool__(self) -> bool:
+        return bool(self.lines or self.notes or (self.table and self.table.rows))
+
+
+def fit(table: Table, width: int) -> Table:
+    """The table without the columns that have no room in `width`."""
+    kept = list(range(len(table.columns)))
+    for name_columns, least in ((LONG_NAME_COLUMNS, NICE_TO_HAVE), (NAME_COLUMNS, 1)):
+        while _width(table, kept, name_columns) > width:
+            most = max(kept[1:], key=lambda index: table.columns[index].keep, default=0)
+            if table.columns[most].keep < least:
+                break
+            kept.remove(most)
+    return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])
+
+
+def layout(table: Table, width: int) -> list[str]:
+    """Aligned lines, header first. A name too long for its column gets a line of its own."""
+    table = fit(table, width)
+    others = [_cell_width(table, index) for index in range(1, len(table.columns))]
+    name_width = _name_width(table, max(NAME_COLUMNS, width - sum(others) - len(GAP) * len(others)))
+    widths = [name_width, *others]
+    titles = [column.title for column in table.columns]
+    lines = [_line(titles, table.columns, widths)]
+    for row in table.rows:
+        if columns(row[0]) > name_width:
+            lines.append(row[0])
+            row = ["", *row[1:]]  # noqa: PLW2901 – the name has been written
+        lines.append(_line(row, table.columns, widths))
+    return lines
+
+
+def _line(cells: list[str], heads: list[Column], widths: list[int]) -> str:
+    padded = []
+    for index, (cell, head, width) in enumerate(zip(cells, heads, widths, strict=True)):
+        space = " " * (width - columns(cell))
+        padded.append(space + cell if head.right and index else cell + space)
+    return GAP.join(padded).rstrip()
+
+
+def _name_width(table: Table, limit: int) -> int:
+    """The widest name that is no wider than `limit`: wider ones get a line of their own."""
+    widths = [columns(row[0]) for row in table.rows]
+    return max([columns(table.columns[0].title), *(width for width in widths if width <= limit)])
+
+
+def _width(table: Table, kept: list[int], name_columns: int) -> int:
+    """Columns of the line if names take no more than `name_columns`."""
+    return _name_width(table, name_columns) + sum(len(GAP) + _cell_width(table, index) for index in kept[1:])
+
+
+def _cell_width(table: Table, index: int) -> int:
+    return max([columns(table.columns[index].title), *(columns(row[index]) for row in table.rows)])

@@ -1,0 +1,73 @@
+"""A file that only grows, by whole pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+_IOV_MAX: Final = 1024  # POSIX guarantees 16; Linux and macOS have 1024
+
+
+class AppendFile:
+    """Opens `path` for appending and makes it if needed. One owner. Every method may raise OSError."""
+
+    __slots__ = ("fd", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self.size = os.fstat(self.fd).st_size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Writes all buffers (bytes-like, item size 1) or none; returns their bytes.
+
+        One `writev` for up to 1,024 buffers. What a full disk took of a piece is cut off again, so that the file
+        ends at a boundary.
+        """
+        total = sum(map(len, buffers))
+        try:
+            self._write(buffers, total)
+        except OSError:
+            self.cut(self.size)
+            raise
+        self.size += total
+        return total
+
+    def cut(self, size: int) -> None:
+        """Drops what lies beyond `size` bytes; a disk that can't even do that leaves a torn tail."""
+        with suppress(OSError):
+            os.ftruncate(self.fd, size)
+            self.size = size
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _write(self, buffers: Sequence[Buffer], total: int) -> None:
+        if len(buffers) <= _IOV_MAX and os.writev(self.fd, buffers) == total:
+            return
+        written = os.fstat(self.fd).st_size - self.size
+        pending = _beyond(buffers, written)
+        while pending:
+            pending = _beyond(pending, os.writev(self.fd, pending[:_IOV_MAX]))
+
+
+def _beyond(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
+    """The buffers without their first `count` bytes."""
+    for at, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [memoryview(buffer)[count:], *buffers[at + 1 :]]
+        count -= len(buffer)
+    return []
+
+
+def describe(error: OSError) -> str:
+    """One line for `failed` attributes and error messages."""
+    what = error.strerror or str(error)
+    return f"{what}: {error.filename}" if error.filename else what

@@ -1,0 +1,45 @@
+"""A file is there whole or not at all, also after a power cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data`. Blocks until it is on the disk. Raises OSError, and then `path` is as it was."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    It lies beside `path`, because a rename is atomic only within one file system.
+    """
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}-{token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Puts the names in a directory on the disk. Blocks. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,143 @@
+"""Frames of the journal and the history. A length and a CRC in front of each show where a torn or rotten file ends.
+
+    segment = magic[8], u64 schema version, frame …
+    frame   = u32 length, u32 crc, u64 stamp, u8 kind, payload[length]
+
+All little endian. The CRC-32 covers stamp, kind and payload. What a stamp is, the kind of file says.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from telemetry.errors import RunDirectoryError
+from telemetry.limits import MIB
+from telemetry.store.appendfile import Buffer
+from telemetry.wire.version import SCHEMA
+
+_SEGMENT: Final = struct.Struct("<8sQ")
+_LENGTH_CRC: Final = struct.Struct("<II")
+_STAMP_KIND: Final = struct.Struct("<QB")
+_HEADER: Final = struct.Struct("<IIQB")
+_READ_BYTES: Final = 2 * MIB  # four of the largest batches: reads are few, and it stays in the cache
+
+SEGMENT_HEADER_BYTES: Final = _SEGMENT.size
+FRAME_HEADER_BYTES: Final = _HEADER.size
+
+
+class Frame(NamedTuple):
+    stamp: int
+    kind: int
+    data: memoryview
+    """Valid until the next frame is asked for."""
+
+
+def segment_header(magic: bytes) -> bytes:
+    return _SEGMENT.pack(magic, SCHEMA)
+
+
+def frame(payloads: Sequence[Buffer], stamp: int, kind: int) -> list[Buffer]:
+    """Headers and payloads in turn, not copied, for one gathering write."""
+    tail = _STAMP_KIND.pack(stamp, kind)
+    seed = crc32(tail)
+    buffers: list[Buffer] = []
+    for payload in payloads:
+        buffers.append(_LENGTH_CRC.pack(len(payload), crc32(payload, seed)) + tail)
+        buffers.append(payload)
+    return buffers
+
+
+class SegmentReader:
+    """Streams one segment in big reads through one buffer. Blocks on the disk.
+
+    It ends at the first frame that is cut short or does not match its CRC; `torn_bytes` says how many bytes of the
+    file lie from there on.
+    """
+
+    def __init__(self, file: io.FileIO, path: Path, magic: bytes) -> None:
+        self.torn_bytes = 0
+        self._file = file
+        self._path = path
+        self._magic = magic
+        self._hold(memoryview(bytearray(_READ_BYTES)))
+        self._start = self._end = 0
+        self._passed = 0
+        """Bytes of the file before `_start`."""
+
+    def frames(self) -> Iterator[Frame]:
+        """Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read."""
+        if self._header_is_good():
+            while (found := self._next()) is not None:
+                yield found
+        self.torn_bytes = self._file.seek(0, io.SEEK_END) - self._passed
+
+    def _header_is_good(self) -> bool:
+        if not self._fill(SEGMENT_HEADER_BYTES):
+            return False
+        magic, version = _SEGMENT.unpack_from(self._buffer, self._start)
+        if magic != self._magic:
+            return False
+        if version > SCHEMA:
+            raise RunDirectoryError(
+                f"{self._path} has schema version {version}, this telemetry reads up to {SCHEMA}",
+                hint="read it with the version that wrote it",
+            )
+        self._pass(SEGMENT_HEADER_BYTES)
+        return True
+
+    def _next(self) -> Frame | None:
+        if not self._fill(FRAME_HEADER_BYTES):
+            return None
+        length, crc, stamp, kind = _HEADER.unpack_from(self._buffer, self._start)
+        if not self._fill(FRAME_HEADER_BYTES + length):
+            return None
+        body = self._start + FRAME_HEADER_BYTES
+        data = self._view[body : body + length]
+        seed = crc32(self._view[body - _STAMP_KIND.size : body])
+        if crc32(data, seed) != crc:
+            return None
+        self._pass(FRAME_HEADER_BYTES + length)
+        return Frame(stamp, kind, data)
+
+    def _pass(self, count: int) -> None:
+        self._start += count
+        self._passed += count
+
+    def _fill(self, count: int) -> bool:
+        """Whether `count` bytes lie at `_start`, after reading if need be. A lying length costs no memory."""
+        if self._end - self._start >= count:
+            return True
+        if count > len(self._buffer) and not self._grow(count):
+            return False
+        self._move(self._buffer)
+        while self._end < count:
+            got = self._file.readinto(self._buffer[self._end :])
+            if not got:
+                return False
+            self._end += got
+        return True
+
+    def _grow(self, count: int) -> bool:
+        here = self._file.tell()
+        size = self._file.seek(0, io.SEEK_END)
+        self._file.seek(here)
+        if self._passed + count > size:
+            return False
+        larger = memoryview(bytearray(count))
+        self._move(larger)
+        self._hold(larger)
+        return True
+
+    def _move(self, target: memoryview) -> None:
+        rest = self._end - self._start
+        target[:rest] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, rest
+
+    def _hold(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._view = buffer.toreadonly()

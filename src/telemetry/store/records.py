@@ -1,0 +1,189 @@
+"""The record log: all records of the run's one sequence, for those who join late or missed some.
+
+    records/records.jsonl
+        {"schema_version":1,"run_id":"…","protocol":[1,0]}
+        {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…}
+
+Line `seq + 1` is record `seq`. A number that is not finite is null.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from telemetry.errors import RunDirectoryError
+from telemetry.limits import MIB
+from telemetry.store.appendfile import AppendFile, describe
+from telemetry.wire.events import EventRecord, StreamRecord
+from telemetry.wire.version import PROTOCOL, SCHEMA, Version
+
+FILE_NAME: Final = "records.jsonl"
+_STRIDE: Final = 256  # lines between remembered offsets: a read skips that many at most
+_TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(EventRecord)}
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class _Header(Struct):
+    schema_version: int = SCHEMA
+    run_id: str = ""
+    protocol: Version = PROTOCOL
+
+
+def record_line(record: StreamRecord) -> bytes:
+    """A record as one line of strict JSON, line end included."""
+    tag = type(record.record).__struct_config__.tag
+    head = {"seq": record.seq, "wall_ns": record.wall_ns, "producer": record.producer, "type": tag}
+    return _ENCODER.encode(head | asdict(record.record)) + b"\n"
+
+
+class RecordLog:
+    """Appends from one thread; reads from any number of threads and processes at the same time.
+
+    The first OSError of an append sets `failed`, and from then on appends are ignored.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Touches nothing. Raises RunDirectoryError if there is a log that can't be read."""
+        self.failed = ""
+        self._path = directory / FILE_NAME
+        self._lines = _Lines()
+        self._file: AppendFile | None = None
+        self._refresh()
+        self._appended = self._lines.records
+
+    @property
+    def next_seq(self) -> int:
+        """One above the newest record known: after an `append`, or a `read` of what another process appended."""
+        return max(self._appended, self._lines.records)
+
+    def append(self, records: Sequence[StreamRecord]) -> None:
+        """One write. Raises ValueError unless `records` go on where the log ends."""
+        if self.failed or not records:
+            return
+        if [record.seq for record in records] != list(range(self._appended, self._appended + len(records))):
+            raise ValueError(f"records must go on with {self._appended} without a gap")
+        try:
+            file = self._file or self._open(records[0])
+            file.append([b"".join(map(record_line, records))])
+            self._appended += len(records)
+        except OSError as error:
+            self.failed = describe(error)
+
+    def read(self, from_seq: int, limit: int) -> list[StreamRecord]:
+        """At most `limit` records from `from_seq` on. Blocks on the disk. A line still being written is left out.
+
+        Raises RunDirectoryError if the file can't be read or a line is damaged.
+        """
+        self._refresh()
+        count = min(limit, self._lines.records - from_seq)
+        if count <= 0 or from_seq < 0:
+            return []
+        try:
+            with self._path.open("rb") as file:
+                header = self._header(file.readline())
+                skip = self._lines.seek(file, from_seq + 1)
+                lines = list(islice(file, skip, skip + count))
+        except OSError as error:
+            raise self._unreadable(describe(error)) from error
+        return [self._decode(line, seq, header) for seq, line in enumerate(lines, from_seq)]
+
+    def close(self) -> None:
+        """Closes the file of the appending side."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, first: StreamRecord) -> AppendFile:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = AppendFile(self._path)
+        if file.size > self._lines.bytes:  # half a line of a process that was killed
+            file.cut(self._lines.bytes)
+        if not file.size:
+            file.append([_ENCODER.encode(_Header(run_id=first.run_id)) + b"\n"])
+        self._file = file
+        return file
+
+    def _refresh(self) -> None:
+        try:
+            self._lines.refresh(self._path)
+        except OSError as error:
+            raise self._unreadable(describe(error)) from error
+
+    def _header(self, line: bytes) -> _Header:
+        try:
+            header = msgspec.json.decode(line, type=_Header)
+        except msgspec.MsgspecError as error:
+            raise self._unreadable(f"line 1: {error}") from error
+        if header.schema_version > SCHEMA:
+            raise self._unreadable(f"it has schema version {header.schema_version}, newer than {SCHEMA}")
+        return header
+
+    def _decode(self, line: bytes, seq: int, header: _Header) -> StreamRecord:
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            kind = _TYPES[fields["type"]]
+            values = [fields[name] for name in kind.__struct_fields__ if name in fields]
+            record = msgspec.convert([fields["type"], *values], kind)
+            if fields["seq"] != seq:
+                raise ValueError(f"it holds record {fields['seq']}")
+            return StreamRecord(header.protocol, header.run_id, seq, fields["producer"], fields["wall_ns"], record)
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
+            raise self._unreadable(f"line {seq + 2}: {error}") from error
+
+    def _unreadable(self, why: str) -> RunDirectoryError:
+        return RunDirectoryError(f"{self._path} can't be read: {why}")
+
+
+class _Lines:
+    """Where the whole lines of a growing file are. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        """Up to the end of the last whole line."""
+        self._count = 0
+        self._offsets = [0]
+        """Of line 0, `_STRIDE`, 2·`_STRIDE`, …"""
+        self._lock = threading.Lock()
+
+    @property
+    def records(self) -> int:
+        return max(0, self._count - 1)
+
+    def refresh(self, path: Path) -> None:
+        """Takes in what was appended since the last call; no file is an empty file."""
+        with self._lock:
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                return
+            with file:
+                file.seek(self.bytes)
+                while self._take(file.read(MIB)):
+                    file.seek(self.bytes)
+
+    def seek(self, file: BinaryIO, line: int) -> int:
+        """Goes to the nearest remembered line at or before `line`; returns how many lines are left to skip."""
+        with self._lock:
+            mark = min(line // _STRIDE, len(self._offsets) - 1)
+            file.seek(self._offsets[mark])
+            return line - mark * _STRIDE
+
+    def _take(self, chunk: bytes) -> bool:
+        """Whether the chunk held a whole line."""
+        start = self.bytes
+        at = chunk.find(b"\n")
+        while at >= 0:
+            self.bytes = start + at + 1
+            self._count += 1
+            if self._count % _STRIDE == 0:
+                self._offsets.append(self.bytes)
+            at = chunk.find(b"\n", at + 1)
+        return self.bytes > start

@@ -1,0 +1,177 @@
+"""Intervals of history added up: counts, totals and increases add, extremes widen, gauges keep the last value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
+
+_U32: Final = np.dtype("<u4")
+_U64: Final = np.dtype("<u8")
+_F64: Final = np.dtype("<f8")
+_COUNT_MAX: Final = (1 << 32) - 1
+_SLOT_MASK: Final = np.uint64((1 << 32) - 1)
+_INDEX_SHIFT: Final = np.uint64(32)
+
+_PENDING_SLOTS: Final = 500_000  # merging many at once is cheaper; temporaries stay below 20 MB
+
+_Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SeriesArrays:
+    """The columns of `SeriesColumns` as arrays, wide enough to add up."""
+
+    index: _Array
+    count: _Array
+    total: _Array
+    min: _Array
+    max: _Array
+    keys: _Array
+    """index << 32 | slot, ascending."""
+    counts: _Array
+
+    @staticmethod
+    def of(columns: SeriesColumns) -> SeriesArrays:
+        index = np.frombuffer(columns.index, _U32)
+        owner = np.repeat(index, np.frombuffer(columns.occupied, _U32)).astype(_U64)
+        return SeriesArrays(
+            index,
+            np.frombuffer(columns.count, _U64),
+            np.frombuffer(columns.total, _F64),
+            np.frombuffer(columns.min, _F64),
+            np.frombuffer(columns.max, _F64),
+            (owner << _INDEX_SHIFT) | np.frombuffer(columns.slots, _U32),
+            np.frombuffer(columns.counts, _U32).astype(_U64),
+        )
+
+    @staticmethod
+    def sum(parts: Sequence[SeriesArrays]) -> SeriesArrays:
+        """All of them added up. At least one."""
+        if len(parts) == 1:
+            return parts[0]
+        series = _Groups(np.concatenate([part.index for part in parts]))
+        cells = _Groups(np.concatenate([part.keys for part in parts]))
+        return SeriesArrays(
+            index=series.keys,
+            count=series.reduce(np.add, [part.count for part in parts]),
+            total=series.reduce(np.add, [part.total for part in parts]),
+            min=series.reduce(np.minimum, [part.min for part in parts]),
+            max=series.reduce(np.maximum, [part.max for part in parts]),
+            keys=cells.keys,
+            counts=cells.reduce(np.add, [part.counts for part in parts]),
+        )
+
+    def columns(self) -> SeriesColumns:
+        """A count too large for its column is split over repeated slots: their sum is what counts."""
+        keys, counts = _split(self.keys, self.counts)
+        rows = np.searchsorted(self.index, keys >> _INDEX_SHIFT)
+        return SeriesColumns(
+            index=_bytes(self.index, _U32),
+            count=_bytes(self.count, _U64),
+            total=_bytes(self.total, _F64),
+            min=_bytes(self.min, _F64),
+            max=_bytes(self.max, _F64),
+            occupied=_bytes(np.bincount(rows, minlength=len(self.index)), _U32),
+            slots=_bytes(keys & _SLOT_MASK, _U32),
+            counts=_bytes(counts, _U32),
+        )
+
+
+class RollUp:
+    """Adds up intervals as they come. Holds one sum, and at most `_PENDING_SLOTS` not yet in it."""
+
+    def __init__(self) -> None:
+        self._start_ns: int | None = None
+        self._end_ns = 0
+        self._series: list[SeriesArrays] = []
+        self._counters: dict[int, float] = {}
+        self._gauges: dict[int, float] = {}
+
+    @property
+    def empty(self) -> bool:
+        return self._start_ns is None
+
+    def add(self, interval: Interval) -> None:
+        if self._start_ns is None:
+            self._start_ns = interval.start_ns
+        self._end_ns = interval.end_ns
+        self._series.append(SeriesArrays.of(interval.series))
+        if sum(len(part.keys) for part in self._series[1:]) > _PENDING_SLOTS:
+            self._series = [SeriesArrays.sum(self._series)]
+        for index, value in _values(interval.counters):
+            self._counters[index] = self._counters.get(index, 0.0) + value
+        self._gauges.update(_values(interval.gauges))
+
+    def take(self) -> Interval:
+        """The sum since the last `take`. There must be one."""
+        assert self._start_ns is not None
+        interval = Interval(
+            self._start_ns,
+            self._end_ns,
+            SeriesArrays.sum(self._series).columns(),
+            _value_columns(self._counters),
+            _value_columns(self._gauges),
+        )
+        self._start_ns = None
+        self._series, self._counters, self._gauges = [], {}, {}
+        return interval
+
+
+def merge(intervals: Iterable[Interval]) -> Interval:
+    """One interval from the first start to the last end. `intervals` are in order of time, and at least one."""
+    total = RollUp()
+    for interval in intervals:
+        total.add(interval)
+    return total.take()
+
+
+class _Groups:
+    """Equal keys found by sorting. Runs that are sorted already, as columns are, merge in almost linear time."""
+
+    def __init__(self, keys: _Array) -> None:
+        self._order = np.argsort(keys, kind="stable")
+        ordered = keys[self._order]
+        begins = np.empty(len(keys), bool)
+        begins[:1] = True
+        np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+        self._begins = np.flatnonzero(begins)
+        self.keys: _Array = ordered[self._begins]
+        """Distinct, ascending."""
+
+    def reduce(self, ufunc: np.ufunc, columns: Sequence[_Array]) -> _Array:
+        """One value for each key, from columns in the order of the keys this was made of."""
+        column = np.concatenate(columns)
+        if not len(column):
+            return column
+        reduced: _Array = ufunc.reduceat(column[self._order], self._begins)
+        return reduced
+
+
+def _split(keys: _Array, counts: _Array) -> tuple[_Array, _Array]:
+    if not len(counts) or counts.max() <= _COUNT_MAX:
+        return keys, counts
+    parts = (counts + np.uint64(_COUNT_MAX - 1)) // np.uint64(_COUNT_MAX)
+    parts = parts.astype(np.intp)
+    split = np.full(parts.sum(), _COUNT_MAX, _U64)
+    split[np.cumsum(parts) - 1] = counts - (parts - 1).astype(_U64) * np.uint64(_COUNT_MAX)
+    return np.repeat(keys, parts), split
+
+
+def _values(columns: ValueColumns) -> Iterable[tuple[int, float]]:
+    index = np.frombuffer(columns.index, _U32).tolist()
+    return zip(index, np.frombuffer(columns.value, _F64).tolist(), strict=True)
+
+
+def _value_columns(values: dict[int, float]) -> ValueColumns:
+    index = sorted(values)
+    return ValueColumns(_bytes(np.array(index), _U32), _bytes(np.array([values[at] for at in index]), _F64))
+
+
+def _bytes(array: _Array, kind: np.dtype[Any]) -> bytes:
+    return array.astype(kind).tobytes()

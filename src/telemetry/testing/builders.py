@@ -1,0 +1,62 @@
+"""Batches as a producer would send them, through the real encoder and decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from telemetry.wire.codec import decode_batch, encode_batch
+from telemetry.wire.events import EventBatch, EventRecord, OutgoingBatch
+from telemetry.wire.version import PROTOCOL
+
+Row = tuple[float, int, float]
+"""(id, monotonic nanoseconds, value)"""
+
+MONO_NS = 1_000_000_000_000
+WALL_NS = 1_700_000_000_000_000_000
+
+
+def frame(
+    producer: str = "p",
+    seq: int = 0,
+    first: int = 0,
+    *,
+    rows: Iterable[Row] = (),
+    records: Sequence[EventRecord] = (),
+    dropped: Mapping[str, int] | None = None,
+    anchor: tuple[int, int] = (MONO_NS, WALL_NS),
+) -> bytearray:
+    """One `ev/1` frame. Rows are canonical if their times need more than 32 bits, as real ones do."""
+    flat: list[float] = []
+    for row_id, time_ns, value in rows:
+        flat.extend((float(row_id), time_ns, float(value)))
+    return encode_batch(
+        OutgoingBatch(PROTOCOL, producer, seq, first, anchor, dict(dropped or {}), list(records), flat)
+    )
+
+
+def batch(
+    producer: str = "p",
+    seq: int = 0,
+    first: int = 0,
+    *,
+    rows: Iterable[Row] = (),
+    records: Sequence[EventRecord] = (),
+    dropped: Mapping[str, int] | None = None,
+    anchor: tuple[int, int] = (MONO_NS, WALL_NS),
+) -> EventBatch:
+    """The same, decoded."""
+    return decode_batch(frame(producer, seq, first, rows=rows, records=records, dropped=dropped, anchor=anchor))
+
+
+def loose_rows(numbers: Sequence[object]) -> Raw:
+    """The msgpack of any array, for rows that are not canonical or no rows at all."""
+    return Raw(msgspec.msgpack.encode(numbers))
+
+
+def with_raw_rows(original: EventBatch, rows: Raw) -> EventBatch:
+    """The batch with other rows."""
+    return replace(original, rows=rows)

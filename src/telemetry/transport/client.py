@@ -1,0 +1,126 @@
+"""A conversation with an aggregator's control address."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+import zmq
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.errors import EndpointError, ProtocolError
+from telemetry.transport import sockets
+from telemetry.wire.codec import Malformed, control_head, decode_response, encode_control
+from telemetry.wire.control import PUSHED, Error, Hello, Request, Response, Welcome
+from telemetry.wire.version import PROTOCOL, may_talk
+
+_LINGER_MS: Final = 200
+_PUSHED_KEPT: Final = 1_000
+
+
+class ControlClient:
+    """One DEALER, one thread, one request at a time. Connecting never blocks; a request does, bounded."""
+
+    def __init__(self, endpoint: str, identity: bytes | None = None) -> None:
+        self.endpoint = endpoint
+        self._context: sockets.ZmqContext = zmq.Context()
+        self._pushed: deque[Response] = deque(maxlen=_PUSHED_KEPT)
+        self._last_id = 0
+        try:
+            self._socket = sockets.make_socket(self._context, sockets.CONTROL_OUT, _LINGER_MS, identity)
+            sockets.connect(self._socket, endpoint)
+        except EndpointError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
+        """The answer to `message`, which gets an id.
+
+        Raises EndpointError if there is none in time, ProtocolError if it is an error or no message of ours.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._last_id += 1
+        try:
+            self._socket.send(encode_control(replace(message, id=self._last_id)), zmq.NOBLOCK)
+        except zmq.Again:
+            raise self._silent(timeout_s) from None
+        while (left_s := deadline - time.monotonic()) > 0:
+            response = self._receive(left_s)
+            if response is None:
+                continue
+            if response.id == self._last_id:
+                return _checked(response)
+            if isinstance(response, PUSHED):
+                self._pushed.append(response)
+        raise self._silent(timeout_s)
+
+    def poll_pushed(self, timeout_s: float = 0.0) -> list[Response]:
+        """Messages the aggregator sent by itself."""
+        response = self._receive(timeout_s)
+        while response is not None:
+            if isinstance(response, PUSHED):
+                self._pushed.append(response)
+            response = self._receive(0.0)
+        found = list(self._pushed)
+        self._pushed.clear()
+        return found
+
+    def close(self) -> None:
+        """Gives a message that is still queued a moment to leave. May be called twice."""
+        self._context.destroy(_LINGER_MS)
+
+    def _receive(self, timeout_s: float) -> Response | None:
+        if not self._socket.poll(max(0, round(timeout_s * 1_000))):
+            return None
+        data = self._socket.recv_multipart(zmq.NOBLOCK)[-1]
+        try:
+            return decode_response(data)
+        except Malformed as error:
+            if control_head(data).id != self._last_id:
+                return None  # a message of a newer version, not for us
+            raise ProtocolError(
+                f"{self.endpoint} answered with something that is no message of ours: {error}",
+                hint="is this the control address of an aggregator?",
+            ) from None
+
+    def _silent(self, timeout_s: float) -> EndpointError:
+        return EndpointError(
+            f"no aggregator answers at {self.endpoint} within {timeout_s:g} s",
+            hint="`telemetry ls` shows the live runs; TELEMETRY_ENDPOINT may be left over from one that ended",
+        )
+
+
+def hello(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Welcome:
+    """An observer's handshake. Raises EndpointError or ProtocolError."""
+    with ControlClient(endpoint) as client:
+        return check_welcome(client.request(Hello(mono_ns=time.monotonic_ns()), timeout_s), endpoint)
+
+
+def check_welcome(response: Response, endpoint: str) -> Welcome:
+    """The answer to a hello. Raises ProtocolError unless it is a welcome of a version we can talk to."""
+    if not isinstance(response, Welcome):
+        raise ProtocolError(f"{endpoint} answered hello with {type(response).__name__}")
+    if not may_talk(response.version):
+        raise ProtocolError(
+            f"{endpoint} speaks protocol {response.version[0]}.{response.version[1]}, "
+            f"this package {PROTOCOL[0]}.{PROTOCOL[1]}",
+            hint="install the same major version of telemetry on both sides",
+        )
+    return response
+
+
+def _checked(response: Response) -> Response:
+    if isinstance(response, Error):
+        raise ProtocolError(response.message, hint=response.code.replace("_", " "))
+    return response

@@ -1,0 +1,138 @@
+"""Addresses: which ones a run listens on, and what is wrong with one that can't be used."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from telemetry import limits
+from telemetry.errors import EndpointError
+
+IPC: Final = "ipc://"
+TCP: Final = "tcp://"
+_ANYWHERE: Final = ("*", "0.0.0.0", "[::]", "::")
+_PROBE_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """The four addresses of an aggregator."""
+
+    control: str
+    events: str
+    snapshots: str
+    records: str
+
+
+def plan(bind: str | None, run_id: str) -> Endpoints:
+    """Addresses to bind: a private ipc directory, or siblings of the control address given in `bind`.
+
+    A tcp address gets ports chosen by the system for everything but control. Raises EndpointError.
+    """
+    if not bind:
+        folder = runtime_directory() / run_id
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return Endpoints(*(f"{IPC}{folder / leaf}" for leaf in ("ctl", "ev", "sn", "rec")))
+    if bind.startswith(IPC) and len(bind) > len(IPC):
+        return Endpoints(bind, f"{bind}.ev", f"{bind}.sn", f"{bind}.rec")
+    if bind.startswith(TCP):
+        free = f"{TCP}{_tcp_parts(bind)[0]}:*"
+        return Endpoints(bind, free, free, free)
+    raise EndpointError(f"{bind!r} is no address to listen on", hint="write ipc://PATH or tcp://HOST:PORT")
+
+
+def runtime_directory() -> Path:
+    """The private (0700) directory of this user's sockets; made if missing. Raises EndpointError.
+
+    `$XDG_RUNTIME_DIR/telemetry`, or `telemetry-<uid>` in the directory for temporary files.
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(base) / "telemetry" if base else Path(tempfile.gettempdir()) / f"telemetry-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = path.lstat()
+    except OSError as error:
+        raise EndpointError(f"{path} can't be made: {error.strerror}", hint="set XDG_RUNTIME_DIR") from error
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
+        raise EndpointError(f"{path} belongs to somebody else", hint="remove it or set XDG_RUNTIME_DIR")
+    if facts.st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def ipc_path(endpoint: str) -> Path | None:
+    """The file of an ipc address; None for tcp and for abstract names."""
+    name = endpoint.removeprefix(IPC)
+    return Path(name) if endpoint.startswith(IPC) and not name.startswith("@") else None
+
+
+def check_bindable(endpoint: str, *, insecure: bool) -> None:
+    """Raises EndpointError if binding must not or can't be tried."""
+    if endpoint.startswith(IPC):
+        if len(os.fsencode(endpoint.removeprefix(IPC))) > limits.IPC_PATH_BYTES:
+            raise EndpointError(
+                f"the path of {endpoint} is longer than {limits.IPC_PATH_BYTES} bytes",
+                hint="use a shorter path, or set XDG_RUNTIME_DIR to a short directory",
+            )
+        return
+    if not insecure and not is_loopback(endpoint):
+        raise EndpointError(
+            f"{endpoint} can be reached from other machines, and nothing encrypts or authenticates it",
+            hint="bind tcp://127.0.0.1:PORT, or pass --insecure",
+        )
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether only this machine reaches a tcp address. Names but `localhost` are taken as reachable."""
+    host = _tcp_parts(endpoint)[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def seen_from(advertised: str, control: str) -> str:
+    """An address the aggregator names, as this peer reaches it: `tcp://0.0.0.0:5` is on control's host."""
+    if not advertised.startswith(TCP) or not control.startswith(TCP):
+        return advertised
+    host, port = _tcp_parts(advertised)
+    return f"{TCP}{_tcp_parts(control)[0]}:{port}" if host in _ANYWHERE else advertised
+
+
+def refuses(endpoint: str) -> bool:
+    """Whether the machine says that nobody listens there. Blocks for at most 0.2 s.
+
+    A process that is stopped still listens; an address that can't be judged is given the benefit of the doubt.
+    """
+    try:
+        if endpoint.startswith(TCP):
+            host, port = _tcp_parts(endpoint)
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_S).close()
+            return False
+        path = ipc_path(endpoint)
+        if path is None:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            probe.connect(os.fspath(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _tcp_parts(endpoint: str) -> tuple[str, str]:
+    """(host, port) of a tcp address. Raises EndpointError."""
+    host, colon, port = endpoint.removeprefix(TCP).rpartition(":")
+    if not host or not colon or not (port == "*" or port.isdecimal()):
+        raise EndpointError(f"{endpoint!r} is no tcp address", hint="write tcp://HOST:PORT")
+    return host, port

@@ -1,0 +1,194 @@
+"""The aggregator's four sockets. All of them belong to the thread that made the hub."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import zmq
+
+from telemetry.errors import EndpointError
+from telemetry.transport import sockets
+from telemetry.transport.endpoints import Endpoints, check_bindable, ipc_path, runtime_directory
+from telemetry.transport.sockets import SocketKind, ZmqSocket
+from telemetry.wire import frames
+
+_LINGER_MS: Final = 500  # the last snapshot and the last answers leave the process
+
+
+class Wakeup(NamedTuple):
+    """What `Hub.wait` found."""
+
+    events: bool
+    control: bool
+    fds: list[int]
+
+
+class Hub:
+    """Binds on construction. Raises EndpointError, and leaves nothing behind then."""
+
+    def __init__(self, endpoints: Endpoints, *, insecure: bool = False) -> None:
+        for address in (endpoints.control, endpoints.events, endpoints.snapshots, endpoints.records):
+            check_bindable(address, insecure=insecure)
+        self._context: sockets.ZmqContext = zmq.Context()
+        self._locks: list[_PathLock] = []
+        self._watched: set[int] = set()
+        try:
+            self._control, control = self._bind(sockets.CONTROL_IN, endpoints.control)
+            self._events, events = self._bind(sockets.EVENTS_IN, endpoints.events)
+            self._snapshots, snapshots = self._bind(sockets.SNAPSHOTS_OUT, endpoints.snapshots)
+            self._records, records = self._bind(sockets.RECORDS_OUT, endpoints.records)
+        except EndpointError:
+            self.close()
+            raise
+        self.endpoints = Endpoints(control, events, snapshots, records)
+        self._poller = zmq.Poller()
+        self._poller.register(self._control, zmq.POLLIN)
+        self._poller.register(self._events, zmq.POLLIN)
+        self._reading = True
+
+    def watch(self, fd: int) -> None:
+        """A file descriptor that ends `wait` when it's readable."""
+        self._watched.add(fd)
+        self._poller.register(fd, zmq.POLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        self._watched.discard(fd)
+        self._poller.unregister(fd)
+
+    def wait(self, timeout_s: float, *, events: bool = True) -> Wakeup:
+        """Blocks until something can be read, at most `timeout_s`. With `events` off they may pile up."""
+        if events is not self._reading:
+            self._reading = events
+            self._poller.modify(self._events, zmq.POLLIN if events else 0)
+        ready = dict(self._poller.poll(max(0, round(timeout_s * 1_000))))
+        return Wakeup(
+            events=bool(ready.get(self._events)),
+            control=bool(ready.get(self._control)),
+            fds=[fd for fd in self._watched if fd in ready],
+        )
+
+    def receive_events(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        """Frames that are here, up to the first bound that is reached. Never blocks."""
+        found: list[bytes] = []
+        size = 0
+        with suppress(zmq.Again):
+            while len(found) < max_frames and size < max_bytes:
+                frame = self._events.recv(zmq.NOBLOCK)
+                found.append(frame)
+                size += len(frame)
+        return found
+
+    def receive_control(self, max_messages: int) -> list[tuple[bytes, bytes]]:
+        """(peer, data) of messages that are here. Never blocks.
+
+        Data of a message that isn't exactly one frame is empty, which no message is.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        with suppress(zmq.Again):
+            while len(found) < max_messages:
+                peer, *parts = self._control.recv_multipart(zmq.NOBLOCK)
+                found.append((peer, parts[0] if len(parts) == 1 else b""))
+        return found
+
+    def send_control(self, peer: bytes, data: bytes) -> bool:
+        """False if the peer is gone or its queue is full. Never blocks."""
+        try:
+            self._control.send_multipart((peer, data), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                return False
+            raise
+        return True
+
+    def publish_snapshot(self, frame: bytes) -> None:
+        """To whoever listens; a subscriber that is full misses it."""
+        self._snapshots.send(frame, zmq.NOBLOCK)
+
+    def publish_record(self, frame: bytes) -> None:
+        """To whoever listens; a subscriber that is full sees a gap in the numbers."""
+        self._records.send(frame, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Sends what is queued for at most half a second, then removes the ipc files. May be called twice."""
+        self._context.destroy(_LINGER_MS)
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
+
+    def _bind(self, kind: SocketKind, endpoint: str) -> tuple[ZmqSocket, str]:
+        """The bound socket and its address with the real port."""
+        path = ipc_path(endpoint)
+        if path is not None:
+            self._locks.append(_PathLock(path, endpoint))
+        made = sockets.make_socket(self._context, kind, _LINGER_MS)
+        if kind is sockets.EVENTS_IN:
+            made.subscribe(frames.EVENTS)
+        sockets.allow_ipv6(made, endpoint)
+        try:
+            made.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise _bind_error(endpoint, error) from error
+        return made, endpoint if path is not None else made.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def _bind_error(endpoint: str, error: zmq.ZMQError) -> EndpointError:
+    if error.errno == zmq.EADDRINUSE:
+        return EndpointError(f"{endpoint} is in use", hint="stop the other process or choose another port")
+    if error.errno == zmq.EADDRNOTAVAIL:
+        return EndpointError(f"{endpoint} is no address of this machine", hint="use one of its own or 127.0.0.1")
+    return EndpointError(f"{endpoint} can't be bound: {error.strerror}", hint="write ipc://PATH or tcp://HOST:PORT")
+
+
+class _PathLock:
+    """Owner of an ipc path. ZeroMQ itself lets a second bind steal the path from the first.
+
+    The lock file is removed with the socket; whoever waits for the removed file notices by its inode.
+    """
+
+    def __init__(self, path: Path, endpoint: str) -> None:
+        if path.exists() and not path.is_socket():
+            raise EndpointError(f"{path} is a file, and binding would replace it", hint="choose another path")
+        self._path = path
+        self._lock_path = Path(f"{path}.lock")
+        self._fd = -1
+        try:
+            while self._fd < 0:
+                self._fd = self._try_lock()
+        except BlockingIOError:
+            raise EndpointError(
+                f"{endpoint} is in use by another aggregator",
+                hint="`telemetry ls` shows it; use another address",
+            ) from None
+        except OSError as error:
+            raise EndpointError(
+                f"{self._lock_path} can't be made: {error.strerror}", hint="choose a directory you may write to"
+            ) from error
+
+    def _try_lock(self) -> int:
+        """The locked descriptor, or -1 if the file was removed meanwhile."""
+        fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_ino == self._lock_path.stat().st_ino:
+                return fd
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)
+        return -1
+
+    def release(self) -> None:
+        """Removes socket and lock, and the run's runtime directory if it is empty now."""
+        for leftover in (self._path, self._lock_path):
+            with suppress(OSError):
+                leftover.unlink()
+        os.close(self._fd)
+        with suppress(OSError, EndpointError):
+            if self._path.parent.parent == runtime_directory():
+                self._path.parent.rmdir()

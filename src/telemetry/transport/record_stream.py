@@ -1,0 +1,126 @@
+"""The record stream without holes: `rec/1` as it comes, and catch-up through control for what did not."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+import zmq
+
+from telemetry import limits
+from telemetry.errors import EndpointError, ProtocolError
+from telemetry.transport import sockets
+from telemetry.transport.client import ControlClient, check_welcome
+from telemetry.transport.endpoints import seen_from
+from telemetry.wire import frames
+from telemetry.wire.codec import Malformed, decode_stream_record
+from telemetry.wire.control import Catchup, CaughtUp, Hello, Ping, Pong
+from telemetry.wire.events import StreamRecord
+from telemetry.wire.snapshot import TERMINAL
+
+_CHECK_EVERY_S: Final = 1.0
+
+
+class RecordStream:
+    """Every record from `from_seq` on, in order and once. One thread.
+
+    A gap in what is published, or a late join, is filled from the aggregator's record log. What that log does not
+    have either is skipped and counted in `missed`.
+    """
+
+    def __init__(self, endpoint: str, from_seq: int = 0, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> None:
+        """Blocks for the handshake and the first catch-up. Raises EndpointError or ProtocolError."""
+        self.next_seq = from_seq
+        """One above the last record that was taken in."""
+        self.missed = 0
+        self.ended = False
+        """The run is over and all its records were handed out, or its aggregator is gone."""
+        self._timeout_s = timeout_s
+        self._ready: deque[StreamRecord] = deque()
+        self._over = False
+        self._context: sockets.ZmqContext = zmq.Context()
+        self._control = ControlClient(endpoint)
+        try:
+            welcome = check_welcome(self._control.request(Hello(mono_ns=time.monotonic_ns()), timeout_s), endpoint)
+            kind = (zmq.SUB, {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD, zmq.RCVHWM: limits.RECORD_SNDHWM})
+            self._socket = sockets.make_socket(self._context, kind, 0)
+            self._socket.subscribe(frames.RECORDS)
+            sockets.connect(self._socket, seen_from(welcome.records, endpoint))
+            self._catch_up()
+        except (EndpointError, ProtocolError):
+            self.close()
+            raise
+        self._check_at = time.monotonic() + _CHECK_EVERY_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def recv(self, timeout_s: float) -> StreamRecord | None:
+        """The next record, or None if there is none in time or the stream has ended.
+
+        Once a second the aggregator is asked for its state and for records whose publication was lost, so a call
+        may take `timeout_s` plus the time of a request. Raises ProtocolError.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._ready:
+            if self._over:
+                self.ended = True
+                return None
+            now = time.monotonic()
+            if now >= self._check_at:
+                self._check()
+            elif self._socket.poll(max(0, round((min(deadline, self._check_at) - now) * 1_000))):
+                self._take(self._socket.recv(zmq.NOBLOCK))
+            elif now >= deadline:
+                return None
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._control.close()
+        self._context.destroy(0)
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            record = decode_stream_record(frame)
+        except Malformed:
+            return
+        if record.seq > self.next_seq:
+            self._catch_up()
+        if record.seq >= self.next_seq:
+            self.missed += record.seq - self.next_seq
+            self._admit(record)
+
+    def _admit(self, record: StreamRecord) -> None:
+        self._ready.append(record)
+        self.next_seq = record.seq + 1
+
+    def _check(self) -> None:
+        """The state is asked first: once it is terminal, the log behind it is whole."""
+        try:
+            pong = self._control.request(Ping(), self._timeout_s)
+            self._catch_up()
+            self._over = isinstance(pong, Pong) and pong.state in TERMINAL
+        except EndpointError:
+            self._over = True
+        self._check_at = time.monotonic() + _CHECK_EVERY_S
+
+    def _catch_up(self) -> None:
+        """Takes in all records of the log from `next_seq` on. Blocks. Raises EndpointError or ProtocolError."""
+        while True:
+            answer = self._control.request(Catchup(from_seq=self.next_seq), self._timeout_s)
+            if not isinstance(answer, CaughtUp):
+                raise ProtocolError(f"{self._control.endpoint} answered catchup with {type(answer).__name__}")
+            for record in answer.records:
+                if record.seq >= self.next_seq:
+                    self.missed += record.seq - self.next_seq
+                    self._admit(record)
+            if not answer.records or self.next_seq > answer.last_seq:
+                return

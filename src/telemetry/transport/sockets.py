@@ -1,0 +1,75 @@
+"""Which options each socket has. All of them are set before bind or connect: later they'd change nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import zmq
+
+from telemetry import limits
+from telemetry.errors import EndpointError
+
+ZmqContext = zmq.Context[zmq.Socket[bytes]]
+ZmqSocket = zmq.Socket[bytes]
+SocketKind = tuple[zmq.SocketType, dict[zmq.SocketOption, int]]
+
+_GUARD: Final[dict[zmq.SocketOption, int]] = {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD}
+
+EVENTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.RCVHWM: limits.DATA_RCVHWM})
+EVENTS_OUT: Final[SocketKind] = (
+    zmq.XPUB,
+    {
+        **_GUARD,
+        zmq.SNDHWM: limits.DATA_SNDHWM,
+        zmq.IMMEDIATE: 0,  # batches wait in the pipe while the aggregator restarts
+        zmq.XPUB_NODROP: 1,  # a full pipe is EAGAIN, not silence
+        zmq.XPUB_VERBOSER: 1,  # a second subscriber's frame is passed up too
+    },
+)
+CONTROL_IN: Final[SocketKind] = (
+    zmq.ROUTER,
+    {
+        **_GUARD,
+        zmq.SNDHWM: limits.CONTROL_HWM,
+        zmq.RCVHWM: limits.CONTROL_HWM,
+        zmq.ROUTER_HANDOVER: 1,  # a peer that reconnects takes its id over from its dead connection
+        zmq.ROUTER_MANDATORY: 1,  # a peer that is gone or full is an error, not silence
+    },
+)
+CONTROL_OUT: Final[SocketKind] = (
+    zmq.DEALER,
+    {**_GUARD, zmq.SNDHWM: limits.CONTROL_HWM, zmq.RCVHWM: limits.CONTROL_HWM},
+)
+SNAPSHOTS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.SNAPSHOT_SNDHWM})
+SNAPSHOTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.RCVHWM: limits.SNAPSHOT_RCVHWM})
+NEWEST_SNAPSHOT_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.CONFLATE: 1})
+RECORDS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.RECORD_SNDHWM})
+
+
+def make_socket(context: ZmqContext, kind: SocketKind, linger_ms: int, identity: bytes | None = None) -> ZmqSocket:
+    """A socket with its options, neither bound nor connected."""
+    socket_type, options = kind
+    made = context.socket(socket_type)
+    made.setsockopt(zmq.LINGER, linger_ms)
+    for option, value in options.items():
+        made.setsockopt(option, value)
+    if identity is not None:
+        made.setsockopt(zmq.ROUTING_ID, identity)
+    return made
+
+
+def allow_ipv6(made: ZmqSocket, endpoint: str) -> None:
+    """Only for addresses that need it: machines without IPv6 refuse the option's sockets."""
+    if "[" in endpoint:
+        made.setsockopt(zmq.IPV6, 1)
+
+
+def connect(made: ZmqSocket, endpoint: str) -> None:
+    """Connects in the background. Raises EndpointError for an address that is none."""
+    allow_ipv6(made, endpoint)
+    try:
+        made.connect(endpoint)
+    except zmq.ZMQError as error:
+        raise EndpointError(
+            f"{endpoint!r} can't be connected to: {error.strerror}", hint="write ipc://PATH or tcp://HOST:PORT"
+        ) from error

@@ -1,0 +1,152 @@
+"""Snapshots as they come, for loops and for `async for`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+import zmq
+
+from telemetry import limits
+from telemetry.errors import EndpointError, UsageError
+from telemetry.transport import sockets
+from telemetry.transport.client import hello
+from telemetry.transport.endpoints import seen_from
+from telemetry.wire import frames
+from telemetry.wire.codec import Malformed, decode_snapshot
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+
+class HasEndpoint(Protocol):
+    """A run, or anything else that knows its aggregator's control address."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+
+def subscribe(source: str | HasEndpoint, *, conflate: bool = True, timeout_s: float | None = None) -> Subscription:
+    """Subscribes to the snapshots of a run, given by its control address or an object that has one.
+
+    With `conflate` a slow reader skips to the newest snapshot; without, it gets every one as long as it keeps up
+    roughly. `timeout_s` bounds the handshake and each wait inside an iteration (30 s by default; `math.inf` waits
+    for ever). Raises EndpointError if no aggregator answers.
+    """
+    endpoint = source if isinstance(source, str) else source.endpoint
+    if "://" not in endpoint:
+        raise UsageError(f"{endpoint!r} is no address", hint="write ipc://PATH or tcp://HOST:PORT, or pass a run")
+    wait_s = limits.LOST_AFTER_S if timeout_s is None else timeout_s
+    welcome = hello(endpoint, min(wait_s, limits.CONTROL_TIMEOUT_S))
+    return Subscription(seen_from(welcome.snapshots, endpoint), conflate=conflate, timeout_s=wait_s)
+
+
+class Subscription:
+    """An iterator of snapshots, sync and async, which ends after a terminal one. One thread at a time.
+
+    Iterating raises EndpointError after `timeout_s` of silence; `recv` never does.
+    """
+
+    def __init__(self, address: str, *, conflate: bool = True, timeout_s: float = limits.LOST_AFTER_S) -> None:
+        self.address = address
+        self.unreadable = 0
+        """Frames that were no snapshot of ours."""
+        self.newest: MetricsSnapshot | None = None
+        """The last snapshot that was taken."""
+        self._timeout_s = timeout_s
+        self._ended = False
+        self._context: sockets.ZmqContext = zmq.Context()
+        kind = sockets.NEWEST_SNAPSHOT_IN if conflate else sockets.SNAPSHOTS_IN
+        self._socket = sockets.make_socket(self._context, kind, 0)
+        self._socket.subscribe(frames.SNAPSHOTS)
+        try:
+            sockets.connect(self._socket, address)
+        except EndpointError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def recv(self, timeout_s: float) -> MetricsSnapshot | None:
+        """The next snapshot, or None if there is none in time. Goes on after a terminal one."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_ms = max(0.0, (deadline - time.monotonic()) * 1_000)
+            if not self._socket.poll(None if left_ms == math.inf else round(left_ms)):
+                return None
+            snapshot = self._take()
+            if snapshot is not None:
+                return snapshot
+
+    def __iter__(self) -> Iterator[MetricsSnapshot]:
+        return self
+
+    def __next__(self) -> MetricsSnapshot:
+        if self._ended:
+            raise StopIteration
+        snapshot = self.recv(self._timeout_s)
+        if snapshot is None:
+            raise self._silent()
+        return snapshot
+
+    def __aiter__(self) -> AsyncIterator[MetricsSnapshot]:
+        return self
+
+    async def __anext__(self) -> MetricsSnapshot:
+        if self._ended:
+            raise StopAsyncIteration
+        deadline = time.monotonic() + self._timeout_s
+        while (snapshot := self._take()) is None:
+            if not await self._readable(deadline - time.monotonic()):
+                raise self._silent()
+        return snapshot
+
+    def close(self) -> None:
+        """Ends the subscription. May be called twice."""
+        self._ended = True
+        self._context.destroy(0)
+
+    async def _readable(self, timeout_s: float) -> bool:
+        """Waits for ZeroMQ's descriptor, which announces changes: the caller has emptied the socket before."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        fd = self._socket.fileno()
+        loop.add_reader(fd, ready.set)
+        try:
+            await asyncio.wait_for(ready.wait(), None if timeout_s == math.inf else timeout_s)
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(fd)
+        return True
+
+    def _take(self) -> MetricsSnapshot | None:
+        """The next readable snapshot that is here. Never blocks."""
+        while True:
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return None
+            try:
+                snapshot = decode_snapshot(frame)
+            except Malformed:
+                self.unreadable += 1
+                continue
+            self.newest = snapshot
+            self._ended = snapshot.state in TERMINAL
+            return snapshot
+
+    def _silent(self) -> EndpointError:
+        return EndpointError(
+            f"no snapshot from {self.address} for {self._timeout_s:g} s",
+            hint="the aggregator is stopped or gone; `telemetry ls` shows the live runs",
+        )

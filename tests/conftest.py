@@ -1,0 +1,84 @@
+"""What every test may ask for. Fixtures return functions, so that a test names what it waits for or needs."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_T = TypeVar("_T")
+
+TOOLS = dict(line.split() for line in (Path(__file__).parent / "tools.txt").read_text().splitlines())
+"""Programs some tests need, and the Debian packages they come in. The Makefile and .ci/run read the same list."""
+
+settings.register_profile(
+    "telemetry",
+    deadline=None,  # a busy machine is no failure
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("telemetry")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed before Hypothesis does, so that the header can name it and workers share it."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    lines = [f"repeat property tests with: --hypothesis-seed={config.option.hypothesis_seed}"]
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        lines.append(
+            f"missing system tools, tests that need them are skipped: apt-get install -y {' '.join(missing)}"
+        )
+    return lines
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A new private directory with a short path: an ipc address ends at 107 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="tm", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., object]:
+    """`wait_until(condition, timeout_s=10.0, what="…")` returns the first true value or fails."""
+    return _wait_until
+
+
+def _wait_until(condition: Callable[[], _T], timeout_s: float = 10.0, what: str = "the condition") -> _T:
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come true within {timeout_s} s; last value {value!r}")
+        time.sleep(0.005)
+    return value
+
+
+@pytest.fixture
+def require_tool() -> Callable[[str], str]:
+    """`require_tool("node")` returns the program's path; without it the test is skipped, with CI=1 it fails."""
+    return _require_tool
+
+
+def _require_tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        message = f"{name} is not installed: apt-get install -y {TOOLS.get(name, name)}"
+        if os.environ.get("CI") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

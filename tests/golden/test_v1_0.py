@@ -1,0 +1,349 @@
+"""The bytes of protocol 1.0, one file a message. `python tests/golden/test_v1_0.py` writes files that are missing.
+
+A file that exists is never written again: what was released stays readable for ever.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from telemetry.wire import codec, control, events, history, snapshot
+from telemetry.wire.rows import canonical_body
+
+HERE = Path(__file__).parent / "v1.0"
+VERSION = (1, 0)
+MONO_NS = 5_000_000_000_000
+WALL_NS = 1_760_000_000_000_000_000
+LABELS = {"route": "/a"}
+
+
+def batch(seq: int, first: int, records: list[events.EventRecord], rows: list[float], **changes: Any) -> bytes:
+    """An `ev/1` frame of the producer called `p1`."""
+    outgoing = events.OutgoingBatch(
+        version=VERSION,
+        producer="p1",
+        seq=seq,
+        first=first,
+        anchor=changes.get("anchor", (MONO_NS, WALL_NS)),
+        dropped=changes.get("dropped", {}),
+        records=records,
+        rows=rows,
+    )
+    return bytes(codec.encode_batch(outgoing))
+
+
+EVERY_RECORD: list[events.EventRecord] = [
+    events.Define(0, "latency", "series", "ms", LABELS, 3, 0.001, 60_000.0),
+    events.Sample("latency", 1.25, MONO_NS, "ms", LABELS),
+    events.Count("requests", 2.0, MONO_NS, "requests", LABELS),
+    events.Gauge("queue", 7.0, MONO_NS, "items", LABELS),
+    events.Expect("requests", 1000.0, MONO_NS),
+    events.Mark("warm", MONO_NS, LABELS),
+    events.Params({"model": "m", "batch": 8, "rate": 0.5, "fast": True, "seed": None}, MONO_NS),
+    events.Scalars("step", 3, {"loss": 0.25, "grad": None}, MONO_NS),
+    events.StepEnd("step", 3, MONO_NS),
+    events.Span("load", MONO_NS, MONO_NS + 1_000, "gpu0", LABELS),
+    events.Note("prompt", "hello", MONO_NS),
+    events.Artifact("weights", "file:///tmp/w", "model", MONO_NS),
+    events.Session("warm", MONO_NS),
+]
+
+ROWS: list[float] = [0.0, MONO_NS + 1, 1.5, 0.0, MONO_NS + 2, 2.5, 1.0, MONO_NS + 3, 1.0]
+
+SNAPSHOT = snapshot.MetricsSnapshot(
+    schema_version=1,
+    protocol=VERSION,
+    run_id="a1b2c3",
+    name="demo",
+    epoch="e1",
+    seq=42,
+    state="COMPLETE",
+    completeness="lossy",
+    reason="finished",
+    exact=True,
+    exact_reason="",
+    started_ns=WALL_NS,
+    time_ns=WALL_NS + 2_000_000_000,
+    elapsed_s=2.0,
+    refresh_hz=10.0,
+    window_s=10.0,
+    pending=snapshot.Pending(producers=["p1"], events=1, deferred=2, deadline_s=0.5),
+    accounting=snapshot.Accounting(
+        emitted=10,
+        received=8,
+        applied=7,
+        waiting=0,
+        dropped={"not_finite": 1},
+        dropped_by_producer={"buffer_full": 1},
+        missing=1,
+        duplicates=1,
+        bad_frames={"wrong_topic": 1},
+    ),
+    producers=[
+        snapshot.ProducerStat(
+            producer="p1",
+            name="worker",
+            host="h",
+            pid=7,
+            rank=0,
+            status="ended",
+            completeness="lossy",
+            emitted=10,
+            received=8,
+            applied=7,
+            dropped={"not_finite": 1},
+            dropped_by_producer={"buffer_full": 1},
+            missing=1,
+            missing_batches=[(2, 3)],
+            duplicates=1,
+            waiting=0,
+            events_per_s=4.0,
+            lag_s=0.05,
+            last_seen_ns=WALL_NS + 1,
+        )
+    ],
+    progress=[snapshot.Progress(name="requests", done=7.0, total=10.0)],
+    counters=[snapshot.CounterStat(name="requests", labels=LABELS, unit="requests", value=7, events=7, rate=3.5)],
+    gauges=[
+        snapshot.GaugeStat(
+            name="queue", labels=LABELS, unit="items", value=7, min=1, max=9, events=3, time_ns=WALL_NS
+        )
+    ],
+    series=[
+        snapshot.SeriesStat(
+            name="latency",
+            labels=LABELS,
+            unit="ms",
+            digits=3,
+            count=2,
+            total=4.0,
+            min=1.5,
+            max=2.5,
+            mean=2.0,
+            stddev=0.5,
+            percentiles={"50": 1.5, "99.9": 2.5},
+            exact=True,
+            error_bound=0.0,
+            resolution=0.0,
+            below=1,
+            above=1,
+            imprecise=1,
+            histogram=[(73, 1), (76, 1)],
+            cell_unit=1e-06,
+            window=snapshot.WindowStat(seconds=2.0, count=2, rate=1.0, percentiles={"50": 1.5}),
+        )
+    ],
+    marks=[snapshot.MarkStat(text="warm", time_ns=WALL_NS, producer="p1", labels=LABELS)],
+    params={"model": "m"},
+    command=snapshot.CommandFacts(
+        argv=["./bench"],
+        pid=8,
+        exit_code=0,
+        signal=None,
+        wall_s=2.0,
+        cpu_user_s=1.0,
+        cpu_system_s=0.5,
+        max_rss_bytes=1_000_000,
+    ),
+    cost=snapshot.SelfCost(
+        cpu_s=0.1,
+        cpu_percent=5.0,
+        rss_bytes=50_000_000,
+        events_per_s=3.5,
+        frames=4,
+        frame_bytes=1_000,
+        ticks=20,
+        ticks_late=1,
+        tick_ms=0.5,
+        tick_ms_max=2.0,
+        journal_bytes=1_000,
+        history_bytes=200,
+        series=1,
+        pages=1,
+    ),
+    overflow={"series": 3},
+    warnings=["a warning"],
+    directory="runs/demo",
+)
+
+STREAM_RECORD = events.StreamRecord(VERSION, "a1b2c3", 5, "p1", WALL_NS, events.Mark("warm", MONO_NS, LABELS))
+INTERVAL = history.Interval(
+    WALL_NS,
+    WALL_NS + 1_000_000_000,
+    history.SeriesColumns(
+        index=struct.pack("<I", 0),
+        count=struct.pack("<Q", 2),
+        total=struct.pack("<d", 4.0),
+        min=struct.pack("<d", 1.5),
+        max=struct.pack("<d", 2.5),
+        occupied=struct.pack("<I", 2),
+        slots=struct.pack("<2I", 1500, 2000),
+        counts=struct.pack("<2I", 1, 1),
+    ),
+    history.ValueColumns(index=struct.pack("<I", 0), value=struct.pack("<d", 7.0)),
+    history.ValueColumns(index=struct.pack("<I", 0), value=struct.pack("<d", 3.0)),
+)
+
+REQUESTS: dict[str, control.Request] = {
+    "hello": control.Hello(
+        id=1, version=VERSION, producer="p1", name="worker", host="h", pid=7, rank=0, mono_ns=MONO_NS
+    ),
+    "ping": control.Ping(id=2, producer="p1", mono_ns=MONO_NS),
+    "end": control.End(id=3, producer="p1", batches=2, emitted=10, dropped={"buffer_full": 1}),
+    "barrier": control.Barrier(id=4, producer="p1", batches=2),
+    "get_status": control.GetStatus(id=5),
+    "get_history": control.GetHistory(id=6, start_ns=WALL_NS, end_ns=WALL_NS + 1, level_s=1),
+    "catchup": control.Catchup(id=7, from_seq=5),
+    "stop": control.Stop(id=8, reason="enough", interrupted=True, command=SNAPSHOT.command),
+    "watch": control.Watch(id=9, pid=7),
+}
+
+RESPONSES: dict[str, control.Response] = {
+    "welcome": control.Welcome(
+        id=1,
+        version=VERSION,
+        run_id="a1b2c3",
+        name="demo",
+        epoch="e1",
+        state="LIVE",
+        events="ipc:///tmp/t/ev",
+        snapshots="ipc:///tmp/t/sn",
+        records="ipc:///tmp/t/rec",
+        directory="runs/demo",
+        refresh_hz=10.0,
+        mono_ns=MONO_NS,
+        wall_ns=WALL_NS,
+        echo_ns=MONO_NS,
+    ),
+    "pong": control.Pong(id=2, epoch="e1", state="LIVE", mono_ns=MONO_NS, echo_ns=MONO_NS),
+    "ack": control.Ack(epoch="e1", batches=2),
+    "resend": control.Resend(first=0, last=1),
+    "ended": control.Ended(id=3, emitted=10, received=8, missing=1),
+    "barrier_reached": control.BarrierReached(id=4, batches=2),
+    "status": control.Status(id=5, snapshot=SNAPSHOT),
+    "history": control.History(
+        id=6,
+        keys=[
+            control.SeriesKey(
+                index=0, name="latency", kind="series", unit="ms", labels=LABELS, digits=3, ticks_per_unit=1e6
+            )
+        ],
+        intervals=[msgspec.Raw(codec.encode_interval(INTERVAL))],
+        next_ns=WALL_NS,
+    ),
+    "caught_up": control.CaughtUp(id=7, records=[STREAM_RECORD], next_seq=6, last_seq=5),
+    "stopping": control.Stopping(id=8, state="DRAINING"),
+    "watching": control.Watching(id=9, pid=7),
+    "error": control.Error(id=10, code="unknown_message", message="what is `dance`?"),
+}
+
+BATCHES: dict[str, bytes] = {
+    "batch_rows": batch(1, 14, [EVERY_RECORD[0]], ROWS, dropped={"buffer_full": 2}),
+    "batch_records": batch(0, 0, EVERY_RECORD, []),
+    "batch_minimal": batch(
+        0,
+        0,
+        [events.Sample("latency", 1.5, 0, "ms"), events.Count("requests")],
+        [],
+        anchor=(0, 0),
+    ),
+}
+
+
+def samples() -> dict[str, bytes]:
+    """File name → the bytes the code makes today."""
+    made = dict(BATCHES)
+    made["snapshot"] = codec.encode_snapshot(SNAPSHOT)
+    made["stream_record"] = codec.encode_stream_record(STREAM_RECORD)
+    made["interval"] = codec.encode_interval(INTERVAL)
+    made |= {f"request_{name}": codec.encode_control(message) for name, message in REQUESTS.items()}
+    made |= {f"response_{name}": codec.encode_control(message) for name, message in RESPONSES.items()}
+    return made
+
+
+def golden(name: str) -> bytes:
+    return (HERE / f"{name}.bin").read_bytes()
+
+
+def test_every_sample_has_its_file_and_no_file_is_left_over() -> None:
+    """The directory holds exactly the messages the protocol knows."""
+    assert {path.stem for path in HERE.glob("*.bin")} == set(samples())
+
+
+def test_every_message_type_has_a_sample() -> None:
+    """A new record tag, request or response can't be released without bytes."""
+    import typing
+
+    assert {type(record) for record in EVERY_RECORD} == set(typing.get_args(events.EventRecord))
+    assert {type(message) for message in REQUESTS.values()} == set(typing.get_args(control.Request))
+    assert {type(message) for message in RESPONSES.values()} == set(typing.get_args(control.Response))
+
+
+@pytest.mark.parametrize("name", sorted(samples()))
+def test_encoding_gives_the_golden_bytes(name: str) -> None:
+    """What we send today is byte for byte what 1.0 sent."""
+    assert samples()[name].hex() == golden(name).hex()
+
+
+@pytest.mark.parametrize(
+    ("name", "decode", "expected"),
+    [
+        ("snapshot", codec.decode_snapshot, SNAPSHOT),
+        ("stream_record", codec.decode_stream_record, STREAM_RECORD),
+        ("interval", codec.decode_interval, INTERVAL),
+        *((f"request_{name}", codec.decode_request, message) for name, message in REQUESTS.items()),
+        *((f"response_{name}", codec.decode_response, message) for name, message in RESPONSES.items()),
+    ],
+)
+def test_golden_bytes_decode_to_the_values(name: str, decode: Callable[[bytes], object], expected: object) -> None:
+    """Every released byte string still means what it meant."""
+    decoded = decode(golden(name))
+    if isinstance(decoded, control.History):
+        assert [bytes(raw) for raw in decoded.intervals] == [golden("interval")]
+        decoded = msgspec.structs.replace(decoded, intervals=[])
+        expected = msgspec.structs.replace(expected, intervals=[])
+    assert decoded == expected
+
+
+def test_golden_batch_of_rows_decodes() -> None:
+    """Rows lie in the frame as 27-byte events behind a one-byte header."""
+    decoded = codec.decode_batch(golden("batch_rows"))
+    assert (decoded.version, decoded.producer, decoded.seq, decoded.first) == (VERSION, "p1", 1, 14)
+    assert decoded.anchor == (MONO_NS, WALL_NS)
+    assert decoded.dropped == {"buffer_full": 2}
+    body = canonical_body(decoded.rows)
+    assert body is not None
+    assert [
+        field for row in struct.iter_unpack(">xdxQxd", body) for field in row
+    ] == ROWS  # id, time and value, each behind its marker byte
+
+
+def test_golden_batch_of_records_decodes() -> None:
+    """Every record type of 1.0 is still read."""
+    decoded = codec.decode_batch(golden("batch_records"))
+    assert [codec.decode_record(raw) for raw in decoded.records] == EVERY_RECORD
+
+
+def test_golden_minimal_batch_decodes() -> None:
+    """A batch without clock or definitions, as a small producer makes it."""
+    decoded = codec.decode_batch(golden("batch_minimal"))
+    assert decoded.anchor == (0, 0)
+    assert [codec.decode_record(raw) for raw in decoded.records] == [
+        events.Sample("latency", 1.5, 0, "ms"),
+        events.Count("requests"),
+    ]
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    for file_name, data in samples().items():
+        target = HERE / f"{file_name}.bin"
+        if not target.exists():
+            target.write_bytes(data)
+            print("wrote", target.name, len(data))

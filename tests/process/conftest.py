@@ -1,0 +1,105 @@
+"""Real child processes: a private working and runtime directory for each test, and programs to run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEADLINE_S = 60.0
+ENDED = ("COMPLETE", "INTERRUPTED")
+
+
+class Ground:
+    """Somewhere to run `telemetry` and programs that use it. All children are killed at the end."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tm"))
+        self.environ = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
+        self.environ.pop("TELEMETRY_ENDPOINT", None)
+        self._children: list[subprocess.Popen[str]] = []
+
+    def program(self, name: str, text: str) -> str:
+        """Writes a Python program; returns its path."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environ | options.pop("environ", {}),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+        self._children.append(child)
+        return child
+
+    def telemetry(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        return self.popen(sys.executable, "-m", "telemetry", *words, **options)
+
+    def run(self, *words: str, **options: Any) -> tuple[int, str, str]:
+        """(exit code, stdout, stderr) of a `telemetry` command."""
+        child = self.telemetry(*words, **options)
+        out, err = child.communicate(timeout=DEADLINE_S)
+        return child.returncode, out, err
+
+    def serve(self, *words: str, **options: Any) -> tuple[subprocess.Popen[str], str]:
+        """An aggregator in the foreground, and its control address."""
+        child = self.telemetry("serve", "--name", "job", *words, **options)
+        assert child.stderr is not None
+        said = [child.stderr.readline() for _ in range(2)]
+        found = re.search(r"TELEMETRY_ENDPOINT=(\S+)", said[-1])
+        assert found, said
+        return child, found[1]
+
+    def live(self) -> list[dict[str, Any]]:
+        """What `telemetry ls --json` says of runs that have not come to their end."""
+        code, out, err = self.run("ls", "--json")
+        assert code == 0, err
+        return [run for run in json.loads(out) if run["endpoint"] and run["state"] not in ENDED]
+
+    def final(self, run: str = "latest") -> dict[str, Any]:
+        """The final file of a run."""
+        text = (self.folder / "runs" / run / "final_snapshot.json").read_text()
+        return dict(json.loads(text, parse_constant=_refuse))
+
+    def close(self) -> None:
+        for child in self._children:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+        for run in (self.folder / "telemetry").glob("*/run.json"):
+            _kill(int(json.loads(run.read_text())["pid"]))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    made = Ground()
+    yield made
+    made.close()

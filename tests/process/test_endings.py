@@ -1,0 +1,249 @@
+"""Every way a run ends, on a real aggregator: the state, the file, the time it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from telemetry.transport import subscribe
+
+FLOOD = """
+import os, telemetry
+run = telemetry.start("flood", policy="block")
+value = run.series("value", unit="1")
+print("up", flush=True)
+number = 0
+while True:
+    value.record(number % 1000)
+    number += 1
+"""
+INTERRUPT_FILE_S = 2.0
+SLACK = 5  # deadlines on a shared machine are asserted at five times their figure
+
+
+def test_sigterm_in_a_flood_leaves_a_file_at_once_and_an_exact_one_soon(ground: Any, wait_until: Any) -> None:
+    """Bucket precision first, marked interrupted, then the same counts with exact percentiles."""
+    aggregator, endpoint = ground.serve()
+    flood = ground.popen(
+        sys.executable, ground.program("flood.py", FLOOD), environ={"TELEMETRY_ENDPOINT": endpoint}
+    )
+    flood.stdout.readline()
+    with subscribe(endpoint) as snapshots:
+        wait_until(lambda: next(snapshots).accounting.applied > 2_000_000, 60.0, "a flood")
+    begun = time.monotonic()
+    aggregator.send_signal(signal.SIGTERM)
+    file = ground.folder / "runs" / "latest" / "final_snapshot.json"
+    wait_until(file.exists, INTERRUPT_FILE_S * SLACK, "the first final file")
+    first = ground.final()
+    assert time.monotonic() - begun < INTERRUPT_FILE_S * SLACK
+    assert (first["state"], first["completeness"]) == ("INTERRUPTED", "interrupted")
+    aggregator.communicate(timeout=90)
+    assert aggregator.returncode == 0
+    final = ground.final()
+    assert final["state"] == "INTERRUPTED"
+    assert final["reason"] == "stopped by SIGTERM"
+    assert final["exact"] is True, final["exact_reason"]
+    (series,) = final["series"]
+    assert series["count"] == final["accounting"]["applied"]
+    assert series["count"] >= first["series"][0]["count"]
+    # values are 0 … 999 over and over, so the order statistics are known
+    full, rest = divmod(series["count"], 1000)
+    assert series["total"] == full * 499_500 + rest * (rest - 1) // 2
+    assert series["percentiles"]["50"] in (499, 500)
+    assert series["percentiles"]["99"] in (989, 990)
+
+
+def test_a_second_signal_gives_up_exactness_and_says_so(ground: Any) -> None:
+    """Two SIGTERMs in a row still leave a whole file and exit 0."""
+    aggregator, _ = ground.serve()
+    aggregator.send_signal(signal.SIGTERM)
+    aggregator.send_signal(signal.SIGINT)
+    aggregator.communicate(timeout=30)
+    assert aggregator.returncode == 0
+    assert ground.final()["state"] == "INTERRUPTED"
+
+
+def test_finish_ends_an_embedded_run_and_returns_the_final_report(ground: Any) -> None:
+    """The process that started the aggregator gets COMPLETE by pub/sub, and the aggregator is gone afterwards."""
+    program = ground.program(
+        "own.py",
+        "import telemetry, json\n"
+        "with telemetry.start('own') as run:\n"
+        "    for n in range(100): run.series('v', unit='1').record(n)\n"
+        "r = run.report\n"
+        "print(json.dumps([r.source, r.state, r.completeness, r.series('v').percentiles['50'], r.final]))\n",
+    )
+    owner = ground.popen(sys.executable, program)
+    out, err = owner.communicate(timeout=60)
+    assert json.loads(out) == ["pubsub", "COMPLETE", "complete", 49, True], err
+    assert ground.live() == []
+    assert ground.final()["name"] == "own"
+
+
+def test_a_killed_owner_is_noticed_and_named(ground: Any, wait_until: Any) -> None:
+    """kill -9 of the process that started the aggregator: a result that says it never ended."""
+    program = ground.program(
+        "own.py",
+        "import telemetry\nrun = telemetry.start('own')\nv = run.series('v')\nprint(run.directory, flush=True)\n"
+        "while True: v.record(1)\n",
+    )
+    owner = ground.popen(sys.executable, program)
+    directory = Path(owner.stdout.readline().strip())
+    owner.kill()
+    wait_until((directory / "final_snapshot.json").exists, 30.0, "the final file")
+    final = ground.final(directory.name)
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "incomplete")
+    assert f"process {owner.pid}" in final["reason"]
+    assert [producer["pid"] for producer in final["producers"]] == [owner.pid]
+
+
+def test_one_killed_producer_of_two_is_the_one_that_is_named(ground: Any) -> None:
+    """The other's account is complete; `stop` need not wait for the dead one until the deadline."""
+    _, endpoint = ground.serve()
+    environ = {"TELEMETRY_ENDPOINT": endpoint}
+    good = ground.popen(
+        sys.executable,
+        ground.program("good.py", "import telemetry\nr = telemetry.start('g')\nr.counter('n').add(5)\n"),
+        environ=environ,
+    )
+    bad = ground.popen(sys.executable, ground.program("bad.py", FLOOD), environ=environ)
+    bad.stdout.readline()
+    good.communicate(timeout=30)
+    bad.kill()
+    bad.wait()
+    begun = time.monotonic()
+    code, _, err = ground.run("stop", "job", "--reason", "enough")
+    assert code == 0, err
+    assert time.monotonic() - begun < 8.0, "waited for a dead producer until the deadline"
+    final = ground.final()
+    verdicts = {producer["pid"]: producer["completeness"] for producer in final["producers"]}
+    assert verdicts == {good.pid: "complete", bad.pid: "incomplete"}
+    assert (final["completeness"], final["reason"]) == ("incomplete", "enough")
+    assert final["counters"][0]["value"] == 5
+
+
+def test_stop_asks_living_producers_to_end(ground: Any) -> None:
+    """A producer in mid-run flushes and ends when the run is stopped, so that nothing is missing."""
+    aggregator, endpoint = ground.serve()
+    program = ground.program(
+        "job.py",
+        "import os, time, telemetry\nrun = telemetry.start('j')\nn = run.counter('n')\nprint('up', flush=True)\n"
+        "while not os.path.exists('go'): n.add(1); time.sleep(0.001)\n",
+    )
+    job = ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint})
+    job.stdout.readline()
+    code, _, err = ground.run("stop", "job")
+    assert code == 0, err
+    aggregator.communicate(timeout=30)
+    final = ground.final()
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "complete"), final["producers"]
+    assert final["accounting"]["missing"] == 0
+    (ground.folder / "go").touch()
+    _, err = job.communicate(timeout=30)
+    assert job.returncode == 0
+    assert "after" in err, "what was recorded after the end is said"
+
+
+def test_an_aggregator_whose_producers_are_gone_ends_by_itself(ground: Any) -> None:
+    """After the grace, COMPLETE, without anybody asking."""
+    aggregator, endpoint = ground.serve(environ={"TELEMETRY_RUN__ORPHAN_GRACE_S": "0.3"})
+    program = ground.program("job.py", "import telemetry\ntelemetry.start('j').counter('n').add(2)\n")
+    ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint}).communicate(timeout=30)
+    _, err = aggregator.communicate(timeout=30)
+    assert aggregator.returncode == 0
+    assert "complete: job COMPLETE, 1 of 1 events applied, 0 lost" in err
+    assert ground.final()["reason"] == "all producers have been gone for 0.3 s"
+
+
+def test_a_run_directory_that_vanished_does_not_lose_the_result(ground: Any) -> None:
+    """The final file goes to the fallback directory, and the report says where."""
+    fallback = ground.folder / "spare"
+    fallback.mkdir()
+    aggregator, _ = ground.serve(environ={"TELEMETRY_RUN__FALLBACK_DIRS": str(fallback)})
+    (run,) = ground.live()
+    directory = Path(run["dir"])
+    moved = directory.with_name("moved")
+    directory.rename(moved)
+    directory.write_text("in the way")
+    aggregator.send_signal(signal.SIGTERM)
+    aggregator.communicate(timeout=30)
+    assert aggregator.returncode == 0
+    (file,) = fallback.iterdir()
+    final = json.loads(file.read_text())
+    assert final["state"] == "INTERRUPTED"
+    assert any(str(file) in warning for warning in final["warnings"])
+
+
+def test_the_service_manager_is_told(ground: Any) -> None:
+    """READY=1 once the sockets are bound, STOPPING=1 at the end."""
+    import socket
+
+    address = str(ground.folder / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(30)
+        aggregator, _ = ground.serve(environ={"NOTIFY_SOCKET": address})
+        assert manager.recv(100) == b"READY=1"
+        aggregator.send_signal(signal.SIGTERM)
+        while (message := manager.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert message == b"STOPPING=1"
+        aggregator.communicate(timeout=30)
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(ground: Any) -> None:
+    """No aggregator, no traceback, exit 1."""
+    (ground.folder / "file").write_text("")
+    code, out, err = ground.run("serve", "--name", "x", "--dir", str(ground.folder / "file" / "runs"))
+    assert (code, out) == (1, "")
+    assert err.startswith("telemetry: ")
+    assert err.count("\n") == 1
+
+
+def test_bad_configuration_is_one_clear_error(ground: Any) -> None:
+    """An unknown key names the near miss; exit 2."""
+    code, _, err = ground.run("serve", "--name", "x", environ={"TELEMETRY_RUN__REFRESH_HTZ": "3"})
+    assert code == 2
+    assert "TELEMETRY_RUN__REFRESH_HZ" in err
+    assert "Traceback" not in err
+
+
+def test_two_aggregators_on_one_address(ground: Any) -> None:
+    """The second says who has it and ends; the first goes on."""
+    bind = f"ipc://{ground.folder}/ctl"
+    first, endpoint = ground.serve("--bind", bind)
+    code, _, err = ground.run("serve", "--name", "other", "--bind", bind)
+    assert code == 1
+    assert "in use" in err
+    assert err.count("\n") == 1
+    assert [run["endpoint"] for run in ground.live()] == [endpoint]
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=30)
+
+
+def test_the_run_is_found_while_it_lives_and_after_it_died_by_force(ground: Any) -> None:
+    """kill -9 of the aggregator: `ls` does not call it live any more."""
+    aggregator, _ = ground.serve()
+    assert [run["pid"] for run in ground.live()] == [aggregator.pid]
+    os.kill(aggregator.pid, signal.SIGKILL)
+    aggregator.wait()
+    _, out, _ = ground.run("ls", "--json")
+    states = [(run["name"], run["state"]) for run in json.loads(out)]
+    assert ("job", "LIVE") not in states
+    assert ("job", "INITIALIZE") not in states
+
+
+def test_serve_needs_no_terminal(ground: Any) -> None:
+    """With all standard streams closed it works and exits 0 after SIGTERM."""
+    child = ground.telemetry("serve", "--name", "quiet", stdin=subprocess.DEVNULL)
+    while not (live := ground.live()):
+        assert child.poll() is None
+    os.kill(live[0]["pid"], signal.SIGTERM)
+    child.communicate(timeout=30)
+    assert child.returncode == 0

@@ -1,0 +1,72 @@
+"""The producers of examples/producer-node, written from docs/PROTOCOL.md alone, against a real aggregator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from telemetry.wire.codec import snapshot_from_json
+from telemetry.wire.snapshot import MetricsSnapshot
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "producer-node"
+INSTALL_S = 180
+RUN_S = 60
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the example with its packages, so that the tree stays clean."""
+    copy = tmp_path_factory.mktemp("node") / "producer"
+    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("node_modules"))
+    if shutil.which("npm"):
+        command = ["npm", "install", "--no-progress"]
+        subprocess.run(command, cwd=copy, check=True, capture_output=True, timeout=INSTALL_S)
+    yield copy
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def result_of(programs: Path, runs: Path, *program: str) -> MetricsSnapshot:
+    """Runs a program under `telemetry run` and reads the final file."""
+    telemetry = [sys.executable, "-m", "telemetry", "run", "--name", "node", "--dir", str(runs)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TELEMETRY_")}
+    subprocess.run([*telemetry, "--", "node", *program], cwd=programs, env=environment, check=True, timeout=RUN_S)
+    return snapshot_from_json((runs / "latest" / "final_snapshot.json").read_bytes())
+
+
+def test_a_full_producer_is_complete_and_exact(
+    programs: Path, tmp_path: Path, require_tool: Callable[[str], str]
+) -> None:
+    """Every event of 200,000 arrives, and the result says so."""
+    require_tool("node")
+    require_tool("npm")
+    final = result_of(programs, tmp_path, "producer.js", "200000")
+    assert (final.state, final.completeness, final.exact) == ("COMPLETE", "complete", True)
+    assert (final.accounting.emitted, final.accounting.applied, final.accounting.lost) == (200_000, 200_000, 0)
+    (series,) = final.series
+    (counter,) = final.counters
+    assert (series.name, series.unit, series.labels, series.count) == ("latency", "ms", {"route": "/node"}, 100_000)
+    assert (series.min, series.max, series.percentiles["50"]) == (1, 10.8, 5.8)
+    assert (counter.name, counter.value) == ("requests", 100_000)
+    (producer,) = final.producers
+    assert (producer.name, producer.status, producer.missing) == ("node", "ended", 0)
+
+
+def test_a_minimal_producer_is_heard_and_called_unknown(
+    programs: Path, tmp_path: Path, require_tool: Callable[[str], str]
+) -> None:
+    """Fifteen lines are enough for numbers, but nobody can tell when they are done."""
+    require_tool("node")
+    require_tool("npm")
+    final = result_of(programs, tmp_path, "minimal.js")
+    assert final.state == "COMPLETE"
+    assert [(series.name, series.count, series.total) for series in final.series] == [("latency", 3, 4.5)]
+    assert [(counter.name, counter.value) for counter in final.counters] == [("requests", 3)]
+    (producer,) = final.producers
+    assert (producer.completeness, producer.received, producer.missing) == ("unknown", 6, 0)
+    assert final.warnings

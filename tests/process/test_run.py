@@ -1,0 +1,208 @@
+"""`telemetry run`: the command, its signals, its bill, and the report."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+from typing import Any
+
+RECORD = """
+import telemetry
+run = telemetry.start("ignored")
+latency = run.series("latency", unit="ms", route="/a")
+for value in range(1, 1001):
+    latency.record(value)
+run.counter("requests", unit="1").add(1000)
+run.gauge("heat").set(3.5)
+run.params({"a": {"b": 1}})
+run.mark("half way")
+print("to stdout")
+"""
+
+
+def pid_of(text: str) -> int:
+    return int(text.rsplit(maxsplit=1)[-1])
+
+
+def test_a_command_that_uses_the_api_is_reported_whole(ground: Any) -> None:
+    """Exit code, stdout untouched, first line, exact percentiles, names that scripts rely on."""
+    program = ground.program("job.py", RECORD)
+    code, out, err = ground.run("run", "--name", "mine", "--", sys.executable, program)
+    assert (code, out) == (0, "to stdout\n"), err
+    assert "complete: mine COMPLETE, 1,004 of 1,004 events applied, 0 lost" in err
+    assert f"run directory: {ground.folder}/runs/mine-" in err
+    final = ground.final()
+    assert final["schema_version"] == 1
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True)
+    (series,) = final["series"]
+    assert (series["name"], series["labels"], series["unit"]) == ("latency", {"route": "/a"}, "ms")
+    assert (series["count"], series["total"], series["min"], series["max"]) == (1000, 500500, 1, 1000)
+    assert (series["exact"], series["error_bound"]) == (True, 0)
+    assert series["percentiles"]["50"] == 500
+    assert series["percentiles"]["99.9"] == 999
+    assert list(series["percentiles"]) == sorted(series["percentiles"], key=float)
+    assert final["counters"] == [
+        {"name": "requests", "labels": {}, "unit": "1", "value": 1000, "events": 1}
+        | {"rate": final["counters"][0]["rate"]}
+    ]
+    assert final["gauges"][0]["value"] == 3.5
+    assert final["params"] == {"a.b": 1}
+    assert [mark["text"] for mark in final["marks"]] == ["half way"]
+
+
+def test_a_command_without_the_api_still_has_a_bill(ground: Any) -> None:
+    """Wall time, CPU, memory and exit code of any command are in the report, and its exit code is ours."""
+    code, _, err = ground.run("run", "--name", "plain", "--", "/bin/sh", "-c", "exit 7")
+    assert code == 7, err
+    command = ground.final()["command"]
+    assert (command["exit_code"], command["signal"]) == (7, None)
+    assert command["argv"] == ["/bin/sh", "-c", "exit 7"]
+    assert command["wall_s"] > 0
+    assert command["max_rss_bytes"] > 100_000
+    assert "exit code 7" in err
+
+
+def test_a_command_that_is_not_there_says_so(ground: Any) -> None:
+    """127 like a shell, one line, and no aggregator is left behind."""
+    code, _, err = ground.run("run", "--quiet", "--", "no-such-command")
+    assert code == 127
+    assert err == "telemetry: no-such-command: No such file or directory\n"
+    assert ground.live() == []
+
+
+def test_no_command_is_a_usage_error(ground: Any) -> None:
+    """Exit 2 and how to say it."""
+    code, _, err = ground.run("run", "--name", "x", "--")
+    assert (code, err) == (2, "telemetry: no command given (telemetry run --name NAME -- CMD …)\n")
+
+
+def test_signals_reach_the_command_and_its_death_ends_the_run(ground: Any) -> None:
+    """SIGTERM to the wrapper is the command's; the run ends with 128 + 15 and a report that says it."""
+    program = ground.program(
+        "job.py",
+        "import os, sys, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n",
+    )
+    wrapper = ground.telemetry("run", "--", sys.executable, program)
+    pid_of(wrapper.stdout.readline())
+    wrapper.send_signal(signal.SIGTERM)
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 128 + signal.SIGTERM, err
+    final = ground.final()
+    assert final["command"]["signal"] == "SIGTERM"
+    assert final["reason"] == "the command was ended by SIGTERM"
+
+
+def test_a_command_killed_in_mid_run_is_named_as_missing(ground: Any) -> None:
+    """kill -9 of a recording command: the run ends by itself, incomplete, and names the producer."""
+    program = ground.program(
+        "job.py",
+        "import os, telemetry\nrun = telemetry.start('x')\ns = run.series('v')\nprint(os.getpid(), flush=True)\n"
+        "while True: s.record(1.0)\n",
+    )
+    wrapper = ground.telemetry("run", "--name", "killed", "--", sys.executable, program)
+    os.kill(pid_of(wrapper.stdout.readline()), signal.SIGKILL)
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 128 + signal.SIGKILL, err
+    final = ground.final()
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "incomplete")
+    (producer,) = final["producers"]
+    assert producer["completeness"] == "incomplete"
+    assert producer["status"] != "ended"
+    assert "incomplete: killed" in err
+
+
+def test_a_killed_wrapper_does_not_end_a_run_whose_command_lives(ground: Any, wait_until: Any) -> None:
+    """The aggregator goes on until the command ends, and then writes a complete result."""
+    program = ground.program(
+        "job.py",
+        "import os, sys, time, telemetry\nrun = telemetry.start('x')\nrun.counter('n').add(1)\n"
+        "print(os.getpid(), flush=True)\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "run.counter('n').add(1)\n",
+    )
+    wrapper = ground.telemetry("run", "--name", "orphan", "--", sys.executable, program)
+    wrapper.stdout.readline()
+    wrapper.kill()
+    wrapper.wait()
+    assert [run["name"] for run in ground.live()] == ["orphan"]
+    (ground.folder / "go").touch()
+    file = ground.folder / "runs" / "latest" / "final_snapshot.json"
+    wait_until(file.exists, 30.0, "the final file")
+    final = ground.final()
+    assert final["completeness"] == "complete"
+    assert final["counters"][0]["value"] == 2
+    assert "is gone" in final["reason"]
+
+
+def test_a_dead_aggregator_is_said_and_does_not_touch_the_command(ground: Any) -> None:
+    """kill -9 of the aggregator: the command runs on to its own exit code, the report is the last live one."""
+    program = ground.program(
+        "job.py",
+        "import os, time, telemetry\nrun = telemetry.start('x')\nrun.counter('n').add(1)\n"
+        "print('up', flush=True)\n"
+        "while not os.path.exists('go'): run.counter('n').add(1); time.sleep(0.001)\n"
+        "raise SystemExit(3)\n",
+    )
+    wrapper = ground.telemetry(
+        "run", "--name", "lone", "--", sys.executable, program, environ={"TELEMETRY_EMIT__FINISH_TIMEOUT_S": "2"}
+    )
+    wrapper.stdout.readline()
+    lines = iter(wrapper.stderr.readline, "")
+    assert "LIVE" in next(line for line in lines if "lone" in line or "LIVE" in line)
+    (live,) = ground.live()
+    os.kill(live["pid"], signal.SIGKILL)
+    assert any("the aggregator died" in line for line in lines)
+    (ground.folder / "go").touch()
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 3
+    assert "incomplete: lone" in err
+    assert "last live snapshot" in err
+
+
+def test_strict_turns_a_lossy_result_into_exit_4(ground: Any) -> None:
+    """The command succeeded, but a value was no number."""
+    program = ground.program(
+        "job.py", "import telemetry\nrun = telemetry.start('x')\nrun.series('v').record('three')\n"
+    )
+    code, _, err = ground.run("run", "--strict", "--quiet", "--", sys.executable, program)
+    assert code == 4, err
+    final = ground.final()
+    assert final["completeness"] == "lossy"
+    assert final["accounting"]["dropped_by_producer"] == {"not_a_number": 1}
+
+
+def test_ctrl_c_reaches_the_job_once_and_first(ground: Any) -> None:
+    """In a terminal the job decides what an interrupt means; the wrapper waits and reports."""
+    program = ground.program(
+        "job.py",
+        "import signal, sys, time\ncount = 0\n"
+        "def note(*_):\n    global count\n    count += 1\n"
+        "signal.signal(signal.SIGINT, note)\nprint('up', flush=True)\n"
+        "end = time.monotonic() + 30\n"
+        "while not count and time.monotonic() < end: time.sleep(0.01)\n"
+        "time.sleep(0.3)\nopen('count', 'w').write(str(count))\nraise SystemExit(9)\n",
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ground.folder)
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "telemetry", "run", "--", sys.executable, program],
+            ground.environ,
+        )
+    said = b""
+    while b"up" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    try:
+        while chunk := os.read(terminal, 4096):
+            said += chunk
+    except OSError:
+        pass  # the terminal is gone with its last process
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 9, said
+    assert (ground.folder / "count").read_text() == "1"
+    assert b"complete: " in said
+    assert ground.final()["completeness"] == "complete"

@@ -1,0 +1,91 @@
+"""Disks that really refuse: a file size limit of the kernel, and a process killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from telemetry.store.journal import JournalReader
+from telemetry.store.records import RecordLog
+
+FULL = """
+import json, resource, sys
+from pathlib import Path
+from telemetry.store.journal import JournalWriter
+from telemetry.store.records import RecordLog
+from telemetry.store.history import HistoryReader, HistoryWriter
+from telemetry.wire.events import Mark, StreamRecord
+from telemetry.wire.history import Interval
+
+root = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+journal, records = JournalWriter(root / "journal"), RecordLog(root / "records")
+history = HistoryWriter(root / "history")
+for at in range(300):
+    journal.append([bytes(100)] * 3, at)
+    if not records.failed:
+        records.append([StreamRecord((1, 0), "r", at, "p", at, Mark("x" * 100))])
+    history.append(Interval(at, at + 1))
+journal.sync()
+journal.close()
+history.close()
+print(json.dumps({
+    "failed": [journal.failed, records.failed, history.failed],
+    "records": records.next_seq,
+    "intervals": len(list(HistoryReader(root / "history").intervals())),
+}))
+"""
+
+FLOOD = """
+import sys
+from pathlib import Path
+from telemetry.store.journal import JournalWriter
+journal = JournalWriter(Path(sys.argv[1]), segment_bytes=1_000_000)
+number = 0
+while True:
+    journal.append([b"%020d" % number * 50] * 10, number)
+    number += 1
+    if number == 1_000:
+        print("going", flush=True)
+"""
+
+
+def test_a_file_size_limit_fails_the_writers_and_keeps_what_was_written(tmp_path: Path) -> None:
+    """Each writer says "File too large", raises nothing, and its files end at a whole piece."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    facts = json.loads(done.stdout)
+    assert facts["failed"] == ["File too large"] * 3
+    reader = JournalReader(tmp_path / "journal")
+    times = [item.time_ns for item in reader.frames()]
+    assert times == [at for at in range(len(times) // 3) for _ in range(3)]
+    assert len(times) > 30
+    assert reader.torn_bytes == 0
+    log = RecordLog(tmp_path / "records")
+    assert [item.seq for item in log.read(0, 1_000)] == list(range(facts["records"]))
+    assert 0 < facts["records"] < 300
+    assert 0 < facts["intervals"] < 300
+
+
+def test_sigkill_loses_nothing_that_was_appended(tmp_path: Path, wait_until: Callable[..., object]) -> None:
+    """After `kill -9` in a flood the journal holds a gapless prefix, and at most one torn frame."""
+    process = subprocess.Popen([sys.executable, "-c", FLOOD, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"going\n"
+        wait_until(lambda: len(os.listdir(tmp_path)) > 3, what="a few segments")
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=30)
+    reader = JournalReader(tmp_path)
+    found = [(item.time_ns, bytes(item.data[:20])) for item in reader.frames()]
+    numbers = [number for number, _ in found]
+    assert numbers[-1] >= 999
+    assert numbers == [number for number in range(numbers[-1] + 1) for _ in range(10)][: len(numbers)]
+    assert all(data == b"%020d" % number for number, data in found)
+    assert reader.missing_segments == 0

@@ -1,0 +1,327 @@
+"""The aggregator as its owner sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.ledger import Reason
+from telemetry.testing import FakeClock, batch
+from telemetry.testing.builders import MONO_NS
+from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
+from telemetry.wire.control import End, Hello
+from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Mark, Params, Sample
+from telemetry.wire.snapshot import MetricsSnapshot, State
+
+T = MONO_NS
+SERIES = Define(1, "latency", "series", "ns")
+COUNTER = Define(2, "requests", "counter", "requests")
+
+
+class _Bench:
+    """An aggregator and a clock."""
+
+    def __init__(self, config: AggregatorConfig | None = None) -> None:
+        self.aggregator = Aggregator(config or AggregatorConfig())
+        self.clock = FakeClock()
+
+    def hello(self, producer: str = "p") -> bool:
+        return self.aggregator.hello(Hello(producer=producer), self.clock.monotonic_ns(), self.clock.wall_ns())
+
+    def feed(self, *batches: EventBatch) -> list[bool]:
+        admitted = [self.aggregator.admit(sent, self.clock.monotonic_ns()) for sent in batches]
+        kept = [sent for sent, new in zip(batches, admitted, strict=True) if new]
+        self.aggregator.apply(kept, self.clock.monotonic_ns(), self.clock.wall_ns())
+        return admitted
+
+    def end(self, batches: int, emitted: int, producer: str = "p") -> None:
+        self.aggregator.end(End(producer=producer, batches=batches, emitted=emitted), self.clock.monotonic_ns())
+
+    def roll(self) -> None:
+        start = self.clock.wall_ns()
+        self.clock.advance(1.0)
+        self.aggregator.roll(start, self.clock.wall_ns())
+
+    def snapshot(self, state: State = "LIVE") -> MetricsSnapshot:
+        facts = RunFacts(run_id="r", name="n", state=state, started_ns=5)
+        return self.aggregator.snapshot(facts, self.clock.monotonic_ns(), self.clock.wall_ns())
+
+
+def test_a_whole_run_is_complete() -> None:
+    """Hello, events, end: all of it is in the numbers, and the snapshot says so."""
+    bench = _Bench()
+    assert bench.hello()
+    assert bench.aggregator.waiting_for() == ["p"]
+    bench.feed(batch(records=[SERIES, COUNTER], rows=[(1, T, 5), (2, T, 3)]))
+    assert bench.aggregator.ended("p") is None
+    bench.end(1, 2)
+    ended = bench.aggregator.ended("p")
+    assert ended is not None
+    assert (ended.emitted, ended.received, ended.missing) == (2, 2, 0)
+    assert bench.aggregator.all_ended()
+    assert bench.aggregator.applied == 2
+    snapshot = bench.snapshot("COMPLETE")
+    assert (snapshot.completeness, snapshot.producers[0].completeness) == ("complete", "complete")
+    assert snapshot.producers[0].status == "ended"
+
+
+def test_snapshots_survive_the_wire_and_the_file() -> None:
+    """Every snapshot can be encoded and read back as it was, even after extreme values."""
+    bench = _Bench()
+    records: list[EventRecord] = [SERIES, COUNTER, Mark("m"), Params({"a": None, "b": 1.5}), Expect("latency", 9.0)]
+    rows = [(1, T, 5), (1, T, 1e308), (1, T, 1e308), (2, T, 1e308), (2, T, 1e308), (7, T, 1)]
+    bench.feed(batch(records=records, rows=rows))
+    bench.roll()
+    for state in ("LIVE", "DRAINING", "COMPLETE"):
+        snapshot = bench.snapshot(state)
+        assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+        assert snapshot_from_json(snapshot_to_json(snapshot)) == snapshot
+
+
+def test_a_missing_batch_is_named_and_asked_for() -> None:
+    """Gap, barrier and acknowledgement stand at the first missing batch until it comes."""
+    bench = _Bench()
+    bench.hello()
+    first = batch(seq=0, records=[SERIES], rows=[(1, T, 1)])
+    lost = batch(seq=1, first=1, rows=[(1, T, 1)] * 3)
+    bench.feed(first, batch(seq=2, first=4, rows=[(1, T, 1)]))
+    assert bench.aggregator.gaps("p") == [(1, 1)]
+    assert bench.aggregator.applied_batches("p") == 1
+    assert bench.aggregator.acknowledgements() == [("p", 1)]
+    assert bench.aggregator.acknowledgements() == []
+    assert bench.snapshot().accounting.missing == 3
+    bench.end(3, 5)
+    assert bench.aggregator.waiting_for() == ["p"]
+    bench.feed(lost, lost)
+    assert bench.aggregator.gaps("p") == []
+    assert bench.aggregator.acknowledgements() == [("p", 3)]
+    assert bench.aggregator.waiting_for() == []
+    account = bench.snapshot("COMPLETE").accounting
+    assert (account.missing, account.duplicates, account.applied) == (0, 1, 5)
+
+
+def test_a_producer_that_never_ended_makes_the_run_incomplete() -> None:
+    """And is named, while draining and after."""
+    bench = _Bench()
+    bench.hello("quiet")
+    assert bench.snapshot().pending.producers == []
+    assert bench.snapshot("DRAINING").pending.producers == ["quiet"]
+    final = bench.snapshot("COMPLETE")
+    assert (final.completeness, final.pending.producers) == ("incomplete", ["quiet"])
+
+
+def test_a_producer_without_a_hello_is_unknown_and_spoils_nothing() -> None:
+    """Unless it has gaps; a warning names it."""
+    bench = _Bench()
+    bench.feed(batch("other language", records=[Sample("x", 1.0)]))
+    final = bench.snapshot("COMPLETE")
+    assert (final.completeness, final.producers[0].completeness) == ("complete", "unknown")
+    assert any("other language" in warning for warning in final.warnings)
+    bench.feed(batch("other language", seq=2, first=4, records=[Sample("x", 1.0)]))
+    assert bench.snapshot("COMPLETE").completeness == "lossy"
+
+
+def test_batches_after_the_end_are_dropped_and_not_journaled() -> None:
+    """They count as received."""
+    bench = _Bench()
+    bench.hello()
+    bench.end(0, 0)
+    assert bench.feed(batch(records=[Count("x")], rows=[(1, T, 1)])) == [False]
+    account = bench.snapshot().accounting
+    assert (account.received, account.dropped) == (2, {"after_end": 2})
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"seq": limits.FUTURE_BATCHES + 5},
+        {"first": limits.EVENT_NUMBERS},
+        {"first": (1 << 63) - 1},
+        {"dropped": {"buffer_full": (1 << 63) - 1}},
+    ],
+)
+def test_numbers_that_cant_be_are_refused_as_a_frame(lie: dict[str, object]) -> None:
+    """The producer goes on with its next honest batch."""
+    bench = _Bench()
+    honest = batch(records=[Count("x")])
+    bench.feed(honest)
+    next_batch = batch(seq=1, first=1, records=[Count("x")])
+    assert bench.feed(replace(next_batch, **lie)) == [False]
+    assert bench.feed(next_batch) == [True]
+    account = bench.snapshot().accounting
+    assert (account.bad_frames, account.missing, account.applied) == ({"implausible": 1}, 0, 2)
+
+
+def test_a_stranger_with_an_unbelievable_batch_number_is_refused() -> None:
+    """Before it takes a place among the producers."""
+    bench = _Bench()
+    assert bench.feed(batch("liar", seq=1 << 62)) == [False]
+    assert bench.aggregator.producers() == []
+
+
+def test_producers_beyond_the_limit_are_refused_and_make_the_run_lossy() -> None:
+    """By hello, by batch and by end alike."""
+    bench = _Bench()
+    for number in range(limits.PRODUCERS):
+        assert bench.hello(f"p{number}")
+    assert not bench.hello("one more")
+    assert bench.feed(batch("one more", records=[Count("x")])) == [False]
+    bench.end(0, 0, "one more")
+    bench.aggregator.ping("one more", 0)
+    assert bench.snapshot().accounting.bad_frames == {"too_many_producers": 3}
+    assert bench.aggregator.ended("one more") is None
+
+
+def test_names_in_the_millions_end_in_one_instrument() -> None:
+    """The cap holds per kind; events beyond it are counted, and so are the instruments."""
+    bench = _Bench(AggregatorConfig(series_cap=5))
+    records: list[EventRecord] = [Count(f"c{n}") for n in range(2_000)]
+    records += [Sample(f"s{n}", 1.0) for n in range(20)]
+    bench.feed(batch(records=records))
+    snapshot = bench.snapshot()
+    assert len(snapshot.counters) == len(snapshot.series) == 6
+    assert (snapshot.counters[5].name, snapshot.counters[5].value) == ("overflow", 1_995)
+    assert (snapshot.series[5].name, snapshot.series[5].count) == ("overflow", 15)
+    assert snapshot.overflow == {"counter": 1_995, "series": 15}
+    assert snapshot.accounting.applied == 2_020
+
+
+def test_progress_counts_over_all_labels() -> None:
+    """A counter by its value, a series by its count, an unknown name by nothing."""
+    bench = _Bench()
+    records = [
+        Count("c", 2.0, 0, "", {"a": "1"}),
+        Count("c", 3.0, 0, "", {"a": "2"}),
+        Sample("s", 7.0),
+        Expect("c", 10.0),
+        Expect("s", 4.0),
+        Expect("nobody", 1.0),
+    ]
+    bench.feed(batch(records=records))
+    assert [(p.name, p.done, p.total) for p in bench.snapshot().progress] == [
+        ("c", 5.0, 10.0),
+        ("s", 1.0, 4.0),
+        ("nobody", 0.0, 1.0),
+    ]
+
+
+def test_an_interval_holds_what_happened_since_the_last() -> None:
+    """Series, counters and gauges in columns, and rates in the next snapshot."""
+    bench = _Bench()
+    bench.feed(batch(records=[SERIES, COUNTER], rows=[(1, T, 5), (2, T, 3), (2, T, 4)]))
+    start = bench.clock.wall_ns()
+    bench.clock.advance(2.0)
+    interval = bench.aggregator.roll(start, bench.clock.wall_ns())
+    assert (interval.start_ns, interval.end_ns) == (start, bench.clock.wall_ns())
+    assert np.frombuffer(interval.series.count, "<u8").tolist() == [1]
+    assert np.frombuffer(interval.counters.value, "<f8").tolist() == [7.0]
+    assert interval.gauges.index == b""
+    snapshot = bench.snapshot()
+    assert snapshot.counters[0].rate == 3.5
+    assert snapshot.producers[0].events_per_s == 1.5
+
+
+@pytest.mark.parametrize("step_ns", [0, -5_000_000_000])
+def test_a_wall_clock_that_stands_or_steps_back_breaks_no_roll(step_ns: int) -> None:
+    """Rates stay finite and not negative."""
+    bench = _Bench()
+    bench.feed(batch(records=[SERIES, COUNTER], rows=[(1, T, 5), (2, T, 3)]))
+    bench.aggregator.roll(bench.clock.wall_ns(), bench.clock.wall_ns() + step_ns)
+    snapshot = bench.snapshot()
+    assert 0 <= snapshot.counters[0].rate < float("inf")
+    assert 0 <= snapshot.series[0].window.rate < float("inf")
+
+
+def test_keys_name_every_instrument_by_kind() -> None:
+    """Indices are those of the history columns."""
+    bench = _Bench()
+    bench.feed(batch(records=[SERIES, COUNTER, Define(3, "depth", "gauge"), Define(4, "size", "series", "B")]))
+    keys = bench.aggregator.keys()
+    assert {(key.kind, key.index): key.name for key in keys} == {
+        ("series", 0): "latency",
+        ("series", 1): "size",
+        ("counter", 0): "requests",
+        ("gauge", 0): "depth",
+    }
+
+
+def test_contradictions_are_clamped_and_told() -> None:
+    """A last word that doesn't add up neither breaks the law nor goes unnoticed."""
+    bench = _Bench()
+    bench.hello()
+    bench.feed(batch(first=10, records=[Count("x")], dropped={"buffer_full": 500}))
+    bench.end(1, 3)
+    snapshot = bench.snapshot("COMPLETE")
+    account = snapshot.accounting
+    assert account.emitted == account.received + 500 + account.missing
+    assert account.missing == 0
+    assert any("says it emitted 3 events" in warning for warning in snapshot.warnings)
+
+
+def test_pings_keep_a_producer_live() -> None:
+    """Silence makes it late, a sign of life live again."""
+    bench = _Bench()
+    bench.hello()
+    bench.clock.advance(limits.LATE_AFTER_S + 1)
+    assert bench.snapshot().producers[0].status == "late"
+    bench.aggregator.ping("p", bench.clock.monotonic_ns())
+    assert bench.snapshot().producers[0].status == "live"
+    assert bench.aggregator.anyone_left(bench.clock.monotonic_ns())
+
+
+def test_questions_about_strangers_have_answers() -> None:
+    """Nothing raises but `producer`, which promises facts."""
+    aggregator = _Bench().aggregator
+    assert aggregator.gaps("x") == []
+    assert aggregator.applied_batches("x") == 0
+    assert aggregator.ended("x") is None
+    assert aggregator.account("x").emitted == 0
+    assert aggregator.all_ended()
+    with pytest.raises(KeyError):
+        aggregator.producer("x")
+
+
+def test_refused_frames_are_told_by_reason() -> None:
+    """In the account and in a warning."""
+    bench = _Bench()
+    bench.aggregator.bad_frame(Reason.FRAME_UNREADABLE)
+    bench.aggregator.bad_frame(Reason.FRAME_UNREADABLE)
+    snapshot = bench.snapshot()
+    assert snapshot.accounting.bad_frames == {"frame_unreadable": 2}
+    assert "2 frames were refused: frame_unreadable" in snapshot.warnings
+
+
+def test_the_facts_of_the_run_are_in_the_snapshot() -> None:
+    """What the owner knows is said as it is; time runs from the start."""
+    bench = _Bench()
+    facts = RunFacts(run_id="r", name="n", seq=4, reason="done", started_mono_ns=0, warnings=["w"], exact=True)
+    snapshot = bench.aggregator.snapshot(facts, 2_500_000_000, 9)
+    assert (snapshot.seq, snapshot.reason, snapshot.elapsed_s, snapshot.time_ns) == (4, "done", 2.5, 9)
+    assert snapshot.exact
+    assert snapshot.warnings == ["w"]
+    assert snapshot.window_s == 10
+
+
+def test_an_end_before_its_batches_waits_for_them() -> None:
+    """Control and data come by different sockets, in any order."""
+    bench = _Bench()
+    bench.hello()
+    bench.end(2, 2)
+    assert bench.aggregator.gaps("p") == [(0, 1)]
+    bench.feed(batch(seq=0, records=[Count("x")]))
+    assert bench.aggregator.ended("p") is None
+    bench.feed(batch(seq=1, first=1, records=[Count("x")]))
+    assert bench.aggregator.ended("p") is not None
+
+
+def test_an_end_gives_up_rows_whose_definition_never_came() -> None:
+    """Once all batches are in, no definition can come any more."""
+    bench = _Bench()
+    bench.hello()
+    bench.feed(batch(rows=[(5, T, 1), (5, T, 2)]))
+    assert bench.snapshot().producers[0].waiting == 2
+    bench.end(1, 2)
+    assert bench.snapshot().producers[0].dropped == {"unknown_id": 2}

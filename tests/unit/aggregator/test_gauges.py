@@ -1,0 +1,55 @@
+"""Gauges: the newest value wins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from telemetry.aggregator.gauges import GaugeTable
+
+
+def _table(gauges: int = 2) -> GaugeTable:
+    table = GaugeTable()
+    for number in range(gauges):
+        assert table.add(f"g{number}", {}, "ms") == number
+    return table
+
+
+def _record(table: GaugeTable, *events: tuple[int, float, int]) -> None:
+    index, value, time_ns = zip(*events, strict=True)
+    table.record(np.array(index, np.intp), np.array(value, np.float64), np.array(time_ns, np.int64))
+
+
+def test_a_gauge_never_set_has_no_value() -> None:
+    """Neither value nor extremes, instead of a zero that nobody sent."""
+    stat = _table().stats()[1]
+    assert (stat.value, stat.min, stat.max, stat.events) == (None, None, None, 0)
+
+
+def test_the_newest_by_time_wins_whatever_the_order() -> None:
+    """Within a call and across calls, an older value changes the extremes but not the value."""
+    table = _table()
+    _record(table, (0, 5, 200), (1, 1.5, 10), (0, -7, 100))
+    _record(table, (0, 99, 150))
+    stats = table.stats()
+    assert (stats[0].value, stats[0].min, stats[0].max, stats[0].events) == (5, -7, 99, 3)
+    assert (stats[0].time_ns, stats[1].value) == (200, 1.5)
+
+
+def test_of_equal_times_the_later_one_wins() -> None:
+    """A clock too coarse to tell two values apart keeps their order."""
+    table = _table()
+    _record(table, (0, 1, 100), (0, 2, 100))
+    assert table.stats()[0].value == 2
+    _record(table, *[(0, value, 100 - value % 2) for value in range(1, 2_000)])
+    assert table.stats()[0].value == 1_998
+
+
+def test_an_interval_has_the_gauges_that_were_set_in_it() -> None:
+    """The value at the interval's end, by ascending index; quiet gauges are absent."""
+    table = _table(3)
+    _record(table, (2, 1, 5), (0, 4, 5), (2, 8, 6))
+    columns = table.roll()
+    assert np.frombuffer(columns.index, "<u4").tolist() == [0, 2]
+    assert np.frombuffer(columns.value, "<f8").tolist() == [4.0, 8.0]
+    assert table.roll().index == b""
+    assert len(table) == 3

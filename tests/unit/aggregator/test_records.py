@@ -1,0 +1,194 @@
+"""Records, one by one."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from telemetry.aggregator.config import AggregatorConfig
+from telemetry.aggregator.notes import Notes
+from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
+from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.testing import batch
+from telemetry.testing.builders import MONO_NS, WALL_NS
+from telemetry.wire.events import (
+    Artifact,
+    Count,
+    Define,
+    EventBatch,
+    EventRecord,
+    Expect,
+    Gauge,
+    Mark,
+    Note,
+    Params,
+    Sample,
+    Scalars,
+    Session,
+    Span,
+    StepEnd,
+)
+
+NOW = WALL_NS + 10**9
+UNREADABLE_DEFINE = Raw(msgspec.msgpack.encode(["define", 5, "", "no such kind"]))
+UNREADABLE = Raw(msgspec.msgpack.encode(["sample", 5]))
+STREAMED: list[EventRecord] = [
+    Mark("text"),
+    Params({"a": 1}),
+    Expect("x", 5.0),
+    Scalars("step", 1, {"loss": 0.5}),
+    StepEnd("step", 1),
+    Span("s", 1, 2),
+    Note("n", "text"),
+    Artifact("a", "file:///x"),
+    Session("started"),
+]
+
+
+class _Bench:
+    """A reader with one producer."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.added: list[str] = []
+        self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
+        self.reader = RecordReader(self.registry, self.notes)
+        producer = ProducerBook(AggregatorConfig()).meet("p", 0)
+        assert producer is not None
+        self.producer: Producer = producer
+
+    def _add(self, name: str, *_: object) -> int:
+        self.added.append(name)
+        return len(self.added) - 1
+
+    def read(self, *records: EventRecord, raw: Raw | None = None) -> list[StreamedRecord]:
+        sent = batch(records=records)
+        if raw is not None:
+            sent = replace(sent, records=[*sent.records, raw])
+        self.producer.account.ledger.receive(count_events(sent))
+        return self.reader.read(self.producer, sent, NOW)
+
+
+def test_definitions_bind_ids_and_may_be_repeated() -> None:
+    """A repeated definition makes nothing new and costs nothing."""
+    bench = _Bench()
+    define = Define(3, "x", "series", "ms")
+    bench.read(define, define)
+    bench.read(define)
+    assert bench.producer.ids[3] == route("series", 0)
+    assert bench.producer.newly_bound
+    assert bench.added == ["x"]
+    assert bench.notes.warnings == []
+
+
+def test_an_id_defined_as_something_else_is_ambiguous_from_then_on() -> None:
+    """Its further events can't be told apart, so they drop as a conflict; the warning names id and producer."""
+    bench = _Bench()
+    bench.read(Define(3, "x", "series", "ms"), Define(3, "y", "series", "ms"))
+    assert bench.producer.ids[3] == CONFLICT
+    assert "'p' defined id 3 again" in bench.notes.warnings[0]
+    bench.read(Define(3, "x", "series", "ms"))
+    assert bench.producer.ids[3] == CONFLICT
+
+
+def test_a_conflicting_definition_binds_its_id_to_the_conflict() -> None:
+    """Rows of that id drop, those of the first definition don't."""
+    bench = _Bench()
+    bench.read(Define(1, "x", "series", "ms"), Define(2, "x", "counter", "ms"))
+    assert (bench.producer.ids[1], bench.producer.ids[2]) == (route("series", 0), CONFLICT)
+
+
+def test_an_unreadable_definition_makes_its_id_invalid_until_a_good_one_comes() -> None:
+    """It is no event; an id already bound stays so."""
+    bench = _Bench()
+    bench.read(raw=UNREADABLE_DEFINE)
+    assert bench.producer.ids[5] == INVALID
+    assert bench.producer.account.ledger.received == 0
+    bench.read(Define(5, "x", "gauge"), raw=UNREADABLE_DEFINE)
+    assert bench.producer.ids[5] == route("gauge", 0)
+
+
+def test_an_unreadable_record_costs_only_itself() -> None:
+    """Its neighbours are read, and it is counted by reason."""
+    bench = _Bench()
+    streamed = bench.read(Mark("before"), Sample("x", 1.0), raw=UNREADABLE)
+    ledger = bench.producer.account.ledger
+    assert [item.record for item in streamed] == [Mark("before")]
+    assert (ledger.received, ledger.applied, ledger.by_reason()) == (3, 1, {"malformed_record": 1})
+    group = bench.reader.take_values()
+    assert group is not None
+    assert len(group) == 1
+
+
+def test_self_describing_events_become_rows_of_their_kind() -> None:
+    """Routes, values and wall times, in order, cut into one lot a batch; taken once."""
+    bench = _Bench()
+    bench.read(Sample("s", 1.5, MONO_NS + 7), Count("c"), Gauge("g", -2.0, 0, "ms"), Sample("s", 2.0))
+    bench.read(Count("c", 3.0))
+    group = bench.reader.take_values()
+    assert group is not None
+    assert group.routes.tolist() == [
+        route("series", 0),
+        route("counter", 1),
+        route("gauge", 2),
+        route("series", 0),
+        route("counter", 1),
+    ]
+    assert group.rows.values.tolist() == [1.5, 1.0, -2.0, 2.0, 3.0]
+    assert group.walls(slice(None), NOW).tolist()[:2] == [WALL_NS + 7, WALL_NS]
+    assert [lot.rows for lot in group.lots] == [4, 1]
+    assert bench.reader.take_values() is None
+
+
+@pytest.mark.parametrize("record", STREAMED, ids=lambda record: type(record).__name__)
+def test_other_records_go_to_the_stream_and_count_as_applied(record: EventRecord) -> None:
+    """With their producer and wall time."""
+    bench = _Bench()
+    streamed = bench.read(record)
+    assert [(item.producer, item.record) for item in streamed] == [("p", record)]
+    assert streamed[0].wall_ns == (0 if isinstance(record, Span) else WALL_NS) or isinstance(record, Span)
+    assert bench.producer.account.ledger.balanced()
+
+
+def test_marks_params_and_expectations_are_noted() -> None:
+    """They are in snapshots, too."""
+    bench = _Bench()
+    bench.read(Mark("m", MONO_NS + 5), Params({"a": 1}), Expect("x", 5.0))
+    assert (bench.notes.marks[0].text, bench.notes.marks[0].time_ns) == ("m", WALL_NS + 5)
+    assert bench.notes.marks[0].producer == "p"
+    assert (bench.notes.params, bench.notes.expected) == ({"a": 1}, {"x": 5.0})
+
+
+def test_every_record_but_a_definition_is_an_event() -> None:
+    """Readable or not, as the producer counted them."""
+    sent = batch(records=[Define(1, "x", "series"), Mark("m")], rows=[(1, 1 << 40, 2.0)])
+    whole = replace(sent, records=[*sent.records, UNREADABLE, UNREADABLE_DEFINE, Raw(b"\xc0")])
+    assert count_events(whole) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "row_id"),
+    [(["define", 7], 7), (["define"], None), (["define", -1], None), (["define", "x"], None), (None, None)],
+)
+def test_the_id_of_an_unreadable_definition_is_read_if_it_can_be(value: object, row_id: int | None) -> None:
+    """Whatever else is wrong with it."""
+    assert definition_id(Raw(msgspec.msgpack.encode(value))) == row_id
+
+
+def test_an_id_without_room_stays_unknown() -> None:
+    """The producer is named in a warning."""
+    bench = _Bench()
+    bench.producer.ids._budget.take(bench.producer.ids._budget.left)
+    bench.read(Define(3, "x", "series"))
+    assert bench.producer.ids[3] == UNKNOWN
+    assert "no room for id 3" in bench.notes.warnings[0]
+
+
+def test_a_batch_without_readable_rows_still_counts() -> None:
+    """Null instead of rows counts as one malformed event beside the records."""
+    sent: EventBatch = replace(batch(records=[Mark("m")]), rows=Raw(b"\xc0"))
+    assert count_events(sent) == 2

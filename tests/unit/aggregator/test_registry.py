@@ -1,0 +1,101 @@
+"""Which instruments exist."""
+
+from __future__ import annotations
+
+from telemetry.aggregator.registry import OVERFLOW, Bounds, Registry
+from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.errors import InstrumentError
+
+
+class _Columns:
+    """Counts the instruments of a kind; refuses series with `low` above `high`."""
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+
+    def add(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+        if bounds.low is not None and bounds.high is not None and bounds.low >= bounds.high:
+            raise InstrumentError(f"series {name!r}: high is not above low")
+        self.added.append(name)
+        return len(self.added) - 1
+
+
+def _registry(cap: int = 10) -> tuple[Registry, list[str]]:
+    warnings: list[str] = []
+    columns = {kind: _Columns().add for kind in ("counter", "gauge", "series")}
+    return Registry(columns, cap, warnings.append), warnings
+
+
+def test_the_same_name_and_labels_are_one_instrument() -> None:
+    """Label order doesn't matter; other labels make another instrument."""
+    registry, warnings = _registry()
+    first = registry.resolve("series", "latency", {"a": "1", "b": "2"}, "ms")
+    assert registry.resolve("series", "latency", {"b": "2", "a": "1"}, "ms") == first == route("series", 0)
+    assert registry.resolve("series", "latency", {"a": "2"}, "ms") == route("series", 1)
+    assert registry.names["latency"].indices == [0, 1]
+    assert warnings == []
+
+
+def test_a_name_has_one_kind_and_one_unit() -> None:
+    """The later definition conflicts, whatever its labels, and the warning names both."""
+    registry, warnings = _registry()
+    registry.resolve("series", "x", {}, "ms")
+    assert registry.resolve("counter", "x", {"k": "v"}, "ms") == CONFLICT
+    assert registry.resolve("series", "x", {}, "s") == CONFLICT
+    assert registry.find("gauge", "x", {}, "ms") == CONFLICT
+    assert "contradicts the series of that name in ms" in warnings[0]
+    assert len(registry.instruments["counter"]) == 0
+
+
+def test_beyond_the_cap_all_share_the_overflow_instrument() -> None:
+    """Distinct ones are counted, and known instruments go on as before."""
+    registry, warnings = _registry(cap=2)
+    known = [registry.resolve("counter", f"c{n}", {}, "") for n in range(2)]
+    beyond = [registry.resolve("counter", f"c{n}", {}, "") for n in (2, 3, 3)]
+    assert set(beyond) == {route("counter", 2)}
+    assert registry.overflow == {"counter": 2}
+    assert registry.instruments["counter"][-1].name == OVERFLOW
+    assert [registry.resolve("counter", f"c{n}", {}, "") for n in range(2)] == known
+    assert registry.resolve("series", "s", {}, "") == route("series", 0)
+    assert registry.find("counter", "c9", {}, "") == route("counter", 2)
+    assert "more than 2 instruments" in warnings[0]
+
+
+def test_the_overflow_name_means_the_overflow_instrument() -> None:
+    """A producer that calls its own instrument so shares it, and loses no place under the cap."""
+    registry, _ = _registry(cap=1)
+    own = registry.resolve("counter", OVERFLOW, {}, "ms")
+    assert registry.resolve("counter", "first", {}, "") != own
+    assert registry.resolve("counter", "second", {}, "") == own
+
+
+def test_impossible_bounds_are_invalid_and_other_bounds_only_warn() -> None:
+    """The first usable bounds stay; events without any agree with them."""
+    registry, warnings = _registry()
+    assert registry.resolve("series", "x", {}, "", Bounds(3, 5.0, 1.0)) == INVALID
+    assert "high is not above low" in warnings[0]
+    made = registry.resolve("series", "x", {}, "", Bounds(2))
+    assert registry.resolve("series", "x", {}, "") == made
+    assert len(warnings) == 1
+    assert registry.resolve("series", "x", {}, "", Bounds(4)) == made
+    assert "which stay" in warnings[1]
+
+
+def test_finding_makes_nothing() -> None:
+    """A name nobody defined stays unknown."""
+    registry, _ = _registry()
+    assert registry.find("series", "x", {}, "") == UNKNOWN
+    assert registry.names == {}
+
+
+def test_keys_name_counters_and_gauges_by_kind() -> None:
+    """Indices are those within the kind."""
+    registry, _ = _registry()
+    registry.resolve("gauge", "g", {"a": "b"}, "ms")
+    registry.resolve("counter", "c", {}, "")
+    registry.resolve("series", "s", {}, "")
+    keys = registry.keys()
+    assert {(key.kind, key.index): (key.name, key.unit, key.labels) for key in keys} == {
+        ("counter", 0): ("c", "", {}),
+        ("gauge", 0): ("g", "ms", {"a": "b"}),
+    }

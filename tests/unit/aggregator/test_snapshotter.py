@@ -1,0 +1,63 @@
+"""What a snapshot says beyond the instruments."""
+
+from __future__ import annotations
+
+import pytest
+
+from telemetry.aggregator.snapshotter import account_for, completeness
+from telemetry.ledger import Ledger, Reason
+from telemetry.wire.snapshot import Accounting, ProducerStat, State
+
+
+def test_the_account_is_the_sum_over_producers() -> None:
+    """Reasons are merged, and frames nobody could read stand beside them."""
+    bad = Ledger()
+    bad.drop(Reason.WRONG_TOPIC, 3)
+    one = ProducerStat(producer="a", emitted=10, received=6, applied=4, dropped={"negative": 2}, missing=4)
+    two = ProducerStat(
+        producer="b",
+        emitted=9,
+        received=5,
+        applied=3,
+        dropped={"negative": 1},
+        dropped_by_producer={"buffer_full": 4},
+        duplicates=2,
+        waiting=1,
+    )
+    assert account_for([one, two], bad) == Accounting(
+        emitted=19,
+        received=11,
+        applied=7,
+        waiting=1,
+        dropped={"negative": 3},
+        dropped_by_producer={"buffer_full": 4},
+        missing=4,
+        duplicates=2,
+        bad_frames={"wrong_topic": 3},
+    )
+
+
+CLEAN = Accounting(emitted=5, received=5, applied=5)
+
+
+@pytest.mark.parametrize(
+    ("state", "waiting_for", "account", "expected"),
+    [
+        ("LIVE", [], CLEAN, "incomplete"),
+        ("DRAINING", [], CLEAN, "incomplete"),
+        ("COMPLETE", [], CLEAN, "complete"),
+        ("COMPLETE", ["p"], CLEAN, "incomplete"),
+        ("COMPLETE", ["p"], Accounting(missing=1), "incomplete"),
+        ("COMPLETE", [], Accounting(missing=1), "lossy"),
+        ("COMPLETE", [], Accounting(dropped={"negative": 1}), "lossy"),
+        ("COMPLETE", [], Accounting(dropped_by_producer={"buffer_full": 1}), "lossy"),
+        ("COMPLETE", [], Accounting(waiting=1), "lossy"),
+        ("COMPLETE", [], Accounting(bad_frames={"wrong_topic": 1}), "complete"),
+        ("COMPLETE", [], Accounting(bad_frames={"too_many_producers": 1}), "lossy"),
+        ("INTERRUPTED", [], CLEAN, "interrupted"),
+        ("INTERRUPTED", ["p"], Accounting(missing=1), "interrupted"),
+    ],
+)
+def test_completeness(state: State, waiting_for: list[str], account: Accounting, expected: str) -> None:
+    """Known only at the end; who has not ended outweighs what is known to be lost."""
+    assert completeness(state, waiting_for, account) == expected

@@ -1,0 +1,69 @@
+"""The doctor's checks find what they look for."""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from telemetry import limits
+from telemetry.cli import checks
+from telemetry.config import Config, JournalConfig, RunConfig
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(root: Path) -> None:
+    """Nothing of this machine's settings or runs is seen."""
+
+
+def test_a_long_socket_path_fails(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """A runtime directory in which no socket path fits is found before a run fails on it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(root / ("x" * 100)))
+    status, _, advice = checks.check_runtime_directory(Config())
+    assert status == "fail"
+    assert "XDG_RUNTIME_DIR" in advice
+
+
+@pytest.mark.parametrize(
+    ("free", "status"), [(10 * limits.MIB, "fail"), (limits.GIB, "warn"), (100 * limits.GIB, "ok")]
+)
+def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, status: str) -> None:
+    """Too little room for a run fails; less than the journal may take warns."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _path: usage(0, 0, free))
+    assert checks.check_run_directory(Config())[0] == status
+
+
+def test_no_journal_needs_less_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a journal its cap is no concern."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _path: usage(0, 0, limits.GIB))
+    assert checks.check_run_directory(Config(journal=JournalConfig(enabled=False)))[0] == "ok"
+
+
+def test_a_file_in_the_place_of_the_run_directory_fails(root: Path) -> None:
+    """Runs can't be made below a file."""
+    root.write_text("")
+    assert checks.check_run_directory(Config(run=RunConfig(dir="runs/deeper")))[0] == "fail"
+
+
+def test_few_descriptors_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A low limit on open files is told with the command that raises it."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 4_096))
+    status, _, advice = checks.check_open_files(Config())
+    assert status == "warn"
+    assert "ulimit -n 4096" in advice
+
+
+def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exported address at which nobody answers would make every `start` fail."""
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", f"ipc://{os.getcwd()}/nobody")
+    monkeypatch.setattr(checks, "_HELLO_TIMEOUT_S", 0.1)
+    status, found, advice = checks.check_endpoint(Config())
+    assert status == "fail"
+    assert "nobody" in found
+    assert "unset TELEMETRY_ENDPOINT" in advice

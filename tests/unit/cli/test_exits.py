@@ -1,0 +1,21 @@
+"""Exit codes."""
+
+from __future__ import annotations
+
+from telemetry.cli.exits import Exit
+
+
+def test_exit_codes_are_frozen() -> None:
+    """Scripts rely on these numbers."""
+    assert {code.name: code.value for code in Exit} == {
+        "OK": 0,
+        "ERROR": 1,
+        "USAGE": 2,
+        "INCONCLUSIVE": 3,
+        "INCOMPLETE": 4,
+        "INTERRUPTED": 5,
+        "BACKEND_FAILED": 6,
+        "GATE_FAILED": 99,
+        "SIGINT": 130,
+        "SIGPIPE": 141,
+    }

@@ -1,0 +1,164 @@
+"""The `telemetry` command: finds subcommands, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import ModuleType
+
+import pytest
+
+from telemetry.cli import main as main_module
+from telemetry.cli.exits import Exit
+from telemetry.cli.main import COMMANDS, build_parser, main
+from telemetry.errors import EndpointError, TelemetryError, UsageError
+
+Behave = Callable[[argparse.Namespace], int]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Behave], None]:
+    """Puts a command `probe` into the table, which does what the test says."""
+
+    def install(behave: Behave) -> None:
+        module = ModuleType("probe_command")
+        module.add_arguments = lambda parser: parser.add_argument("--flag")  # type: ignore[attr-defined]
+        module.run = behave  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "probe_command", module)
+        monkeypatch.setitem(main_module.COMMANDS, "probe", ("probe_command", "does what the test says"))
+
+    return install
+
+
+def test_every_command_of_the_table_exists() -> None:
+    """Each name leads to a module of its own with a one-line help."""
+    modules = [module for module, _ in COMMANDS.values()]
+    assert len(set(modules)) == len(modules)
+    assert [module for module in modules if find_spec(module) is None] == []
+    assert all(summary and "\n" not in summary and not summary.endswith(".") for _, summary in COMMANDS.values())
+
+
+def test_the_whole_parser_can_be_built() -> None:
+    """All commands declare arguments that go together, and every argument has a help text."""
+    parser = build_parser()
+    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    assert set(commands.choices) == set(COMMANDS)
+    silent = [
+        (name, action.dest)
+        for name, child in commands.choices.items()
+        for action in child._actions
+        if not action.help
+    ]
+    assert silent == []
+
+
+def test_the_exit_code_is_the_commands(command: Callable[[Behave], None]) -> None:
+    """What the command returns is what the process returns."""
+    command(lambda args: int(args.flag))
+    assert main(["probe", "--flag", "4"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (EndpointError("no answer at ipc://x", hint="start it"), 1, "telemetry: no answer at ipc://x (start it)\n"),
+        (UsageError("no"), 2, "telemetry: no\n"),
+        (TelemetryError("it broke"), 1, "telemetry: it broke\n"),
+        (OSError(28, "No space left on device"), 1, "telemetry: [Errno 28] No space left on device\n"),
+    ],
+)
+def test_errors_are_one_line(
+    command: Callable[[Behave], None],
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    line: str,
+) -> None:
+    """An error of ours or of the system is one line on stderr with its exit code, and stdout stays clean."""
+
+    def fail(_args: argparse.Namespace) -> int:
+        raise error
+
+    command(fail)
+    assert main(["probe"]) == code
+    assert capsys.readouterr() == ("", line)
+
+
+def test_ctrl_c_is_130(command: Callable[[Behave], None], capsys: pytest.CaptureFixture[str]) -> None:
+    """An interrupted command is silent and says so by its exit code."""
+
+    def interrupted(_args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    command(interrupted)
+    assert main(["probe"]) == Exit.SIGINT == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bug_is_not_hidden(command: Callable[[Behave], None]) -> None:
+    """An error nobody planned for keeps its traceback."""
+
+    def broken(_args: argparse.Namespace) -> int:
+        raise ZeroDivisionError
+
+    command(broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["probe"])
+
+
+def test_an_unknown_command_names_the_near_miss(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped command is a usage error with a suggestion."""
+    assert main(["staus"]) == 2
+    assert "did you mean `telemetry status`?" in capsys.readouterr().err
+    assert main(["xyzzy"]) == 2
+    assert "--help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["report", "--frmat", "json"], ["report", "--format", "html"], ["ls", "--js"]])
+def test_wrong_arguments_are_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown options, wrong choices and abbreviations exit with 2 and leave stdout clean."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage: telemetry" in captured.err
+
+
+def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without arguments, or with --help, every command is shown with what it does."""
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == shown
+    for name, (_, summary) in COMMANDS.items():
+        assert name in shown
+        assert summary.split(",")[0] in " ".join(shown.split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` is one line on stdout."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("telemetry ")
+
+
+def test_start_up_is_light() -> None:
+    """Showing the help imports none of the commands and nothing heavy."""
+    code = (
+        "import sys; from telemetry.cli.main import main; main(['--help']);"
+        "heavy = {'numpy', 'asyncio', 'zmq', 'hdrh', 'textual', 'rich', 'msgspec'};"
+        "commands = {name for name in sys.modules if name.startswith('telemetry.') and"
+        " name.split('.')[1] not in ('cli', 'errors')};"
+        "print(sorted(heavy & set(sys.modules)), sorted(commands), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr.strip() == "[] []"
+
+
+def test_a_reader_that_leaves_is_quiet() -> None:
+    """`telemetry … | head` ends without a traceback when the reader closes the pipe."""
+    command_line = f"{sys.executable} -m telemetry config schema | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command_line], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() in ("141", "0")
+    assert done.stderr == ""

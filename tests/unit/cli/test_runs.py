@@ -1,0 +1,98 @@
+"""Which run RUN means, and where its report comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli import runs
+from telemetry.cli.main import main
+from telemetry.errors import EndpointError
+from telemetry.store.liveruns import LiveRun, announce
+from telemetry.store.rundir import RunDirectory
+from telemetry.transport import runtime_directory
+
+STARTED_NS = 1_772_366_400_000_000_000
+MakeRun = Callable[..., RunDirectory]
+
+
+@pytest.mark.parametrize("spec", ["latest", "aaaa1111", "job", "directory", "file"])
+def test_report_finds_the_run_however_it_is_named(
+    make_run: MakeRun, spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`latest`, a run id, a name, a directory and the final file all mean the same run."""
+    directory = make_run("job", "aaaa1111")
+    spec = {"directory": str(directory.path), "file": str(directory.final)}.get(spec, spec)
+    assert main(["report", spec]) == 0
+    assert capsys.readouterr().out.startswith("complete: job COMPLETE, 7 of 7 events applied, 0 lost\n")
+
+
+@pytest.mark.parametrize("command", [["report"], ["status"], ["stop"], ["tail"], ["tail", "--records"]])
+def test_an_unknown_run_is_one_line(
+    make_run: MakeRun, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No such run: exit 1 and one line that helps, whatever the command."""
+    make_run("load-test", "aaaa1111")
+    assert main([command[0], "lod-test", *command[1:]]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_an_address_nobody_answers_at(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RUN may be a control address; if it is silent, the error names it."""
+    monkeypatch.setattr("telemetry.limits.CONTROL_TIMEOUT_S", 0.2)
+    assert main(["tail", f"ipc://{os.getcwd()}/nobody"]) == 1
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_a_silent_aggregator_is_the_reason_for_the_file(
+    make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a live run does not answer, the disk is read and the report says why."""
+
+    def silent(_endpoint: str) -> None:
+        raise EndpointError("no answer within 5 s")
+
+    monkeypatch.setattr(runs, "ask", silent)
+    directory = make_run("job", "aaaa1111")
+    live = LiveRun(
+        run_id="aaaa1111",
+        name="job",
+        pid=os.getpid(),
+        endpoint="ipc:///nowhere",
+        dir=str(directory.path),
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+    report = runs.report_of(runs.Target("job", root, live.endpoint, live))
+    assert (report.source, report.source_reason) == ("file", "no answer within 5 s")
+    directory.final.unlink()
+    with pytest.raises(EndpointError, match="no answer"):
+        runs.report_of(runs.Target("job", root, live.endpoint, live))
+
+
+def test_latest_prefers_this_folder(make_run: MakeRun, root: Path) -> None:
+    """A live run elsewhere is `latest` only where no run has ever been made."""
+    elsewhere = LiveRun(
+        run_id="bbbb2222",
+        name="training",
+        pid=os.getpid(),
+        endpoint="ipc:///there",
+        dir="/elsewhere",
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+    announce(runtime_directory(), elsewhere)
+    args = argparse.Namespace(target="latest", dir=None)
+    assert runs.find(args).endpoint == "ipc:///there"
+    make_run("job", "aaaa1111")
+    assert runs.find(args).endpoint == ""
+    args.target = "training"
+    assert runs.find(args).endpoint == "ipc:///there"

@@ -1,0 +1,43 @@
+"""What people and editors read about the settings agrees with what the loader does."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from telemetry.config import load
+from telemetry.config.describe import json_schema, settings, to_toml
+from telemetry.config.load import FIELDS
+
+
+def test_every_setting_is_described(tmp_path: Path) -> None:
+    """No key is without a sentence on what it means."""
+    described = settings(load(cwd=tmp_path, environ={}))
+    assert [item.key for item in described] == list(FIELDS)
+    assert all(item.description.endswith(".") for item in described)
+
+
+def test_shown_toml_can_be_read_back(tmp_path: Path) -> None:
+    """The output of `config show` is a telemetry.toml that means the same, and passes the published schema."""
+    loaded = load({"run.dir": 'a "b" \\ é', "run.fallback_dirs": ["/x", "/y"]}, cwd=tmp_path, environ={})
+    text = to_toml(loaded)
+    (tmp_path / "telemetry.toml").write_text(text)
+    again = load(cwd=tmp_path, environ={})
+    assert again.config == loaded.config
+    assert "# flag" in text
+    jsonschema.validate(tomllib.loads(text), json_schema())
+
+
+def test_schema_refuses_what_the_loader_refuses() -> None:
+    """Unknown keys and values out of range fail the JSON Schema too."""
+    for document in (
+        {"run": {"refesh_hz": 1}},
+        {"run": {"refresh_hz": 0}},
+        {"emit": {"policy": "wait"}},
+        {"x": {}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(document, json_schema())

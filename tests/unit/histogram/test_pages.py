@@ -1,0 +1,113 @@
+"""The pool of pages, its settlements, and the window that follows them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from telemetry.histogram import pages as pages_module
+from telemetry.histogram.layout import Layout
+from telemetry.histogram.pages import BLOCK_PAGES, PagedCounts
+from telemetry.histogram.window import WindowCounts
+
+
+def pool_of(rows: int, digits: int = 3) -> PagedCounts:
+    pool = PagedCounts(Layout.of(digits))
+    for row in range(rows):
+        assert pool.add_row() == row
+    return pool
+
+
+def add(pool: PagedCounts, rows: list[int], slots: list[int]) -> None:
+    pool.add(np.array(rows, dtype=np.intp), np.array(slots, dtype=np.int64))
+
+
+def test_counts_add_up_before_and_after_a_settlement() -> None:
+    """A count is the sum of what is fresh and what is settled."""
+    pool = pool_of(2)
+    add(pool, [0, 1, 0], [5, 5000, 5])
+    pool.settle()
+    add(pool, [0, 1], [5, 4999])
+    assert pool.slot_counts(0)[5] == 3
+    assert pool.slot_counts(1)[[4999, 5000]].tolist() == [1, 1]
+    assert pool.row_counts().tolist() == [3, 2]
+
+
+def test_pages_are_allocated_on_first_use_only() -> None:
+    """Rows without values cost no page, and page 0 stays empty."""
+    pool = pool_of(100)
+    assert pool.used == 1
+    add(pool, [3, 3, 99], [0, 255, 256])
+    assert pool.used == 3
+    assert not pool.fresh[0].any()
+
+
+def test_settlement_is_sparse_and_in_order() -> None:
+    """A settlement lists occupied slots by row and slot, whatever the order of allocation."""
+    pool = pool_of(3)
+    add(pool, [2, 0, 1], [700, 9000, 3])
+    add(pool, [0, 0], [1, 1])
+    sparse = pool.settle()
+    rows, numbers = pool.keys_of(sparse.pages)
+    slots = np.repeat(numbers * 256, sparse.occupied) + sparse.offsets
+    assert np.repeat(rows, sparse.occupied).tolist() == [0, 0, 1, 2]
+    assert slots.tolist() == [1, 9000, 3, 700]
+    assert sparse.counts.tolist() == [2, 1, 1, 1]
+    assert pool.settle().pages.size == 0
+
+
+def test_settlement_of_many_blocks_keeps_every_count() -> None:
+    """More pages than one block: all counts arrive, in the sparse form and in its blocks."""
+    rows = BLOCK_PAGES + 10
+    pool = pool_of(rows)
+    generator = np.random.default_rng(1)
+    chosen = np.concatenate((np.arange(rows), generator.integers(0, rows, 5_000)))
+    slots = generator.integers(0, 512, chosen.size)
+    expected = np.bincount(chosen, minlength=rows)
+    pool.add(chosen, slots.copy())
+    sparse = pool.settle()
+    assert pool.row_counts().tolist() == expected.tolist()
+    assert int(sparse.counts.sum()) == chosen.size
+    assert int(sparse.page_sums().sum()) == chosen.size
+    blocks = list(sparse.blocks())
+    assert len(blocks) > 1
+    assert np.array_equal(np.concatenate([block.places() for block in blocks]), sparse.places())
+
+
+@pytest.mark.parametrize("repetitions", [1, 255, 256, 65_535, 65_536])
+def test_counts_of_a_settlement_keep_their_size(repetitions: int) -> None:
+    """Counts are stored in as few bytes as hold them, and no fewer."""
+    pool = pool_of(1)
+    add(pool, [0] * repetitions, [7] * repetitions)
+    assert pool.settle().counts.tolist() == [repetitions]
+
+
+def test_more_fresh_counts_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh count is 32 bits wide: the pool refuses events rather than wrap around."""
+    monkeypatch.setattr(pages_module, "FRESH_LIMIT", 3)
+    pool = pool_of(1)
+    add(pool, [0, 0, 0], [1, 2, 3])
+    with pytest.raises(OverflowError, match="settle"):
+        add(pool, [0], [1])
+    pool.settle()
+
+
+def test_window_holds_the_last_intervals() -> None:
+    """The window is the sum of the last settlements, also on pages that are new or gone quiet."""
+    pool = pool_of(2)
+    window = WindowCounts(pool, 2)
+    generator = np.random.default_rng(2)
+    history = []
+    for step in range(6):
+        slots = generator.integers(step * 300, step * 300 + 400, 200)
+        rows = generator.integers(0, 2, 200)
+        history.append((rows.copy(), slots.copy()))
+        pool.add(rows, slots)
+        window.push(pool.settle())
+        for row in range(2):
+            expected = np.zeros(pool.layout.slots, dtype=np.int64)
+            for past_rows, past_slots in history[-2:]:
+                np.add.at(expected, past_slots[past_rows == row], 1)
+            pages = pool.pages_of(np.full(pool.layout.pages, row), np.arange(pool.layout.pages))
+            assert np.array_equal(window.counts_of(pages).reshape(-1), expected)
+            assert int(window.page_sums()[pages[pages > 0]].sum()) == int(expected.sum())

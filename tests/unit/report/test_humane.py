@@ -1,0 +1,131 @@
+"""Numbers for reading: three digits, the right unit, no surprises at the borders."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telemetry.report import humane
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 s"),
+        (0.25, "0.25 ns"),
+        (999, "999 ns"),
+        (999.4, "999 ns"),
+        (999.6, "1.00 µs"),
+        (1_234, "1.23 µs"),
+        (999_600, "1.00 ms"),
+        (1_230_000, "1.23 ms"),
+        (12_300_000_000, "12.3 s"),
+        (119e9, "119 s"),
+        (125.4e9, "2 min 5 s"),
+        (7_199e9, "119 min 59 s"),
+        (7_200e9, "2 h 0 min"),
+        (-1_500_000, "-1.50 ms"),
+        (None, "–"),
+        (float("nan"), "–"),
+    ],
+)
+def test_durations(ns: float | None, text: str) -> None:
+    """Nanoseconds find their unit, and rounding never leaves 1000 of one."""
+    assert humane.duration_ns(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (12.3 * 2**20, "12.3 MiB"),
+        (3 << 40, "3.00 TiB"),
+    ],
+)
+def test_sizes(value: float, text: str) -> None:
+    """Bytes are shown in powers of 1024."""
+    assert humane.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (5, "5"),
+        (5.0, "5"),
+        (9_999, "9,999"),
+        (12_345, "12.3 k"),
+        (4_500_000, "4.50 M"),
+        (0.5, "0.5"),
+        (0.0000123, "1.23e-05"),
+        (1e18, "1.00e+18"),
+        (-2_500.5, "-2.50 k"),
+        (999.96, "1.00 k"),
+        (None, "–"),
+        (float("inf"), "–"),
+    ],
+)
+def test_plain_numbers(value: float | None, text: str) -> None:
+    """Numbers without a unit of ours get k, M, G; small whole ones stay whole."""
+    assert humane.scaled(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.5, "ms", "1.50 ms"),
+        (1_500, "ms", "1.50 s"),
+        (0.002, "s", "2.00 ms"),
+        (3, "GiB", "3.00 GiB"),
+        (1, "MB", "977 KiB"),
+        (2048, "B", "2.00 KiB"),
+        (2048, "tokens", "2,048"),
+        (None, "ms", "–"),
+    ],
+)
+def test_quantities(value: float | None, unit: str, text: str) -> None:
+    """The unit of the instrument decides how its values are written."""
+    assert humane.quantity(value, unit) == text
+
+
+def test_counts_and_rates() -> None:
+    """Counts are written in full; rates are short and keep the unit."""
+    assert humane.count(1_234_567) == "1,234,567"
+    assert humane.count(2.5) == "2.50"
+    assert humane.count(None) == "–"
+    assert humane.rate(45_000.0) == "45.0 k/s"
+    assert humane.rate(2**20, "B") == "1.00 MiB/s"
+    assert humane.rate(None) == "–"
+    assert humane.percent(0.001) == "0.1 %"
+
+
+def test_times_of_day() -> None:
+    """Wall-clock nanoseconds are shown in UTC."""
+    assert humane.timestamp(1_772_366_400_000_000_000) == "2026-03-01 12:00:00 UTC"
+    assert humane.clock_time(1_772_366_400_250_999_999) == "12:00:00.250"
+
+
+def test_width_of_text() -> None:
+    """East Asian characters take two columns and combining marks none."""
+    assert [humane.columns(text) for text in ("abc", "µs", "延迟", "é")] == [3, 2, 4, 1]
+
+
+@given(st.text())
+def test_printable_text_is_printable(text: str) -> None:
+    """Whatever comes in, nothing that steers a terminal comes out, and harmless text is unchanged."""
+    said = humane.printable(text)
+    assert said.isprintable()
+    assert said == text or not text.isprintable()
+
+
+@given(st.floats(min_value=1e-9, max_value=1e20))
+def test_three_digits_are_right(value: float) -> None:
+    """A scaled number read back is within the rounding of three digits."""
+    text = humane.scaled(value).replace(",", "")
+    number, _, suffix = text.partition(" ")
+    factor = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[suffix]
+    assert float(number) * factor == pytest.approx(value, rel=0.0051)

@@ -1,0 +1,49 @@
+"""Tables: aligned, fitted to a width, and never cut within a cell."""
+
+from __future__ import annotations
+
+from telemetry.report.table import Column, Section, Table, fit, layout
+
+HEADS = [Column("name"), Column("a"), Column("b", 2), Column("c", 1), Column("d", 3, right=False)]
+
+
+def test_columns_go_in_the_order_of_keep() -> None:
+    """The highest `keep` goes first, and 0 never goes."""
+    table = Table(HEADS, [["row", "1" * 10, "2" * 10, "3" * 10, "4" * 10]])
+    shown = [[column.title for column in fit(table, width).columns[1:]] for width in (60, 50, 30, 20, 10)]
+    assert shown == [["a", "b", "c", "d"], ["a", "b", "c"], ["a", "c"], ["a"], ["a"]]
+
+
+def test_numbers_line_up() -> None:
+    """Numbers are right-aligned under their title, words left-aligned, with no blanks at the end."""
+    table = Table(
+        [Column("name"), Column("value"), Column("why", right=False)], [["延迟", "1", "x"], ["b", "22222", ""]]
+    )
+    assert layout(table, 80) == ["name  value  why", "延迟      1  x", "b     22222"]
+
+
+def test_a_long_name_gets_its_own_line() -> None:
+    """A long name is shown whole and its numbers stay in their columns."""
+    table = Table([Column("name"), Column("value")], [["n" * 70, "1"], ["short", "2"]])
+    lines = layout(table, 40)
+    assert lines[1] == "n" * 70
+    assert lines[2].strip() == "1"
+    assert lines[3].startswith("short")
+    assert len(lines[2]) == len(lines[3])
+
+
+def test_empty_sections_are_false() -> None:
+    """A section with nothing in it is not shown."""
+    assert not Section("x")
+    assert not Section("x", table=Table(HEADS, []))
+    assert Section("x", ["line"])
+
+
+def test_a_middling_name_pushes_out_only_what_is_nice_to_have() -> None:
+    """A name of ordinary length keeps its line, unless a column that matters would have to go for it."""
+    heads = [Column("name"), Column("value"), Column("p50", 1), Column("stddev", 10)]
+    table = Table(heads, [["n" * 30, "1" * 8, "2" * 8, "3" * 8], ["x", "1", "2", "3"]])
+    assert [column.title for column in fit(table, 60).columns] == ["name", "value", "p50", "stddev"]
+    assert [column.title for column in fit(table, 52).columns] == ["name", "value", "p50"]
+    assert [column.title for column in fit(table, 40).columns] == ["name", "value", "p50"]
+    assert layout(table, 40)[1] == "n" * 30

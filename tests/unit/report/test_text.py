@@ -1,0 +1,176 @@
+"""The text form: what comes first, what is left out, and what it does to a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from telemetry.report.text import render_text
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import (
+    Accounting,
+    CommandFacts,
+    MarkStat,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    SeriesStat,
+)
+
+
+def report(**fields: object) -> Report:
+    snapshot = MetricsSnapshot(**{"run_id": "r1", "name": "job", "state": "COMPLETE", **fields})  # type: ignore[arg-type]
+    return Report(snapshot=snapshot, source="pubsub")
+
+
+def series(name: str, **fields: object) -> SeriesStat:
+    return SeriesStat(
+        name=name,
+        unit="ms",
+        **{"count": 3, "percentiles": {"50": 1.5}, "min": 1.0, "max": 2.0, **fields},  # type: ignore[arg-type]
+    )
+
+
+def test_the_first_line_is_the_headline() -> None:
+    """Nothing stands before the report's one-line verdict."""
+    wanted = report(completeness="complete")
+    assert render_text(wanted).splitlines()[0] == wanted.headline()
+
+
+def test_an_empty_run_is_short() -> None:
+    """A run in which nothing happened has no empty sections."""
+    assert render_text(report()).splitlines() == [
+        "incomplete: job COMPLETE, 0 of 0 events applied, 0 lost",
+        "run r1 · took 0 s",
+        "",
+        "Producers",
+        "  none",
+    ]
+
+
+def test_colour_only_when_asked() -> None:
+    """Escape sequences appear with `color` and never without, and the words are the same."""
+    plain, painted = render_text(report()), render_text(report(), color=True)
+    assert "\x1b" not in plain
+    assert "\x1b[" in painted
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain
+
+
+def test_text_from_outside_cannot_steer_the_terminal() -> None:
+    """Escape sequences, newlines and direction marks in names, marks, params and warnings become visible text."""
+    evil = "\x1b[2Jx\ny\u202e"
+    said = render_text(
+        report(
+            name=evil,
+            reason=evil,
+            directory=evil,
+            warnings=[evil],
+            params={evil: evil},
+            marks=[MarkStat(text=evil, time_ns=1, labels={evil: evil})],
+            series=[series(evil, labels={evil: evil})],
+            producers=[ProducerStat(producer=evil, name=evil)],
+            command=CommandFacts(argv=[evil]),
+            accounting=Accounting(dropped={evil: 1}),
+        )
+    )
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "\\x1b[2Jx\\ny\\u202e" in said
+
+
+def test_all_well_is_one_line() -> None:
+    """Producers without trouble are counted, not listed."""
+    stats = [ProducerStat(producer=f"p{n}", completeness="complete", emitted=5) for n in range(3)]
+    said = render_text(report(producers=stats))
+    assert "  3, all complete\n" in said
+    assert "Losses" not in said
+
+
+def test_trouble_is_named() -> None:
+    """A producer that lost something is named with reasons and ranges."""
+    stats = [
+        ProducerStat(producer="p0", completeness="complete"),
+        ProducerStat(
+            producer="p1",
+            name="client",
+            rank=7,
+            completeness="lossy",
+            dropped_by_producer={"buffer_full": 12},
+            missing=3,
+            missing_batches=[(2, 2), (5, 9)],
+        ),
+    ]
+    account = Accounting(dropped_by_producer={"buffer_full": 12}, missing=3, bad_frames={"wrong_topic": 1})
+    said = render_text(report(producers=stats, accounting=account), width=80)
+    assert "client rank 7: missing batches 2, 5–9" in said
+    assert "client rank 7: buffer_full 12" in said
+    assert re.search(r"buffer_full +12 events +the producer's buffer was full", said)
+    assert re.search(r"missing +3 events +sent, but never arrived", said)
+    assert re.search(r"wrong_topic +1 frames", said)
+
+
+def test_exactness_is_said_once_if_it_is_the_same_everywhere() -> None:
+    """One bound for all series stands in the title; different ones stand beside each series."""
+    same = render_text(report(series=[series("a", exact=True), series("b", exact=True)]))
+    assert "Series, percentiles exact\n" in same
+    mixed = render_text(report(series=[series("a", exact=True), series("b"), series("c", error_bound=None)]))
+    for name, bound in (("a", "exact"), ("b", "±0.1 %"), ("c", "unbounded")):
+        assert re.search(rf"^  {name} .* {bound}$", mixed, re.MULTILINE)
+
+
+def test_resolution_is_named_where_it_matters() -> None:
+    """Values so small that a tick is more than the relative bound say so."""
+    assert "±0.1 % or ±1.00 ns" in render_text(report(series=[series("a", min=1e-6, resolution=1e-6)]))
+    assert "±0.1 %\n" in render_text(report(series=[series("a", min=1.0, resolution=1e-6)]))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_lines_fit_the_width(width: int) -> None:
+    """No table is wider than the terminal as long as names and two columns of numbers fit."""
+    keys = dict.fromkeys(("50", "75", "90", "95", "99", "99.9", "99.99"), 1.5)
+    said = render_text(report(series=[series("latency", percentiles=keys), series("x" * 24)]), width=width)
+    assert max(len(line) for line in said.splitlines()[1:]) <= width
+
+
+def test_wide_shows_every_column() -> None:
+    """With room enough nothing is left out, percentiles in order."""
+    keys = dict.fromkeys(("99.99", "50", "9", "100"), 1.5)
+    said = render_text(report(series=[series("latency", percentiles=keys)]), width=200)
+    assert re.search(r"name +count +mean +min +p9 +p50 +p99\.99 +p100 +max +stddev\n", said)
+
+
+def test_long_tables_end_with_what_is_hidden() -> None:
+    """Two thousand series don't flood a terminal; the text says how many are not shown."""
+    said = render_text(report(series=[series(f"s{n}") for n in range(2_000)]))
+    assert "… and 1,800 more, all of them in the JSON form" in said
+
+
+def test_a_live_run_says_so() -> None:
+    """A result along the way names its source and what it waits for."""
+    snapshot = MetricsSnapshot(
+        run_id="r1",
+        name="job",
+        state="DRAINING",
+        elapsed_s=3.0,
+        pending=Pending(producers=["p1"], events=4, deferred=2),
+    )
+    said = render_text(Report(snapshot=snapshot, source="status"))
+    assert "running for 3.00 s" in said
+    assert "from the aggregator, while the run goes on" in said
+    assert "waiting for p1, 4 events without a definition, 2 deferred tasks" in said
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"exit_code": 3}, "exit code 3"),
+        ({"signal": "SIGKILL"}, "ended by SIGKILL"),
+        ({}, "still running"),
+    ],
+)
+def test_how_the_command_ended(facts: dict[str, object], says: str) -> None:
+    """The command's end is its code, its signal, or that it goes on."""
+    said = render_text(report(command=CommandFacts(argv=["a", "b c"], **facts)))  # type: ignore[arg-type]
+    assert "  a 'b c'\n" in said
+    assert says in said

@@ -1,0 +1,60 @@
+"""A file is replaced whole, or stays as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from telemetry.store.atomic import replacing, write_atomic
+
+
+def test_writes_and_replaces(tmp_path: Path) -> None:
+    """The new content is there, and nothing else is left in the directory."""
+    path = tmp_path / "file.json"
+    write_atomic(path, b"one")
+    write_atomic(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert os.listdir(tmp_path) == ["file.json"]
+
+
+def _write_half(path: Path) -> None:
+    with replacing(path) as file:
+        file.write(b"half")
+        raise RuntimeError
+
+
+def test_a_failure_in_the_block_keeps_the_old_file(tmp_path: Path) -> None:
+    """An exception while writing leaves the old content and no temporary file."""
+    path = tmp_path / "file.json"
+    write_atomic(path, b"old")
+    with pytest.raises(RuntimeError):
+        _write_half(path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file.json"]
+
+
+def test_a_failing_rename_leaves_no_temporary(tmp_path: Path) -> None:
+    """Where the target is a directory the rename fails, and the temporary file goes."""
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        write_atomic(tmp_path / "taken", b"data")
+    assert os.listdir(tmp_path) == ["taken"]
+
+
+def test_a_very_long_name_still_has_room_for_a_temporary(tmp_path: Path) -> None:
+    """The temporary's name stays within what a file system takes."""
+    path = tmp_path / ("n" * 250)
+    write_atomic(path, b"data")
+    assert path.read_bytes() == b"data"
+
+
+def test_data_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsync of the file, rename, fsync of the directory: in this order."""
+    steps: list[str] = []
+    real_fsync, real_replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (steps.append("fsync"), real_fsync(fd))[1])
+    monkeypatch.setattr(os, "replace", lambda a, b: (steps.append("replace"), real_replace(a, b))[1])
+    write_atomic(tmp_path / "file", b"data")
+    assert steps == ["fsync", "replace", "fsync"]

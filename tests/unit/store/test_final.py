@@ -1,0 +1,176 @@
+"""The final file is strict JSON with the wire's names, lands somewhere, and reads back."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from telemetry.errors import RunDirectoryError
+from telemetry.store.final import final_json, load, read_final, write_final
+from telemetry.store.rundir import RunDirectory
+from telemetry.wire.snapshot import (
+    Accounting,
+    CounterStat,
+    GaugeStat,
+    MetricsSnapshot,
+    ProducerStat,
+    SelfCost,
+    SeriesStat,
+    WindowStat,
+)
+
+
+def snapshot(**changes: object) -> MetricsSnapshot:
+    facts: dict[str, object] = {
+        "run_id": "r1",
+        "name": "bench [\n  1,\n  2\n]",
+        "state": "COMPLETE",
+        "completeness": "complete",
+        "accounting": Accounting(emitted=3, received=3, applied=3),
+        "producers": [ProducerStat(producer="p", missing_batches=[(3, 4), (7, 7)])],
+        "counters": [CounterStat(name="done", value=2**70, events=1)],
+        "gauges": [GaugeStat(name="temp", value=-1.5, min=-2, max=3.25)],
+        "series": [
+            SeriesStat(
+                name="latency",
+                labels={"op": "read"},
+                unit="ms",
+                count=3,
+                total=6,
+                percentiles={"50": 2, "99.9": 2.5},
+                histogram=[(4, 1), (10, 2)],
+                window=WindowStat(seconds=1.0, count=1),
+            )
+        ],
+        "params": {"lr": 0.1, "note": None},
+        "cost": SelfCost(cpu_s=0.25),
+    }
+    return MetricsSnapshot(**(facts | changes))  # type: ignore[arg-type]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """What is written is what is read."""
+    path = tmp_path / "final_snapshot.json"
+    assert write_final(snapshot(), [path]) == path
+    assert read_final(path) == snapshot()
+    assert os.listdir(tmp_path) == ["final_snapshot.json"]
+
+
+def test_names_others_rely_on() -> None:
+    """Top level, counters, gauges and series carry the frozen names, indented, pairs on one line."""
+    text = final_json(snapshot()).decode()
+    document = json.loads(text)
+    assert {"schema_version", "state", "completeness", "counters", "gauges", "series"} <= set(document)
+    assert {"name", "labels", "unit", "value"} <= set(document["counters"][0]) & set(document["gauges"][0])
+    wanted = {"count", "total", "min", "max", "mean", "stddev", "percentiles", "exact", "error_bound"}
+    assert wanted | {"name", "labels", "unit"} <= set(document["series"][0])
+    assert document["name"] == "bench [\n  1,\n  2\n]"
+    assert document["counters"][0]["value"] == 2**70
+    assert '\n  "state": "COMPLETE"' in text
+    assert "[10, 2]" in text
+    assert "[7, 7]" in text
+
+
+def test_numbers_that_are_not_finite_are_null_and_why(tmp_path: Path) -> None:
+    """The file stays strict and readable; a warning names each null."""
+    odd = snapshot(
+        series=[SeriesStat(name="wild", total=math.inf, stddev=math.nan)],
+        params={"loss": -math.inf},
+        warnings=["old"],
+    )
+    path = write_final(odd, [tmp_path / "final_snapshot.json"])
+    document = json.loads(path.read_bytes(), parse_constant=pytest.fail)
+    assert document["series"][0]["total"] is None
+    assert document["warnings"] == [
+        "old",
+        "series[wild].total is inf, written as null",
+        "series[wild].stddev is nan, written as null",
+        "params.loss is -inf, written as null",
+    ]
+    found = read_final(path)
+    assert found.series[0].name == "wild"
+    assert found.warnings == document["warnings"]
+
+
+def test_the_first_place_that_takes_it(tmp_path: Path) -> None:
+    """Candidates are tried in order; missing directories are made; a failed one leaves nothing behind."""
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "final_snapshot.json").mkdir(parents=True)
+    candidates = [
+        tmp_path / "file" / "final_snapshot.json",
+        tmp_path / "taken" / "final_snapshot.json",
+        tmp_path / "new" / "deep" / "final_snapshot.json",
+        tmp_path / "never" / "final_snapshot.json",
+    ]
+    assert write_final(snapshot(), candidates) == candidates[2]
+    assert read_final(candidates[2]) == snapshot()
+    assert os.listdir(tmp_path / "taken") == ["final_snapshot.json"]
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_full_disk_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full at fsync sends the file to the next place."""
+    real = os.fsync
+    calls: list[int] = []
+
+    def full_at_first(fd: int) -> None:
+        calls.append(fd)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", full_at_first)
+    assert write_final(snapshot(), [tmp_path / "a" / "f", tmp_path / "b" / "f"]) == tmp_path / "b" / "f"
+    assert os.listdir(tmp_path / "a") == []
+
+
+def test_nowhere_to_write_names_every_reason(tmp_path: Path) -> None:
+    """The error lists each place and why it failed."""
+    (tmp_path / "one").touch()
+    (tmp_path / "two").touch()
+    with pytest.raises(RunDirectoryError) as caught:
+        write_final(snapshot(), [tmp_path / "one" / "f", tmp_path / "two" / "f"])
+    assert str(tmp_path / "one" / "f") in str(caught.value)
+    assert str(tmp_path / "two" / "f") in str(caught.value)
+    with pytest.raises(RunDirectoryError, match="no place"):
+        write_final(snapshot(), [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"schema_version":"x"}', b'{"schema_version":1}', b"[" * 100_000],
+)
+def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
+    """Whatever is wrong with the file, the error is ours and says which file."""
+    path = tmp_path / "final_snapshot.json"
+    path.write_bytes(data)
+    with pytest.raises(RunDirectoryError, match=r"final_snapshot\.json is damaged"):
+        read_final(path)
+
+
+def test_a_newer_or_missing_file_is_told_apart(tmp_path: Path) -> None:
+    """Missing, not a file, of a newer version: three different words."""
+    path = tmp_path / "final_snapshot.json"
+    with pytest.raises(RunDirectoryError, match="there is no"):
+        read_final(path)
+    with pytest.raises(RunDirectoryError, match="can't be read"):
+        read_final(tmp_path)
+    path.write_bytes(b'{"schema_version":7}')
+    with pytest.raises(RunDirectoryError, match="schema version 7"):
+        read_final(path)
+
+
+def test_load_a_run(tmp_path: Path) -> None:
+    """A run's directory gives its report; without a final file it says what that means."""
+    run = RunDirectory.create(tmp_path, "bench", "r1", 1)
+    with pytest.raises(RunDirectoryError, match="still going, or it was killed"):
+        load(run)
+    write_final(snapshot(), [run.final])
+    report = load(run)
+    assert (report.source, report.source_reason, report.final) == ("file", "", True)
+    assert report.series("latency", op="read").count == 3

@@ -1,0 +1,215 @@
+"""The history covers every second once, whatever was rolled up, forgotten, or torn."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+
+def second(at: int) -> Interval:
+    """Second `at`: one event in slot `at` of series 0, and `at` added to counter 0."""
+    one = np.array([1], "<u4").tobytes()
+    value = np.array([float(at)], "<f8").tobytes()
+    zero = np.array([0], "<u4").tobytes()
+    return Interval(
+        START + at * SECOND,
+        START + (at + 1) * SECOND,
+        SeriesColumns(
+            zero, np.array([1], "<u8").tobytes(), value, value, value, one, np.array([at], "<u4").tobytes(), one
+        ),
+        ValueColumns(zero, value),
+        ValueColumns(zero, value),
+    )
+
+
+def write(directory: Path, seconds: int, retention_s: Mapping[int, float | None] = RETENTION_S) -> HistoryWriter:
+    writer = HistoryWriter(directory, retention_s)
+    for at in range(seconds):
+        writer.append(second(at))
+    return writer
+
+
+def slots(intervals: Iterator[Interval]) -> list[int]:
+    """The seconds that these intervals hold, in order."""
+    return [slot for found in intervals for slot in np.frombuffer(found.series.slots, "<u4").tolist()]
+
+
+def lengths(intervals: Iterator[Interval]) -> list[int]:
+    return [(found.end_ns - found.start_ns) // SECOND for found in intervals]
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 9, 10, 11, 59, 60, 61, 125, 600])
+def test_every_level_covers_the_whole_run(tmp_path: Path, seconds: int) -> None:
+    """After `close` each level alone holds every second once; the last interval may be shorter."""
+    write(tmp_path, seconds).close()
+    reader = HistoryReader(tmp_path)
+    for level in (1, 10, 60):
+        assert slots(reader.intervals(level_s=level)) == list(range(seconds))
+        found = lengths(reader.intervals(level_s=level))
+        assert found == [level] * (seconds // level) + ([seconds % level] if seconds % level else [])
+    assert slots(reader.intervals()) == list(range(seconds))
+    assert lengths(reader.intervals()) == [1] * seconds
+
+
+def test_roll_ups_add_up(tmp_path: Path) -> None:
+    """Counts and counter increases of a minute are the sums of its seconds, the gauge is its last."""
+    write(tmp_path, 60).close()
+    (minute,) = HistoryReader(tmp_path).intervals(level_s=60)
+    assert np.frombuffer(minute.series.count, "<u8").tolist() == [60]
+    assert np.frombuffer(minute.series.total, "<f8").tolist() == [sum(range(60))]
+    assert np.frombuffer(minute.counters.value, "<f8").tolist() == [sum(range(60))]
+    assert np.frombuffer(minute.gauges.value, "<f8").tolist() == [59.0]
+
+
+def test_a_killed_writer_leaves_every_second(tmp_path: Path) -> None:
+    """Without `close` the seconds that no roll-up holds yet are there."""
+    write(tmp_path, 75)
+    assert slots(HistoryReader(tmp_path).intervals()) == list(range(75))
+
+
+def test_past_its_retention_a_level_hands_over_to_the_next(tmp_path: Path) -> None:
+    """Old seconds are gone, but each moment is there once, at the finest level that still has it."""
+    write(tmp_path, 1_000, {1: 120, 10: 480, 60: None}).close()
+    reader = HistoryReader(tmp_path)
+    found = lengths(reader.intervals())
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {60, 10, 1}
+    assert 120 <= found.count(1) <= 120 + 60 + 60
+    assert slots(reader.intervals()) == list(range(1_000))
+    assert slots(reader.intervals(level_s=60)) == list(range(1_000))
+
+
+@given(st.integers(1, 400), st.sampled_from([0, 60, 130, 300]), st.sampled_from([60, 300]), st.booleans())
+def test_no_second_twice_and_none_lost(seconds: int, first: int, middle: int, closed: bool) -> None:
+    """Whatever is retained and however the run ended, the finest history is the run."""
+    with TemporaryDirectory(prefix="tm") as name:
+        writer = write(Path(name), seconds, {1: first, 10: middle, 60: None})
+        if closed:
+            writer.close()
+        assert writer.failed == ""
+        assert slots(HistoryReader(Path(name)).intervals()) == list(range(seconds))
+        writer.close()
+
+
+def test_a_range_is_cut_to_what_overlaps(tmp_path: Path) -> None:
+    """Intervals that overlap the half-open range, no others; asking on from the last end gives the rest."""
+    write(tmp_path, 100).close()
+    reader = HistoryReader(tmp_path)
+    assert slots(reader.intervals(START + 20 * SECOND, START + 23 * SECOND)) == [20, 21, 22]
+    assert slots(reader.intervals(START + 20 * SECOND + 1, START + 22 * SECOND + 1)) == [20, 21, 22]
+    assert lengths(reader.intervals(START + 61 * SECOND, START + 62 * SECOND, level_s=60)) == [40]
+    assert slots(reader.intervals(start_ns=START + 98 * SECOND)) == [98, 99]
+
+
+def test_a_clock_set_back_loses_nothing(tmp_path: Path) -> None:
+    """Levels fit together by the number of the roll, not by the wall clock."""
+    writer = HistoryWriter(tmp_path, {1: 60, 10: 120, 60: None})
+    order = [*range(500, 700), *range(100, 400)]
+    for at in order:
+        writer.append(second(at))
+    writer.close()
+    assert sorted(slots(HistoryReader(tmp_path).intervals())) == sorted(order)
+
+
+def test_retention_while_reading_takes_nothing_away(tmp_path: Path) -> None:
+    """A reader that has begun reads on what is deleted meanwhile."""
+    writer = write(tmp_path, 200, {1: 60, 10: None, 60: None})
+    found = HistoryReader(tmp_path).intervals()
+    first = next(found)
+    for at in range(200, 800):
+        writer.append(second(at))
+    assert set(range(200)) <= set(slots(iter([first, *found])))
+    writer.close()
+
+
+def test_a_torn_second_is_left_out_and_counted(tmp_path: Path) -> None:
+    """A half frame at the end of a segment ends it."""
+    write(tmp_path, 30)
+    (segment,) = tmp_path.glob("1s-*")
+    os.truncate(segment, segment.stat().st_size - 1)
+    reader = HistoryReader(tmp_path)
+    assert slots(reader.intervals(level_s=1)) == list(range(29))
+    assert reader.torn_bytes > 0
+
+
+def test_keys_are_kept_once_and_in_order(tmp_path: Path) -> None:
+    """Keys given again are not written again; kinds have indices of their own; a half line is left out."""
+    keys = [
+        SeriesKey(index=0, name="latency", kind="series", unit="ms", labels={"op": "read"}, ticks_per_unit=1e6),
+        SeriesKey(index=0, name="done", kind="counter"),
+    ]
+    writer = HistoryWriter(tmp_path)
+    writer.append(second(0), keys)
+    keys.append(SeriesKey(index=1, name="size", kind="series", digits=2))
+    writer.append(second(1), keys)
+    path = tmp_path / "keys.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"index":2,"na')
+    assert HistoryReader(tmp_path).keys() == keys
+    assert path.read_bytes().startswith(b'{"schema_version":1}\n')
+    writer.close()
+
+
+def test_another_level_is_refused(tmp_path: Path) -> None:
+    """Only 0, 1, 10 and 60 are levels."""
+    with pytest.raises(UsageError, match="level of 5 s"):
+        HistoryReader(tmp_path).intervals(level_s=5)
+
+
+def test_a_second_history_in_one_directory_is_refused(tmp_path: Path) -> None:
+    """Rolls are numbered from 0, so a directory holds one history."""
+    write(tmp_path, 1).close()
+    with pytest.raises(RunDirectoryError, match="already"):
+        HistoryWriter(tmp_path)
+
+
+def test_without_a_history_the_reader_says_so(tmp_path: Path) -> None:
+    """A missing directory or a damaged key file is one clear error."""
+    reader = HistoryReader(tmp_path / "none")
+    with pytest.raises(RunDirectoryError, match="no history"):
+        reader.keys()
+    with pytest.raises(RunDirectoryError, match="can't be read"):
+        list(reader.intervals())
+    (tmp_path / "keys.jsonl").write_bytes(b"{}\nbroken\n")
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        HistoryReader(tmp_path).keys()
+
+
+def test_a_full_disk_fails_the_history_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC sets `failed`, raises nothing, also not at close, and what was written is readable."""
+    writer = write(tmp_path, 12)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    writer.append(second(12))
+    writer.append(second(13))
+    writer.close()
+    assert writer.failed == "No space left on device"
+    assert slots(HistoryReader(tmp_path).intervals()) == list(range(12))
+
+
+def test_a_directory_that_can_not_be_made_fails_the_history(tmp_path: Path) -> None:
+    """Where a file is in the way the writer says so and goes on as if nothing were wrong."""
+    (tmp_path / "file").touch()
+    writer = HistoryWriter(tmp_path / "file" / "history")
+    assert "Not a directory" in writer.failed
+    writer.append(second(0))
+    writer.close()

@@ -1,0 +1,162 @@
+"""The record log: one contiguous sequence, readable while it grows."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telemetry.errors import RunDirectoryError
+from telemetry.store.records import RecordLog
+from telemetry.wire import events
+from telemetry.wire.events import EventRecord, Mark, StreamRecord
+from telemetry.wire.version import PROTOCOL
+
+EVERY_KIND: list[EventRecord] = [
+    events.Mark("a line\nwith a break", 5, {"k": "ü"}),
+    events.Params({"lr": 0.1, "n": 3, "deep.on": True, "none": None, "text": "x"}),
+    events.Expect("requests", 1_000.0),
+    events.Scalars("epoch", 3, {"loss": 0.25, "broken": None}, 7),
+    events.StepEnd("epoch", 3),
+    events.Span("io", 1, 2, "rank 0"),
+    events.Note("name", "text"),
+    events.Artifact("model", "file:///m.pt", "torch"),
+    events.Session("started"),
+    events.Define(3, "latency", "series", "ms", {"op": "read"}, 4, 0.001, 10.0),
+    events.Sample("s", 1.5),
+    events.Count("c"),
+    events.Gauge("g", -1.0),
+]
+
+
+def record(seq: int, what: EventRecord | None = None) -> StreamRecord:
+    return StreamRecord(PROTOCOL, "r1", seq, "p", 1_000 + seq, what or Mark(f"mark {seq}"))
+
+
+def filled(directory: Path, count: int) -> RecordLog:
+    log = RecordLog(directory)
+    log.append([record(seq) for seq in range(count)])
+    return log
+
+
+def test_every_kind_of_record_round_trips(tmp_path: Path) -> None:
+    """What is appended is what is read, whatever the record's type."""
+    wanted = [record(seq, what) for seq, what in enumerate(EVERY_KIND)]
+    log = RecordLog(tmp_path)
+    log.append(wanted)
+    assert log.read(0, 100) == wanted
+    assert log.next_seq == len(wanted)
+    log.close()
+
+
+def test_lines_are_strict_json_with_names(tmp_path: Path) -> None:
+    """The first line carries schema and run; a value that is no finite number is null."""
+    log = RecordLog(tmp_path)
+    log.append([record(0, events.Scalars("step", 1, {"loss": float("nan"), "lr": 0.5}))])
+    header, line = (tmp_path / "records.jsonl").read_text().splitlines()
+    assert json.loads(header) == {"schema_version": 1, "run_id": "r1", "protocol": [1, 0]}
+    fields = json.loads(line)
+    assert (fields["seq"], fields["producer"], fields["type"]) == (0, "p", "scalars")
+    assert fields["values"] == {"loss": None, "lr": 0.5}
+    assert log.read(0, 1)[0].record == events.Scalars("step", 1, {"loss": None, "lr": 0.5})
+
+
+@given(st.integers(0, 700), st.integers(0, 750), st.integers(0, 800))
+def test_reads_any_slice(count: int, from_seq: int, limit: int) -> None:
+    """A slice of the log is the slice of the sequence."""
+    with TemporaryDirectory(prefix="tm") as name:
+        log = filled(Path(name), count)
+        log.close()
+        found = [item.seq for item in log.read(from_seq, limit)]
+    assert found == list(range(count))[from_seq : from_seq + limit]
+
+
+def test_a_gap_is_refused(tmp_path: Path) -> None:
+    """The sequence is contiguous from 0."""
+    log = filled(tmp_path, 3)
+    for wrong in ([record(4)], [record(2)], [record(3), record(5)]):
+        with pytest.raises(ValueError, match="go on with 3"):
+            log.append(wrong)
+    assert log.next_seq == 3
+
+
+def test_another_reader_follows_while_it_grows(tmp_path: Path) -> None:
+    """A reader of its own sees what was appended since, and leaves out a line that is still being written."""
+    writer, reader = RecordLog(tmp_path), RecordLog(tmp_path)
+    assert reader.read(0, 10) == []
+    writer.append([record(0)])
+    assert len(reader.read(0, 10)) == 1
+    writer.append([record(1)])
+    path = tmp_path / "records.jsonl"
+    whole = path.read_bytes()
+    for cut in range(1, 30):
+        path.write_bytes(whole + b'{"seq":2,"wall_ns":1002,"producer":"p"'[:cut])
+        assert [item.seq for item in reader.read(0, 10)] == [0, 1]
+    assert reader.next_seq == 2
+
+
+def test_a_log_is_continued_after_a_kill(tmp_path: Path) -> None:
+    """A new writer cuts the half line of the killed one and goes on with the next number."""
+    filled(tmp_path, 5).close()
+    with (tmp_path / "records.jsonl").open("ab") as file:
+        file.write(b'{"seq":5,"half')
+    log = RecordLog(tmp_path)
+    assert log.next_seq == 5
+    log.append([record(5)])
+    assert [item.seq for item in RecordLog(tmp_path).read(0, 10)] == list(range(6))
+
+
+def test_a_full_disk_fails_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC sets `failed`, raises nothing, and what was appended before is readable."""
+    log = filled(tmp_path, 2)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "writev", full)
+    log.append([record(2)])
+    log.append([record(3)])
+    assert log.failed == "No space left on device"
+    assert [item.seq for item in log.read(0, 10)] == [0, 1]
+
+
+def test_a_path_that_is_a_file_fails_the_log(tmp_path: Path) -> None:
+    """Where the directory can't be made the log says so at the first append."""
+    (tmp_path / "file").touch()
+    log = RecordLog(tmp_path / "none" / "records")
+    (tmp_path / "none").touch()
+    log.append([record(0)])
+    assert "Not a directory" in log.failed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b"not json",
+        b"[1]",
+        b'{"seq":1,"wall_ns":1,"producer":"p","type":"no such","text":"x"}',
+        b'{"seq":1,"wall_ns":1,"producer":"p","type":"mark"}',
+        b'{"seq":7,"wall_ns":1,"producer":"p","type":"mark","text":"x","time_ns":0,"labels":{}}',
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    """A line that is no record, or not the one it should be, is an error with file and line."""
+    filled(tmp_path, 1).close()
+    with (tmp_path / "records.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(RunDirectoryError, match=r"records\.jsonl can't be read: line 3"):
+        RecordLog(tmp_path).read(0, 10)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    """A log of a newer version is not guessed at."""
+    (tmp_path / "records.jsonl").write_bytes(b'{"schema_version":9}\n{}\n')
+    with pytest.raises(RunDirectoryError, match="schema version 9"):
+        RecordLog(tmp_path).read(0, 1)

@@ -1,0 +1,22 @@
+"""The system's clocks behind the Protocol."""
+
+from __future__ import annotations
+
+import time
+
+from telemetry.clock import SYSTEM_CLOCK
+
+
+def test_the_monotonic_clock_never_goes_back() -> None:
+    """Durations are differences of it."""
+    times = [SYSTEM_CLOCK.monotonic_ns() for _ in range(1_000)]
+    assert times == sorted(times)
+
+
+def test_both_clocks_are_those_of_the_machine() -> None:
+    """Monotonic times compare between processes of a host; wall times are since 1970."""
+    before = (time.monotonic_ns(), time.time_ns())
+    between = (SYSTEM_CLOCK.monotonic_ns(), SYSTEM_CLOCK.wall_ns())
+    after = (time.monotonic_ns(), time.time_ns())
+    assert before[0] <= between[0] <= after[0]
+    assert before[1] <= between[1] <= after[1]

@@ -1,0 +1,90 @@
+"""Requests and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from telemetry.errors import EndpointError, ProtocolError
+from telemetry.transport import ControlClient, Hub, hello
+from telemetry.wire.control import Ack, Error, GetStatus, Ping, Pong, Request, Resend, Response, Welcome
+
+Served = Callable[[Callable[[Hub, Request], list[Response]]], str]
+MakeWelcome = Callable[[Hub, Request], Welcome]
+
+
+def pong(request: Request) -> Pong:
+    return Pong(id=request.id, epoch="e", state="LIVE")
+
+
+def test_hello_is_answered_with_welcome(served: Served, welcome: MakeWelcome) -> None:
+    """An observer learns where everything is."""
+    endpoint = served(lambda hub, request: [welcome(hub, request)])
+    assert hello(endpoint, 5.0).run_id == "r"
+
+
+def test_an_answer_belongs_to_the_request_with_its_id(served: Served) -> None:
+    """A late answer to an earlier request is skipped."""
+    endpoint = served(lambda hub, request: [replace(pong(request), id=request.id + 7), pong(request)])
+    with ControlClient(endpoint) as client:
+        assert client.request(Ping(), 5.0).id == 1
+        assert client.request(Ping(), 5.0).id == 2
+
+
+def test_pushed_messages_are_kept_for_whoever_asks(served: Served) -> None:
+    """They may come before the answer."""
+    pushed: list[Response] = [Ack(epoch="e", batches=3), Resend(first=0, last=1)]
+    endpoint = served(lambda hub, request: [*pushed, pong(request)])
+    with ControlClient(endpoint) as client:
+        client.request(Ping(), 5.0)
+        assert client.poll_pushed() == pushed
+        assert client.poll_pushed() == []
+
+
+def test_an_error_is_raised_with_its_code(served: Served) -> None:
+    """The aggregator's words reach the person."""
+    endpoint = served(lambda hub, request: [Error(id=request.id, code="refused", message="not today")])
+    with ControlClient(endpoint) as client, pytest.raises(ProtocolError, match="not today"):
+        client.request(GetStatus(), 5.0)
+
+
+def test_silence_names_the_endpoint_and_what_to_do(short_dir: Path) -> None:
+    """The wait is bounded."""
+    with pytest.raises(EndpointError, match=f"ipc://{short_dir}/none within 0.1 s .*telemetry ls"):
+        hello(f"ipc://{short_dir}/none", 0.1)
+
+
+def test_another_major_version_is_called_that(served: Served, welcome: MakeWelcome) -> None:
+    """Talking on would end in noise."""
+    endpoint = served(lambda hub, request: [replace(welcome(hub, request), version=(2, 0))])
+    with pytest.raises(ProtocolError, match="same major version"):
+        hello(endpoint, 5.0)
+
+
+def test_a_wrong_answer_to_hello(served: Served) -> None:
+    """It is not an aggregator's control address then."""
+    endpoint = served(lambda hub, request: [pong(request)])
+    with pytest.raises(ProtocolError, match="answered hello with Pong"):
+        hello(endpoint, 5.0)
+
+
+def test_what_cannot_be_read_is_skipped_unless_it_is_the_answer(hub: Hub) -> None:
+    """A newer aggregator may push types this client doesn't know."""
+    with ControlClient(hub.endpoints.control, b"me") as client:
+        with pytest.raises(EndpointError):
+            client.request(Ping(), 0.05)
+        assert hub.wait(5.0).control
+        assert hub.send_control(b"me", b"\x81\xa4type\xa3new")
+        assert client.poll_pushed(5.0) == []
+        assert hub.send_control(b"me", b"\x82\xa4type\xa3new\xa2id\x02")
+        with pytest.raises(ProtocolError, match="no message of ours"):
+            client.request(Ping(), 5.0)
+
+
+def test_an_address_that_is_none() -> None:
+    """Nothing is left open."""
+    with pytest.raises(EndpointError, match="can't be connected"):
+        ControlClient("nowhere")

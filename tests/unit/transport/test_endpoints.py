@@ -1,0 +1,130 @@
+"""Addresses: what is planned, refused and probed."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from telemetry.errors import EndpointError
+from telemetry.transport import endpoints
+from telemetry.transport.endpoints import Endpoints, plan, refuses, runtime_directory
+
+
+def test_without_an_address_a_run_gets_a_private_directory(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else may look into the directory of the sockets."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    planned = plan(None, "r1")
+    folder = short_dir / "telemetry" / "r1"
+    assert planned == Endpoints(*(f"ipc://{folder}/{leaf}" for leaf in ("ctl", "ev", "sn", "rec")))
+    for path in (folder, folder.parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_siblings_of_a_given_address() -> None:
+    """Ipc paths get suffixes, tcp addresses free ports on the same host."""
+    assert plan("ipc:///run/x", "r") == Endpoints(
+        "ipc:///run/x", "ipc:///run/x.ev", "ipc:///run/x.sn", "ipc:///run/x.rec"
+    )
+    assert plan("tcp://127.0.0.1:5000", "r") == Endpoints("tcp://127.0.0.1:5000", *["tcp://127.0.0.1:*"] * 3)
+
+
+@pytest.mark.parametrize("address", ["ipc://", "5000", "udp://h:1", "tcp://h", "tcp://:5", "tcp://h:x"])
+def test_what_is_no_address_says_so(address: str) -> None:
+    """The error shows how one is written."""
+    with pytest.raises(EndpointError, match="tcp://HOST:PORT"):
+        plan(address, "r")
+
+
+def test_the_runtime_directory_without_a_session(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The temporary directory takes the place of XDG_RUNTIME_DIR, with the user in the name."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(short_dir))
+    path = runtime_directory()
+    assert path.parent == short_dir
+    path.chmod(0o755)
+    assert stat.S_IMODE(runtime_directory().stat().st_mode) == 0o700
+
+
+def test_a_runtime_directory_that_is_no_directory_of_ours_is_refused(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link could lead anywhere."""
+    (short_dir / "elsewhere").mkdir()
+    (short_dir / "telemetry").symlink_to(short_dir / "elsewhere")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    with pytest.raises(EndpointError, match="belongs to somebody else"):
+        runtime_directory()
+
+
+def test_a_runtime_directory_that_cannot_be_made(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says which and what to do."""
+    (short_dir / "file").write_text("")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir / "file"))
+    with pytest.raises(EndpointError, match="set XDG_RUNTIME_DIR"):
+        runtime_directory()
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("tcp://127.0.0.1:1", True),
+        ("tcp://127.8.9.1:*", True),
+        ("tcp://[::1]:1", True),
+        ("tcp://localhost:1", True),
+        ("tcp://*:1", False),
+        ("tcp://0.0.0.0:1", False),
+        ("tcp://10.0.0.1:1", False),
+        ("tcp://eth0:1", False),
+    ],
+)
+def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
+    """Everything else needs `--insecure`."""
+    assert endpoints.is_loopback(address) is loopback
+    if loopback:
+        endpoints.check_bindable(address, insecure=False)
+    else:
+        endpoints.check_bindable(address, insecure=True)
+        with pytest.raises(EndpointError, match="insecure"):
+            endpoints.check_bindable(address, insecure=False)
+
+
+def test_a_path_that_is_too_long_is_named_before_binding() -> None:
+    """ZeroMQ would truncate or fail with less."""
+    endpoints.check_bindable("ipc://" + "x" * 107, insecure=False)
+    with pytest.raises(EndpointError, match="107 bytes"):
+        endpoints.check_bindable("ipc://" + "x" * 108, insecure=False)
+
+
+def test_an_address_of_all_interfaces_is_seen_on_controls_host() -> None:
+    """The aggregator does not know under which of its names a peer reaches it."""
+    assert endpoints.seen_from("tcp://0.0.0.0:7", "tcp://node3:5") == "tcp://node3:7"
+    assert endpoints.seen_from("tcp://[::]:7", "tcp://[fd00::1]:5") == "tcp://[fd00::1]:7"
+    assert endpoints.seen_from("tcp://10.0.0.2:7", "tcp://node3:5") == "tcp://10.0.0.2:7"
+    assert endpoints.seen_from("ipc:///a", "tcp://node3:5") == "ipc:///a"
+
+
+def test_a_dead_address_refuses_and_a_stopped_process_does_not(short_dir: Path) -> None:
+    """A listener that accepts nothing is alive as far as anybody can tell."""
+    path = short_dir / "s"
+    assert refuses(f"ipc://{path}")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        for _ in range(5):
+            assert not refuses(f"ipc://{path}")
+    assert refuses(f"ipc://{path}")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not refuses(f"tcp://127.0.0.1:{port}")
+    assert refuses(f"tcp://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", ["ipc://@abstract", "tcp://no.such.host.invalid:1", "tcp://127.0.0.1:*"])
+def test_an_address_that_cannot_be_judged_gets_the_benefit_of_the_doubt(address: str) -> None:
+    """Only a clear refusal counts as one."""
+    assert not refuses(address)

@@ -1,0 +1,113 @@
+"""Events: what a record may and may not hold."""
+
+from __future__ import annotations
+
+import math
+import typing
+
+import msgspec
+import pytest
+
+from telemetry import limits
+from telemetry.wire import codec, events
+
+LONG = "x" * (limits.NAME_CHARS + 1)
+
+
+def decode(*fields: object) -> events.EventRecord:
+    return codec.decode_record(msgspec.msgpack.encode(fields))
+
+
+def test_tags_are_those_of_the_protocol() -> None:
+    """Tags are numbers of the wire: never renamed, never used again."""
+    tags = [kind.__struct_config__.tag for kind in typing.get_args(events.EventRecord)]
+    assert tags == [
+        "define", "sample", "count", "gauge", "expect", "mark", "params", "scalars", "step_end", "span", "text",
+        "artifact", "session",
+    ]  # fmt: skip
+
+
+def test_only_definitions_and_instruments_stay_off_the_stream() -> None:
+    """The record stream carries what is a fact of its own."""
+    off = set(typing.get_args(events.EventRecord)) - set(events.STREAMED)
+    assert off == {events.Define, events.Sample, events.Count, events.Gauge}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("sample", "", 1.0),
+        ("sample", LONG, 1.0),
+        ("sample", "s", "1.0"),
+        ("sample", "s", True),
+        ("sample", "s", 1.0, -1),
+        ("sample", "s", 1.0, 1 << 63),
+        ("sample", "s", 1.0, 0, "u" * (limits.UNIT_CHARS + 1)),
+        ("sample", "s", 1.0, 0, "", {"k": 1}),
+        ("sample", "s", 1.0, 0, "", {"": "v"}),
+        ("sample", "s", 1.0, 0, "", {"k" * (limits.LABEL_KEY_CHARS + 1): "v"}),
+        ("sample", "s", 1.0, 0, "", {"k": "v" * (limits.LABEL_VALUE_CHARS + 1)}),
+        ("sample", "s", 1.0, 0, "", {str(i): "v" for i in range(limits.LABEL_COUNT + 1)}),
+        ("sample", "s"),
+        ("define", -1, "s", "series"),
+        ("define", limits.PRODUCER_IDS, "s", "series"),
+        ("define", 0, "s", "histogram"),
+        ("define", 0, "s", "series", "", {}, 0),
+        ("define", 0, "s", "series", "", {}, 6),
+        ("define", 0, "s", "series", "", {}, 3, 0.0),
+        ("define", 0, "s", "series", "", {}, 3, 5e-324),
+        ("define", 0, "s", "series", "", {}, 3, math.inf),
+        ("define", 0, "s", "series", "", {}, 3, math.nan),
+        ("define", 0, "s", "series", "", {}, 3, None, math.inf),
+        ("expect", "n", -1.0),
+        ("expect", "n", math.inf),
+        ("expect", "n", math.nan),
+        ("mark", "x" * (limits.TEXT_CHARS + 1)),
+        ("params", {"p": [1]}),
+        ("params", {"p": "x" * (limits.TEXT_CHARS + 1)}),
+        ("params", {str(i): 1 for i in range(limits.PARAMS_PER_RECORD + 1)}),
+        ("scalars", "step", 1 << 63, {}),
+        ("scalars", "step", 1, {"loss": "low"}),
+        ("issued", 1),
+        ("", 1),
+        (1, 1),
+        (),
+    ],
+    ids=lambda fields: repr(fields)[:40],
+)
+def test_records_beyond_the_rules_are_malformed(fields: tuple[object, ...]) -> None:
+    """One bad record is one reason in the ledger."""
+    with pytest.raises(codec.Malformed) as caught:
+        decode(*fields)
+    assert caught.value.reason == "malformed_record"
+
+
+def test_values_that_are_no_numbers_reach_the_aggregator() -> None:
+    """NaN and infinity are float64; the aggregator drops them by a reason of their own."""
+    assert math.isnan(typing.cast(events.Sample, decode("sample", "s", math.nan)).value)
+    assert decode("count", "c", math.inf) == events.Count("c", math.inf)
+
+
+def test_integers_are_accepted_where_floats_are_meant() -> None:
+    """Other languages write 1 for 1.0."""
+    assert decode("sample", "s", 1) == events.Sample("s", 1.0)
+    assert decode("scalars", "step", 1, {"loss": 2, "grad": None}) == events.Scalars(
+        "step", 1, {"loss": 2.0, "grad": None}
+    )
+
+
+def test_a_scalar_that_is_no_number_survives_json() -> None:
+    """Strict JSON has no NaN: it becomes null, and null is read back."""
+    line = msgspec.json.encode(events.Scalars("step", 1, {"loss": math.nan}))
+    assert msgspec.json.decode(line, type=events.Scalars) == events.Scalars("step", 1, {"loss": None})
+
+
+def test_fields_that_came_later_are_ignored() -> None:
+    """A record of a later minor version is read as far as we know it."""
+    assert decode("mark", "warm", 5, {}, "later", [1, {"a": 2}]) == events.Mark("warm", 5)
+
+
+def test_trailing_fields_may_be_left_out() -> None:
+    """A small producer sends what it has."""
+    assert decode("sample", "s", 2.5) == events.Sample("s", 2.5)
+    assert decode("count", "c") == events.Count("c", 1.0)

@@ -14,7 +14,7 @@ class Form(NamedTuple):
 
     name: str
     run: Callable[[], object]
-    count: int
+    things: int
     unit: str
     size: int = 0
 
@@ -34,7 +34,7 @@ def measure(forms: Sequence[Form], rounds: int, repeats: int) -> list[list[float
             began = time.process_time_ns()
             for _ in range(repeats):
                 form.run()
-            mine.append((time.process_time_ns() - began) / repeats / form.count)
+            mine.append((time.process_time_ns() - began) / repeats / form.things)
     return figures
 
 
@@ -43,5 +43,5 @@ def show(forms: Sequence[Form], rounds: int, repeats: int) -> None:
     print("| what | per | CPU ns, median (lowest) | bytes |")
     print("|---|---|---|---|")
     for form, figures in zip(forms, measure(forms, rounds, repeats), strict=True):
-        size = f"{form.size / form.count:,.1f}" if form.size else ""
+        size = f"{form.size / form.things:,.1f}" if form.size else ""
         print(f"| {form.name} | {form.unit} | {statistics.median(figures):.1f} ({min(figures):.1f}) | {size} |")

@@ -304,7 +304,7 @@ def test_encoding_gives_the_golden_bytes(name: str) -> None:
 def test_golden_bytes_decode_to_the_values(name: str, decode: Callable[[bytes], object], expected: object) -> None:
     """Every released byte string still means what it meant."""
     decoded = decode(golden(name))
-    if isinstance(decoded, control.History):
+    if isinstance(decoded, control.History) and isinstance(expected, control.History):
         assert [bytes(raw) for raw in decoded.intervals] == [golden("interval")]
         decoded = msgspec.structs.replace(decoded, intervals=[])
         expected = msgspec.structs.replace(expected, intervals=[])

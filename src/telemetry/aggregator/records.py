@@ -19,7 +19,6 @@ from telemetry.aggregator.rows import Rows, count_rows
 from telemetry.ledger import Reason
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
-    STREAMED,
     Count,
     Define,
     EventBatch,
@@ -97,15 +96,14 @@ class RecordReader:
                 continue
             if isinstance(record, Define):
                 self._define(producer, record)
-                continue
-            start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
-            at_ns = wall_ns(start_ns, batch.anchor, now_ns)
-            if isinstance(record, STREAMED):
+            elif isinstance(record, Sample | Count | Gauge):
+                self._collect(record, wall_ns(record.time_ns, batch.anchor, now_ns))
+            else:
+                start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
+                at_ns = wall_ns(start_ns, batch.anchor, now_ns)
                 streamed.append(StreamedRecord(producer.key, at_ns, record))
                 if type(record) in self._noted:
                     self._noted[type(record)](producer, at_ns, record)
-            else:
-                self._collect(record, at_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
             self._lots.append(Lot(producer, WALL_TIMES, len(self._values) - before))

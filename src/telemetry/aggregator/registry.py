@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from telemetry import limits
-from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import KINDS, Kind
 
 OVERFLOW: Final = "overflow"
 """The instrument of each kind that stands for all beyond the cap. A definition of this name means it, too."""
+_MOST: Final = (1 << INDEX_BITS) - 1  # one less than the indices of a route: the last is for overflow
 _DISTINCT_COUNTED: Final = 50_000  # names beyond the cap that are told apart: 6 MB of hashes
 
 
@@ -56,7 +56,7 @@ class Registry:
 
     def __init__(self, add: Mapping[Kind, Add], cap: int, warn: Callable[[str], None]) -> None:
         self._add_to = add
-        self._cap = cap
+        self._cap = min(cap, _MOST)
         self._warn = warn
         self._routes: dict[_Key, int] = {}
         self._bounds: dict[int, Bounds] = {}
@@ -144,7 +144,4 @@ class Registry:
 
 
 def _key(name: str, labels: dict[str, str]) -> _Key:
-    return name, tuple(sorted(labels.items()))
-
-
-assert limits.SERIES < 1 << 24  # an index fits its place in a route
+    return name, tuple(sorted(labels.items())) if labels else ()

@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
     "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
     "report": ("telemetry.cli.report", "say what a run came to: text, JSON, Markdown, HdrHistogram log"),
+    "bench": ("telemetry.cli.bench", "measure what telemetry costs on this machine"),
     "demo": ("telemetry.cli.demo", "run an example benchmark to its report"),
     "doctor": ("telemetry.cli.doctor", "check that telemetry can work here"),
     "config": ("telemetry.cli.config_cmd", "show the settings and where they come from"),

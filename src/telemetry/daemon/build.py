@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -45,6 +46,9 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
         tell_failure(options.ready_fd, error)
         raise
     live = _announce(service)
+    # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
+    gc.collect()
+    gc.freeze()
     facts = _ready_facts(service)
     tell_ready(options.ready_fd, facts)
     if on_ready is not None:

@@ -42,6 +42,7 @@ class Refiner:
 
     def __init__(self, aggregator: Aggregator, directory: RunDirectory, budget_s: float) -> None:
         self._aggregator = aggregator
+        self._targets = aggregator.series.targets()  # on the caller's thread: it completes the moments
         self._directory = directory
         self._deadline = time.monotonic() + budget_s
         self._budget_s = budget_s
@@ -65,7 +66,7 @@ class Refiner:
             self._outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
 
     def _refine(self) -> Refinement:
-        search = ExactPass(self._aggregator.series.targets())
+        search = ExactPass(self._targets)
         resolved = False
         while not resolved:
             reader = JournalReader(self._directory.journal)

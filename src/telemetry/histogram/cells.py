@@ -85,7 +85,7 @@ def _spread_pages(
 ) -> tuple[Integers, Integers, Integers]:
     """(line, cell, count) of each occupied slot of the given pages. A slot is in the cell of its lowest tick."""
     counts = index.counts.counts_of(index.order[places]).reshape(-1)
-    found = np.flatnonzero(counts)
+    found = np.flatnonzero(counts != 0)
     owners = found >> PAGE_BITS
     slots = (index.numbers[places[owners]] << PAGE_BITS) + (found & (PAGE_SLOTS - 1))
     slot_lines = lines[owners]

@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from telemetry.aggregator.exact import ExactPass
-from telemetry.aggregator.exact_spans import Span, plan_pass
 from telemetry.aggregator.series import SeriesTable
 from telemetry.histogram.ranks import parse_percentile, rank
 
@@ -173,14 +172,3 @@ def test_counting_again_does_not_change_the_table() -> None:
     table.record(index[:1], value[1:2])
     after = table.stats()[0]
     assert (after.below, after.above) == (before.below, before.above) == (1, 1)
-
-
-def test_a_plan_keeps_to_its_memory_and_always_makes_progress() -> None:
-    """Small slots are kept, large ones narrowed, and what does not fit waits; never does everything wait."""
-    spans = [Span(0, row, 0, 0, 1 << 40, count, (), True) for row, count in enumerate([10, 10**6, 20, 10**7])]
-    plan = plan_pass(spans, 4_000)
-    assert [span.count for span in plan.kept] == [10, 20]
-    assert [span.count for span in plan.narrowed] == [10**6, 10**7]
-    assert plan.bins * len(plan.narrowed) * 24 <= 1_000
-    least = plan_pass(spans, 0)
-    assert (len(least.kept), len(least.narrowed), len(least.waiting)) == (0, 1, 3)

@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator import series_moments
 from telemetry.aggregator.series import SeriesTable
-from telemetry.errors import InstrumentError, UsageError
+from telemetry.errors import UsageError
 from telemetry.histogram.layout import Layout
 from telemetry.histogram.ranks import parse_percentile, rank
 from telemetry.wire.cells import cell, edge
@@ -101,35 +100,6 @@ def test_many_chunks_between_two_folds_stay_exact() -> None:
     assert made.stats()[0].total == 40_000 * (2**40 + 1) + 120_000
 
 
-def test_fold_happens_before_too_many_events_collect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of events between folds is bounded, whatever their size."""
-    monkeypatch.setattr(series_moments, "FOLD_EVENTS", 50)
-    made = table("s")
-    values = np.random.default_rng(4).random(1_000)
-    for start in range(0, 1_000, 40):
-        record(made, 0, values[start : start + 40])
-    stat = made.stats()[0]
-    assert stat.total == pytest.approx(values.sum(), rel=1e-14)
-    assert stat.stddev == pytest.approx(values.std(), rel=1e-12)
-
-
-def test_variance_is_stable_for_large_values_with_little_spread() -> None:
-    """Values of 1e9 that differ by single ticks keep their standard deviation."""
-    values = 1e9 + np.random.default_rng(2).integers(0, 4, 100_000)
-    made = table("ns")
-    for start in range(0, values.size, 7_000):
-        record(made, 0, values[start : start + 7_000])
-        made.stats()
-    expected = float(np.std(values - 1e9))
-    assert made.stats()[0].stddev == pytest.approx(expected, rel=1e-9)
-
-
-def test_series_that_begin_far_from_their_mean_keep_their_variance() -> None:
-    """A first value of 0 does not spoil the spread of what follows."""
-    values = np.concatenate(([0.0], 1e9 + np.arange(50_000.0) % 7))
-    assert stat_of(values).stddev == pytest.approx(float(np.std(values)), rel=1e-9)
-
-
 def test_constant_values_have_no_deviation() -> None:
     """A constant is its own mean, exactly, and all its percentiles."""
     stat = stat_of(np.full(20_000, 0.1), "s")
@@ -168,12 +138,6 @@ def test_values_below_one_tick_are_counted_and_kept() -> None:
     assert stat.histogram[0][0] == 0
 
 
-def test_low_sets_tick_and_lower_bound() -> None:
-    """`low` is one tick: values under it count as below, itself does not, whatever 1 / low rounds to."""
-    stat = stat_of([49.0, 48.0, 98.0], "items", low=49.0)
-    assert (stat.below, stat.resolution) == (1, pytest.approx(49.0))
-
-
 def test_values_above_high_are_counted_and_clamped() -> None:
     """Beyond `high` a value is counted in the last bucket, the bound is gone, the maximum stays true."""
     stat = stat_of([1.0, 2.0, 50.0], "s", high=10.0)
@@ -204,22 +168,6 @@ def test_integers_beyond_2_to_53_are_counted_as_imprecise() -> None:
     assert stat.imprecise == 2
     assert isinstance(stat.total, float)
     assert isinstance(stat.max, float)
-
-
-def test_bounds_are_checked_at_definition() -> None:
-    """Digits and bounds that make no range are instrument errors."""
-    made = table()
-    for options in (
-        {"digits": 6},
-        {"low": 0.0},
-        {"high": -1.0},
-        {"low": 2.0, "high": 1.0},
-        {"high": math.inf},
-        {"low": 1e-310},
-    ):
-        with pytest.raises(InstrumentError):
-            made.add("s", {}, "s", **options)  # type: ignore[arg-type]
-    assert len(made) == 0
 
 
 def test_display_histogram_holds_each_value_once() -> None:
@@ -254,18 +202,6 @@ def test_series_of_several_precisions_share_one_table() -> None:
         for key, found in stat.percentiles.items():
             true = own[rank(parse_percentile(key), own.size) - 1]
             assert abs(found - true) <= max(bound * true, stat.resolution)
-
-
-def test_unchanged_series_keep_their_stat() -> None:
-    """What did not change is not built again."""
-    made = table("ns", "ns")
-    record(made, 0, [1.0])
-    record(made, 1, [1.0])
-    before = made.stats()
-    record(made, 1, [2.0])
-    after = made.stats()
-    assert after[0] is before[0]
-    assert (before[1].count, after[1].count) == (1, 2)
 
 
 def columns_of(columns: SeriesColumns) -> dict[int, tuple[int, float, float, float, dict[int, int]]]:
@@ -361,27 +297,6 @@ def test_window_does_not_move_between_rolls() -> None:
     assert (made.stats()[0].count, made.stats()[0].window.count) == (1, 0)
     made.roll(1.0)
     assert made.stats()[0].window.count == 1
-
-
-def test_exact_values_replace_percentiles_until_the_series_changes() -> None:
-    """Order statistics are marked exact with bound 0; a new value makes the series inexact again."""
-    made = table("s", "s")
-    for index in (0, 1):
-        record(made, index, [1.0, 2.5])
-    made.apply_exact({0: dict.fromkeys(PERCENTILES, 2.5)})
-    exact, other = made.stats()
-    assert (exact.exact, exact.error_bound, exact.resolution, exact.percentiles["50"]) == (True, 0.0, 0.0, 2.5)
-    assert not other.exact
-    record(made, 0, [3.0])
-    assert not made.stats()[0].exact
-
-
-def test_imprecise_integers_are_never_exact() -> None:
-    """Order statistics of rounded integers are not called exact."""
-    made = table("B")
-    record(made, 0, [float(2**60)])
-    made.apply_exact({0: dict.fromkeys(PERCENTILES, float(2**60))})
-    assert not made.stats()[0].exact
 
 
 def test_key_names_the_series() -> None:

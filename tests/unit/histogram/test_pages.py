@@ -8,7 +8,6 @@ import pytest
 from telemetry.histogram import pages as pages_module
 from telemetry.histogram.layout import Layout
 from telemetry.histogram.pages import BLOCK_PAGES, PagedCounts
-from telemetry.histogram.window import WindowCounts
 
 
 def pool_of(rows: int, digits: int = 3) -> PagedCounts:
@@ -90,24 +89,3 @@ def test_more_fresh_counts_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(OverflowError, match="settle"):
         add(pool, [0], [1])
     pool.settle()
-
-
-def test_window_holds_the_last_intervals() -> None:
-    """The window is the sum of the last settlements, also on pages that are new or gone quiet."""
-    pool = pool_of(2)
-    window = WindowCounts(pool, 2)
-    generator = np.random.default_rng(2)
-    history = []
-    for step in range(6):
-        slots = generator.integers(step * 300, step * 300 + 400, 200)
-        rows = generator.integers(0, 2, 200)
-        history.append((rows.copy(), slots.copy()))
-        pool.add(rows, slots)
-        window.push(pool.settle())
-        for row in range(2):
-            expected = np.zeros(pool.layout.slots, dtype=np.int64)
-            for past_rows, past_slots in history[-2:]:
-                np.add.at(expected, past_slots[past_rows == row], 1)
-            pages = pool.pages_of(np.full(pool.layout.pages, row), np.arange(pool.layout.pages))
-            assert np.array_equal(window.counts_of(pages).reshape(-1), expected)
-            assert int(window.page_sums()[pages[pages > 0]].sum()) == int(expected.sum())

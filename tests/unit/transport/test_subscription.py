@@ -86,6 +86,7 @@ def test_conflation_skips_to_the_newest(hub: Hub, wait_until: Callable[..., obje
         wait_until(lambda: hub.publish_snapshot(frame(0)) or (newest.recv(0.01) and every.recv(0.01)))
         seen = [0]
         for seq in range(1, 9):
+            hub.wait(0.005)  # ZeroMQ looks for room in its pipes once a millisecond; snapshots are rarer
             hub.publish_snapshot(frame(seq))
             while seen[-1] != seq:
                 found = every.recv(5.0)

@@ -1,0 +1,198 @@
+"""The thread: when it sends, when it gives up, how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from telemetry import limits
+from telemetry.emit import flusher as flusher_module
+from telemetry.emit.flusher import Flusher, FlusherParts
+from telemetry.errors import EndpointError, ProtocolError, TelemetryError
+from telemetry.wire import rows
+from telemetry.wire.control import End, Ended, Error, Hello, Pong, Request, Response, Welcome
+
+WaitUntil = Callable[..., Any]
+WELCOME = Welcome(
+    id=1, run_id="r", name="job", epoch="e", state="LIVE", events="ipc:///ev", snapshots="", records=""
+)
+
+
+def willing(request: Request) -> list[Response]:
+    """An aggregator that takes everything."""
+    if isinstance(request, Hello):
+        return [WELCOME]
+    if isinstance(request, End):
+        return [Ended(id=3, emitted=request.emitted, received=request.emitted, missing=0)]
+    return []
+
+
+class Bench:
+    """A flusher over a link without sockets."""
+
+    def __init__(self, link: Any, desk: Any) -> None:
+        self.link = link
+        self.desk = desk
+        self.given_up: list[TelemetryError] = []
+        self.told_over: list[int] = []
+        self.refusing = False
+        self.made: list[Flusher] = []
+
+    def start(self, period_s: float = 0.002, patience_s: float | None = None, connect: Any = None) -> Flusher:
+        flusher = Flusher(
+            FlusherParts(
+                endpoint="ipc:///ctl",
+                hello=Hello(producer="p1"),
+                outbox=self.desk.outbox,
+                connect=connect or (lambda: self.link),
+                refuses=lambda endpoint: self.refusing,
+                period_s=period_s,
+                connect_timeout_s=patience_s,
+                on_given_up=self.given_up.append,
+                on_run_over=lambda: self.told_over.append(1),
+            )
+        )
+        self.made.append(flusher)
+        flusher.start()
+        return flusher
+
+
+@pytest.fixture
+def bench(link: Any, desk: Any) -> Iterator[Bench]:
+    made = Bench(link, desk)
+    yield made
+    for flusher in made.made:
+        flusher.stop()
+
+
+def test_events_are_sent_within_a_period(bench: Bench, wait_until: WaitUntil) -> None:
+    """Nobody has to wake it."""
+    bench.link.answer = willing
+    flusher = bench.start()
+    assert flusher.wait_for_welcome(5.0) == WELCOME
+    bench.desk.fill(5)
+    wait_until(lambda: bench.link.frames, what="a batch")
+    assert rows.row_count(bench.link.batches[0].rows) == 5
+
+
+def test_it_does_not_sleep_while_a_full_batch_waits(bench: Bench, wait_until: WaitUntil, make_desk: Any) -> None:
+    """One wake-up empties the buffer, however long the period."""
+    bench.desk = make_desk(row_bound=None)
+    bench.link.answer = willing
+    flusher = bench.start(period_s=60.0)
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(3 * limits.BATCH_EVENTS)
+    flusher.wake()
+    wait_until(lambda: len(bench.link.frames) == 3, what="three batches from one wake-up")
+
+
+def test_finishing_sends_what_is_left_and_waits_for_the_account(bench: Bench) -> None:
+    """The link is closed without delay then."""
+    bench.link.answer = willing
+    flusher = bench.start(period_s=60.0)
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(7)
+    ending = flusher.finish(5.0)
+    assert ending.account == Ended(id=3, emitted=7, received=7, missing=0)
+    assert ending.reason == ""
+    assert bench.link.closed_with == 0.0
+
+
+def test_finishing_before_the_welcome_still_delivers(bench: Bench) -> None:
+    """A process may be over before its aggregator has answered."""
+    flusher = bench.start()
+    bench.desk.fill(3)
+    threading.Timer(
+        0.05, lambda: setattr(bench.link, "answer", willing) or bench.link.inbox.append(WELCOME)
+    ).start()
+    ending = flusher.finish(10.0)
+    assert ending.account is not None
+    assert rows.row_count(bench.link.batches[0].rows) == 3
+
+
+def test_an_aggregator_that_takes_nothing_is_waited_for_within_bounds(bench: Bench) -> None:
+    """What could not be sent is in the end it may still read."""
+    bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.link.room = 0
+    bench.desk.fill(4)
+    ending = flusher.finish(0.3)
+    assert ending.account is None
+    assert "did not acknowledge" in ending.reason
+    [end, *_] = [message for message in bench.link.asked if isinstance(message, End)]
+    assert (end.emitted, end.dropped) == (4, {"unsent_at_exit": 4})
+    assert bench.link.closed_with == 1.0
+
+
+def test_an_aggregator_that_is_gone_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address refuses: nobody will come back."""
+    monkeypatch.setattr(flusher_module, "_GONE_AFTER_S", 0.1)
+    monkeypatch.setattr(flusher_module, "_PROBE_S", 0.02)
+    bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.refusing = True
+    bench.link.room = 0
+    bench.desk.fill(4)
+    ending = flusher.finish(60.0)
+    assert "nobody listens" in ending.reason
+
+
+def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:
+    """Silence, a refusal, or an address that is none."""
+    with pytest.raises(EndpointError, match=r"no aggregator answers at ipc:///ctl within 0\.05 s"):
+        bench.start().wait_for_welcome(0.05)
+    bench.link.answer = lambda request: [Error(id=1, code="refused", message="full")]
+    with pytest.raises(ProtocolError, match="full"):
+        bench.start().wait_for_welcome(5.0)
+
+    def connect() -> Any:
+        raise EndpointError("that is no address")
+
+    with pytest.raises(EndpointError, match="that is no address"):
+        bench.start(connect=connect).wait_for_welcome(5.0)
+
+
+def test_it_gives_up_if_nobody_ever_answers(bench: Bench, wait_until: WaitUntil) -> None:
+    """Instruments are told, so that the buffer does not fill for nothing."""
+    bench.start(patience_s=0.05)
+    wait_until(lambda: bench.given_up, what="giving up")
+    assert isinstance(bench.given_up[0], EndpointError)
+    wait_until(lambda: bench.link.closed_with is not None)
+
+
+def test_an_error_in_a_turn_is_said_once_and_survived(
+    bench: Bench, wait_until: WaitUntil, said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flusher that died would leave a buffer that grows."""
+    bench.link.answer = willing
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    failures: list[int] = []
+
+    def fail() -> None:
+        failures.append(1)
+        raise MemoryError("none left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.desk.outbox, "settle", fail)
+        wait_until(lambda: len(failures) > 3)
+    bench.desk.fill(2)
+    wait_until(lambda: bench.link.frames, what="a batch after the errors")
+    assert len(said()) == 1
+
+
+def test_a_run_that_ends_without_this_process_is_told_all_it_has(bench: Bench, wait_until: WaitUntil) -> None:
+    """`telemetry stop` elsewhere: what was recorded until now counts, what comes later is late."""
+    bench.link.answer = willing
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(5)
+    bench.link.inbox.append(Pong(epoch="e", state="DRAINING"))
+    wait_until(lambda: bench.told_over, what="the end of the run")
+    ending = flusher.finish(5.0)
+    assert ending.account == Ended(id=3, emitted=5, received=5, missing=0)

@@ -57,6 +57,7 @@ PARAMS_KEPT = 1_000
 PARAM_CHARS_KEPT = 256 * KIB  # every snapshot repeats them
 WARNINGS_KEPT = 50
 CATCHUP_RECORDS = 5_000  # in one reply
+CATCHUP_REPLY_BYTES = 2 * MIB  # of lines of the record log; a reply holds one record at least
 HISTORY_REPLY_BYTES = 2 * MIB
 
 # --- the run directory ---------------------------------------------------------------------------

@@ -28,12 +28,11 @@ class Lot(NamedTuple):
 class Group:
     """Columns of equal length, cut into lots. Ids are needed only while routes may be UNKNOWN."""
 
-    __slots__ = ("_ends", "lots", "routes", "rows")
+    __slots__ = ("lots", "routes", "rows")
 
     def __init__(self, lots: Sequence[Lot], rows: Rows, routes: Routes | None = None) -> None:
         self.lots = lots
         self.rows = rows
-        self._ends = np.cumsum([lot.rows for lot in lots])
         self.routes = self._look_up() if routes is None else routes
 
     def __len__(self) -> int:
@@ -54,10 +53,11 @@ class Group:
 
     def note_lag(self, now_ns: int) -> None:
         """Tells each producer how old its newest event was on arrival."""
-        last = self._ends - 1
-        ages = now_ns - self.walls(last, now_ns)
-        for lot, age_ns in zip(self.lots, ages.tolist(), strict=True):
-            lot.producer.lag_s = age_ns / 1e9
+        end = 0
+        for lot in self.lots:
+            end += lot.rows
+            wall = wall_ns(self.rows.times.item(end - 1), lot.anchor, now_ns)
+            lot.producer.lag_s = max(0, now_ns - wall) / 1e9
 
     def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
         """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that

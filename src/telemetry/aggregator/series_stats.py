@@ -57,9 +57,9 @@ class StatBuilder:
         self._stats.append(empty_stat(definition, self._windows[-1]))
 
     def set_exact(self, values: dict[int, Percentiles]) -> None:
-        """Order statistics in place of bucket bounds, until the series changes."""
-        for index, percentiles in values.items():
-            self._exact[index] = {key: as_number(value) for key, value in percentiles.items()}
+        """Order statistics in place of bucket bounds, until the series changes. Keys keep their order."""
+        for index, found in values.items():
+            self._exact[index] = {key: as_number(found[key]) for key in self.keys if key in found}
         self._rebuild(np.array(sorted(values), dtype=np.intp))
 
     def build(self, groups: Sequence[SeriesGroup], window: Window | None) -> list[SeriesStat]:

@@ -98,22 +98,22 @@ def measure(seconds: float, rate: int) -> Bench:
 
     Raises TelemetryError if an aggregator can't be started.
     """
+    rounds = max(1, int(seconds * _ROUNDS_A_SECOND))
     console.say(f"an empty loop, {seconds:g} s …")
     empty = paced(lambda value: None, rate, seconds)
     console.say(f"recording, then {rate:,} events/s …")
     with own_run("drop") as one:
         record = one.series("bench", unit="ms").record
-        record_ns, record_cpu_ns = cost_of(record, max(1, int(seconds * _ROUNDS_A_SECOND)))
+        record_ns, record_cpu_ns = cost_of(record, rounds)
         before = one.report.snapshot
         pace = paced(record, rate, seconds)
         after = one.report.snapshot
-        emitted = one.finish().snapshot.accounting
+        account = one.finish().snapshot.accounting
     console.say(f"a flood, {seconds:g} s …")
     with own_run("block") as one:
         flooded, flood_per_s = flood(one, seconds)
         flood_account = one.finish().snapshot.accounting
-    rounds_events = max(1, int(seconds * _ROUNDS_A_SECOND)) * _ROUND_EVENTS
-    recorded = rounds_events + pace.calls
+    recorded = rounds * _ROUND_EVENTS + pace.calls
     return Bench(
         machine=machine(),
         seconds=seconds,
@@ -124,7 +124,7 @@ def measure(seconds: float, rate: int) -> Bench:
         longest_call_ns=pace.longest_call_ns,
         longest_empty_call_ns=empty.longest_call_ns,
         recorded=recorded,
-        lost=recorded - emitted.applied,
+        lost=recorded - account.applied,
         aggregator_cpu_percent=cpu_percent(before, after),
         aggregator_rss_bytes=after.cost.rss_bytes,
         flood_events_per_s=flood_per_s,
@@ -216,7 +216,7 @@ def machine() -> str:
 
 
 def render(figures: Bench) -> str:
-    """Four lines and what they were measured on."""
+    """A line for each question, and what they were measured on."""
     from telemetry.report.humane import count, duration_ns, scaled, size
 
     lines = [

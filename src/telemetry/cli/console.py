@@ -13,6 +13,20 @@ PIPED_WIDTH = 120
 """Columns of text that goes to a file or a pipe: wide enough for every column of a usual table."""
 
 
+def complete_streams() -> None:
+    """The null device takes the place of a standard stream that is closed.
+
+    Else the next socket would get its descriptor, and a child would write into that.
+    """
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free: `fd`
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", closefd=False))
+
+
 def tolerate_any_encoding() -> None:
     """A stream that can't write a character writes `?` in its place instead of failing."""
     for stream in (sys.stdout, sys.stderr):
@@ -22,8 +36,21 @@ def tolerate_any_encoding() -> None:
 
 def say(message: str) -> None:
     """One line of talk."""
-    sys.stderr.write(f"telemetry: {message}\n")
-    sys.stderr.flush()
+    talk(f"telemetry: {message}\n")
+
+
+def talk(text: str) -> None:
+    """Talk as it is. If whoever read stderr has gone, this and all that follows goes nowhere."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """What is still buffered has nowhere to go, and must not fail at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write(text: str) -> None:

@@ -14,9 +14,11 @@ from typing import Final
 
 from telemetry.cli import console
 from telemetry.store.rundir import mask_secrets
+from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import CommandFacts
 
-_FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
+_FORWARDED: Final = (*_OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -24,7 +26,8 @@ _NOT_EXECUTABLE: Final = 126
 class Job:
     """One child process in our process group, so that Ctrl-C in a terminal reaches it first.
 
-    Main thread only: takes over signal handling until the child has ended. Standard streams are the child's.
+    Main thread only: takes over signal handling until the child has been waited for. The child has our standard
+    streams.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -39,18 +42,22 @@ class Job:
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
         os.set_blocking(self._news_in, False)
+        self._early: list[int] = []
+        """Signals that came before there was a child to pass them to."""
         signal.set_wakeup_fd(self._news_in, warn_on_full_buffer=False)
-        for number in (*_FORWARDED, signal.SIGINT):
-            signal.signal(number, self._forward)
+        self._before = {number: signal.signal(number, self._forward) for number in _FORWARDED}
         signal.signal(signal.SIGCHLD, _noted)
         try:
             self._process = subprocess.Popen(self.command, env={**os.environ, **environment})
         except OSError as error:
             self.exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
             self._failure = f"{self.command[0]}: {error.strerror or error}"
+            self._let_go()
             console.say(self._failure)
             return
         self.pid = self._process.pid
+        for number in self._early:
+            os.kill(self.pid, number)
 
     @property
     def started(self) -> bool:
@@ -66,6 +73,7 @@ class Job:
             if time.monotonic_ns() >= next_ns:
                 next_ns += 1_000_000_000
                 each_second()
+        self._let_go()
 
     def ending(self) -> str:
         """Why the run ends, in words."""
@@ -79,7 +87,7 @@ class Job:
         user_s, system_s, rss_bytes = self._usage
         signalled = self.started and os.WIFSIGNALED(self._status)
         return CommandFacts(
-            argv=mask_secrets(self.command),
+            argv=mask_secrets([carriable(argument) for argument in self.command]),
             pid=self.pid,
             exit_code=None if signalled else self.exit_code,
             signal=_signal_name(os.WTERMSIG(self._status)) if signalled else None,
@@ -102,10 +110,20 @@ class Job:
         return True
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT and _in_foreground():
+        if not self.started:
+            self._early.append(number)
+        elif number in _OF_THE_TERMINAL and _in_foreground():
             return  # the terminal has sent it to the whole group, the child included
-        if self.started and self._process.returncode is None:
+        elif self._process.returncode is None:
             os.kill(self.pid, number)
+
+    def _let_go(self) -> None:
+        """Signals do again what they did before: who waits for the report can be stopped."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
+        os.close(self._news)
+        os.close(self._news_in)
 
     def _drain_news(self) -> None:
         try:

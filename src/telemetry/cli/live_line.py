@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TextIO
-
 from telemetry.report.humane import count, quantity
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
-
-
-class LiveLine:
-    """Prints to a stream that may be gone: then it falls silent."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def show(self, snapshot: MetricsSnapshot) -> None:
-        try:
-            self._stream.write(describe(snapshot) + "\n")
-            self._stream.flush()
-        except OSError:
-            self.show = lambda snapshot: None  # type: ignore[method-assign]
 
 
 def describe(snapshot: MetricsSnapshot) -> str:

@@ -9,7 +9,6 @@ A module in COMMANDS is imported only when its command is used. It has
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -42,6 +41,7 @@ exit codes: 0 ok, 1 error, 2 usage, 3 gate inconclusive, 4 lossy or incomplete (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command. Returns its exit code; never raises for what a user can cause."""
+    console.complete_streams()
     console.tolerate_any_encoding()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.SIGINT
     except BrokenPipeError:
-        _discard_stdout()
+        console.discard(sys.stdout)
         return Exit.SIGPIPE
     except OSError as error:
         console.say(str(error))
@@ -100,11 +100,6 @@ def _meant(name: str) -> str:
 
 def _sentence(summary: str) -> str:
     return f"{summary[0].upper()}{summary[1:]}."
-
-
-def _discard_stdout() -> None:
-    """The reader has gone; what is still buffered has nowhere to go, and must not fail at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from telemetry import limits
 from telemetry.cli import console, serve
 from telemetry.cli.exits import Exit
 from telemetry.cli.job import Job
-from telemetry.cli.live_line import LiveLine
+from telemetry.cli.live_line import describe
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command given", hint="telemetry run --name NAME -- CMD …")
-    name = args.name or Path(command[0]).name
+    name = args.name or _name_of(command[0])
     serve.check_name(name)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
@@ -60,19 +61,25 @@ def run(args: argparse.Namespace) -> int:
     return Exit.INCOMPLETE if args.strict and report.completeness != "complete" else Exit.OK
 
 
+def _name_of(program: str) -> str:
+    """A name for a run whose command may be called anything."""
+    name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
+    return name[: limits.NAME_CHARS].strip() or "run"
+
+
 class _Watch:
     """What happens each second while the command runs."""
 
     def __init__(self, snapshots: Subscription, aggregator: Aggregator, *, quiet: bool) -> None:
         self._snapshots = snapshots
         self._aggregator = aggregator
-        self._line = None if quiet else LiveLine(sys.stderr)
+        self._quiet = quiet
         self._mourned = False
 
     def __call__(self) -> None:
         snapshot = self._snapshots.recv(0.0)
-        if snapshot is not None and self._line is not None:
-            self._line.show(snapshot)
+        if snapshot is not None and not self._quiet:
+            console.talk(describe(snapshot) + "\n")
         if self._aggregator.gone and not self._mourned:
             self._mourned = True
             console.say("the aggregator died; the command goes on, what it records now is lost")
@@ -89,6 +96,5 @@ def _ask(control: ControlClient, request: Request) -> None:
 def _say(report: Report) -> None:
     from telemetry.report import render
 
-    sys.stderr.write(render(report, width=console.width(sys.stderr), color=console.color(sys.stderr)))
-    sys.stderr.write(f"run directory: {report.directory}\n")
-    sys.stderr.flush()
+    text = render(report, width=console.width(sys.stderr), color=console.color(sys.stderr))
+    console.talk(f"{text}run directory: {report.directory}\n")

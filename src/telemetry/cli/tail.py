@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec.structs import asdict
 from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
-from telemetry.errors import EndpointError, TelemetryError
+from telemetry.errors import EndpointError, RunNotFoundError
 from telemetry.wire.events import StreamRecord
 
 _TURN_S = 1.0
@@ -65,11 +66,13 @@ def _snapshot_lines(target: runs.Target, *, conflate: bool) -> Iterator[bytes]:
 
 def _record_lines(target: runs.Target) -> Iterator[bytes]:
     """Each record on one line, from the first one on, with no hole that can be filled."""
-    following = 0
+    following, followed = 0, False
     if target.endpoint:
         from telemetry.transport.record_stream import RecordStream
 
-        with RecordStream(target.endpoint) as stream:
+        # an aggregator that is gone by now has left all its records in the log
+        with suppress(EndpointError), RecordStream(target.endpoint) as stream:
+            followed = True
             while not stream.ended:
                 record = stream.recv(_TURN_S)
                 if record is not None:
@@ -77,20 +80,19 @@ def _record_lines(target: runs.Target) -> Iterator[bytes]:
             following = stream.next_seq
             if stream.missed:
                 console.say(f"{stream.missed:,} records can't be had any more")
-    yield from map(_record_line, _records_on_disk(target, following))
+    try:
+        yield from map(_record_line, _records_on_disk(target, following))
+    except RunNotFoundError:
+        if not followed:  # else the run's directory is on another machine, and all has been said
+            raise
 
 
 def _records_on_disk(target: runs.Target, from_seq: int) -> Iterator[StreamRecord]:
-    """What the log holds from `from_seq` on; nothing if a live run's directory is on another machine."""
+    """What the log holds from `from_seq` on. Raises RunNotFoundError or RunDirectoryError."""
     from telemetry.store.records import RecordLog
     from telemetry.store.rundir import resolve
 
-    try:
-        log = RecordLog(resolve(target.directory_spec, target.root).records)
-    except TelemetryError:
-        if target.endpoint:
-            return
-        raise
+    log = RecordLog(resolve(target.directory_spec, target.root).records)
     while records := log.read(from_seq, limits.CATCHUP_RECORDS):
         yield from records
         from_seq = records[-1].seq + 1

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
@@ -20,7 +21,7 @@ from telemetry.daemon.parts import Parts
 from telemetry.daemon.service import Service
 from telemetry.daemon.signals import SignalPipe
 from telemetry.daemon.worker import Worker
-from telemetry.errors import TelemetryError
+from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
 from telemetry.store.liveruns import LiveRun, announce, withdraw
@@ -39,13 +40,7 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
     `on_ready` is told where the aggregator listens once it does. Returns whether a final file was written, and the
     terminal snapshot. Raises TelemetryError if it could not begin; whoever reads `ready_fd` has been told then.
     """
-    signals = SignalPipe()
-    try:
-        service = build(options, signals)
-    except TelemetryError as error:
-        tell_failure(options.ready_fd, error)
-        raise
-    live = _announce(service)
+    service, withdraw_it = _begin(options)
     # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
     gc.collect()
     gc.freeze()
@@ -59,51 +54,83 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
         sd_notify("STOPPING=1")
         written = finalize(service)
     finally:
-        withdraw(runtime_directory(), live)
+        withdraw_it()
         service.parts.hub.close()
     return written, service.snapshot()
 
 
-def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
-    """Binds, opens and connects everything; raises TelemetryError before anything has been promised."""
-    config = options.config
-    hub = Hub(plan(config.transport.bind or None, options.run_id), insecure=config.transport.insecure)
+def _begin(options: DaemonOptions) -> tuple[Service, Callable[[], None]]:
+    """The service, findable, and what takes its announcement back."""
     try:
-        directory = RunDirectory.create(options.root, options.name, options.run_id, time.time_ns())
-        directory.write_manifest(
-            manifest_for(directory, options.name, options.run_id, options.command_line, hub.endpoints.control)
-        )
-    except TelemetryError:
+        service = build(options, SignalPipe())
+        try:
+            return service, _announce(service)
+        except TelemetryError:
+            service.parts.hub.close()
+            raise
+    except TelemetryError as error:
+        tell_failure(options.ready_fd, error)
+        raise
+
+
+def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
+    """Binds, opens and connects everything; raises TelemetryError before anything has been promised, and has let go
+    of the sockets then."""
+    hub = _bind(options)
+    try:
+        return Service(_parts(options, hub, signals))
+    except BaseException:
         hub.close()
         raise
+
+
+def _bind(options: DaemonOptions) -> Hub:
+    transport = options.config.transport
+    endpoints = plan(transport.bind or None, options.run_id)
+    try:
+        return Hub(endpoints, insecure=transport.insecure)
+    except EndpointError:
+        with suppress(OSError):  # made by `plan`; it is empty unless another aggregator is in it
+            (runtime_directory() / options.run_id).rmdir()
+        raise
+
+
+def _parts(options: DaemonOptions, hub: Hub, signals: SignalPipe | None) -> Parts:
+    directory = RunDirectory.create(options.root, options.name, options.run_id, time.time_ns())
+    directory.write_manifest(
+        manifest_for(directory, options.name, options.run_id, options.command_line, hub.endpoints.control)
+    )
     _log_to(directory.log)
+    journal, history = _journal(options, directory.journal), _history(options, directory.history)
+    records = RecordLog(directory.records)
     worker = Worker("telemetry-worker")
     guardian = Guardian()
     if options.owner_pid is not None:
         guardian.watch(options.owner_pid)
     for fd in (worker.fd, *([signals.fd] if signals else [])):
         hub.watch(fd)
-    parts = Parts(
+    return Parts(
         options=options,
         clock=SYSTEM_CLOCK,
         hub=hub,
         aggregator=Aggregator(_aggregator_config(options)),
         directory=directory,
-        journal=_journal(options, directory.journal),
-        history=_history(options, directory.history),
-        records=RecordLog(directory.records),
+        journal=journal,
+        history=history,
+        records=records,
         worker=worker,
         guardian=guardian,
         signals=signals,
         host=socket.gethostname(),
     )
-    return Service(parts)
 
 
 def _aggregator_config(options: DaemonOptions) -> AggregatorConfig:
     run = options.config.run
     return AggregatorConfig(
-        percentiles=tuple(run.percentiles), window_s=run.window_s, series_cap=options.config.limits.series
+        percentiles=tuple(sorted(run.percentiles, key=float)),
+        window_s=run.window_s,
+        series_cap=options.config.limits.series,
     )
 
 
@@ -119,19 +146,20 @@ def _history(options: DaemonOptions, folder: Path) -> HistoryWriter | None:
     return HistoryWriter(folder, {1: history.retention_1s_s, 10: history.retention_10s_s, 60: None})
 
 
-def _announce(service: Service) -> LiveRun:
-    parts = service.parts
+def _announce(service: Service) -> Callable[[], None]:
+    """Makes the run findable; returns what ends that."""
+    parts, runtime = service.parts, runtime_directory()
     live = LiveRun(
         run_id=parts.options.run_id,
         name=parts.options.name,
         pid=os.getpid(),
         endpoint=parts.hub.endpoints.control,
-        dir=str(parts.directory.path),
+        dir=service.course.directory,
         state="LIVE",
         started_ns=service.course.started_ns,
     )
-    announce(runtime_directory(), live)
-    return live
+    announce(runtime, live)
+    return lambda: withdraw(runtime, live)
 
 
 def _ready_facts(service: Service) -> dict[str, object]:
@@ -140,14 +168,17 @@ def _ready_facts(service: Service) -> dict[str, object]:
         "endpoint": parts.hub.endpoints.control,
         "run_id": parts.options.run_id,
         "name": parts.options.name,
-        "dir": str(parts.directory.path),
+        "dir": service.course.directory,
         "pid": os.getpid(),
         "epoch": parts.options.epoch,
     }
 
 
 def _log_to(path: Path) -> None:
-    handler = logging.FileHandler(path, encoding="utf-8")
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("telemetry")
     root.addHandler(handler)

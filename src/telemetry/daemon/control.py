@@ -13,14 +13,17 @@ from telemetry.daemon.course import Course
 from telemetry.daemon.parts import Parts
 from telemetry.ledger import Reason
 from telemetry.store.history import HistoryReader
+from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
 from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
-from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import PROTOCOL, may_talk
 
 _MESSAGES_A_TURN: Final = 256
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
 _RANGES_ASKED: Final = 16
+_OWED_KEPT: Final = 2 * limits.PRODUCERS  # an end and a barrier of each
+_LATE_NS: Final = int(limits.LATE_AFTER_S * 1e9)
 
 
 class Control:
@@ -38,8 +41,10 @@ class Control:
         self._snapshot = snapshot
         self._peers: dict[str, bytes] = {}
         """Producers that said hello → where to push acknowledgements and resend requests."""
-        self._owed: list[tuple[bytes, msg.End | msg.Barrier]] = []
-        """Requests answered when the batches they speak of are in."""
+        self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
+        """(peer, kind, id) → request that is answered when the batches it speaks of are in. Who repeats one is
+        owed one answer."""
+        self._closed = False
         self._asked_ns: dict[str, int] = {}
         self._handlers: dict[type, Callable[[bytes, Any], None]] = {
             msg.Hello: self._hello,
@@ -52,6 +57,16 @@ class Control:
             msg.Stop: self._stop,
             msg.Watch: self._watch,
         }
+
+    @property
+    def owed(self) -> int:
+        """Requests that wait for batches."""
+        return len(self._owed)
+
+    @property
+    def peers(self) -> int:
+        """Producers that said hello."""
+        return len(self._peers)
 
     def turn(self) -> None:
         """Answers what is waiting, up to a bound."""
@@ -67,14 +82,13 @@ class Control:
 
     def settle(self) -> None:
         """Answers `end` and `barrier` requests whose batches have come."""
-        self._owed = [owed for owed in self._owed if not self._settled(*owed)]
+        self._owed = {key: request for key, request in self._owed.items() if not self._settled(key[0], request)}
 
     def give_up(self) -> None:
-        """Answers the requests that are still owed with the account as it stands."""
-        for peer, request in self._owed:
-            if isinstance(request, msg.End):
-                self._reply(peer, self._aggregator.account(request.producer), request.id)
-        self._owed.clear()
+        """No batch will come any more: what is owed is answered with the account as it stands, and so is all that
+        follows."""
+        self._closed = True
+        self.settle()
 
     def acknowledge(self) -> None:
         """Tells producers which batches they need not keep."""
@@ -84,10 +98,14 @@ class Control:
                 self._reply(peer, msg.Ack(epoch=self._course.epoch, batches=batches))
 
     def ask_for_missing(self, now_ns: int) -> None:
-        """Asks each producer for the batches that never came, at most every 300 ms."""
+        """Asks each producer for the batches that never came, at most every 300 ms, and only one that is there."""
+        if self._closed:
+            return
         for producer, peer in self._peers.items():
             gaps = self._aggregator.gaps(producer)
             if not gaps or now_ns - self._asked_ns.get(producer, 0) < _RESEND_PERIOD_NS:
+                continue
+            if now_ns - self._aggregator.producer(producer).last_seen_ns > _LATE_NS:
                 continue
             self._asked_ns[producer] = now_ns
             for first, last in gaps[:_RANGES_ASKED]:
@@ -137,47 +155,52 @@ class Control:
 
     def _end(self, peer: bytes, end: msg.End) -> None:
         self._aggregator.end(end, self._clock.monotonic_ns())
-        if not self._settled(peer, end):
-            self._owed.append((peer, end))
+        self._owe(peer, end)
 
     def _barrier(self, peer: bytes, barrier: msg.Barrier) -> None:
-        if not self._settled(peer, barrier):
-            self._owed.append((peer, barrier))
+        self._owe(peer, barrier)
+
+    def _owe(self, peer: bytes, request: msg.End | msg.Barrier) -> None:
+        if self._settled(peer, request):
+            return
+        key = (peer, type(request), request.id)
+        if key not in self._owed and len(self._owed) >= _OWED_KEPT:
+            self._reply(peer, msg.Error(code="refused", message="too many requests are waiting"), request.id)
+            return
+        self._owed[key] = request
 
     def _settled(self, peer: bytes, request: msg.End | msg.Barrier) -> bool:
-        if isinstance(request, msg.End):
-            ended = self._aggregator.ended(request.producer)
-            if ended is None:
-                return False
-            self._reply(peer, ended, request.id)
-            return True
-        applied = self._aggregator.applied_batches(request.producer)
-        if applied < request.batches:
+        answer = self._account(request) if isinstance(request, msg.End) else self._reached(request)
+        if answer is None:
             return False
-        self._reply(peer, msg.BarrierReached(batches=applied), request.id)
+        self._reply(peer, answer, request.id)
         return True
 
+    def _account(self, end: msg.End) -> msg.Response | None:
+        ended = self._aggregator.ended(end.producer)
+        return self._aggregator.account(end.producer) if ended is None and self._closed else ended
+
+    def _reached(self, barrier: msg.Barrier) -> msg.Response | None:
+        applied = self._aggregator.applied_batches(barrier.producer)
+        if applied >= barrier.batches:
+            return msg.BarrierReached(batches=applied)
+        return msg.Error(code="unavailable", message="the run is over") if self._closed else None
+
     def _status(self, peer: bytes, request: msg.GetStatus) -> None:
-        """The newest snapshot at a terminal state, else one made now: it holds all that was applied."""
-        newest = self._course.newest
-        snapshot = newest if newest is not None and newest.state in TERMINAL else self._snapshot()
-        self._reply(peer, msg.Status(snapshot=snapshot), request.id)
+        """A snapshot made now holds all that was applied; of a run that is over it is the result."""
+        self._reply(peer, msg.Status(snapshot=self._snapshot()), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
         self._course.end(stop.reason, interrupted=stop.interrupted, command=stop.command)
         self._reply(peer, msg.Stopping(state=self._course.lifecycle.state), stop.id)
 
     def _watch(self, peer: bytes, watch: msg.Watch) -> None:
-        self._guardian.watch(watch.pid)
-        self._reply(peer, msg.Watching(pid=watch.pid), watch.id)
+        watching = self._guardian.watch(watch.pid)
+        refused = msg.Error(code="refused", message="too many processes are watched")
+        self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
 
     def _catchup(self, peer: bytes, request: msg.Catchup) -> None:
-        def read() -> msg.CaughtUp:
-            records = self._records.read(request.from_seq, limits.CATCHUP_RECORDS)
-            following = records[-1].seq + 1 if records else request.from_seq
-            return msg.CaughtUp(records=records, next_seq=following, last_seq=self._records.next_seq - 1)
-
-        self._answer_from_worker(peer, request.id, read)
+        self._answer_from_worker(peer, request.id, lambda: read_records(self._records, request.from_seq))
 
     def _history(self, peer: bytes, request: msg.GetHistory) -> None:
         keys = self._aggregator.keys() if request.start_ns == 0 else []
@@ -207,6 +230,13 @@ class Control:
 
     def _reply(self, peer: bytes, response: msg.Response, request_id: int = 0) -> None:
         self._hub.send_control(peer, encode_control(replace(response, id=request_id)))
+
+
+def read_records(log: RecordLog, from_seq: int) -> msg.CaughtUp:
+    """As many records as one reply may hold, and where to go on."""
+    records = log.read(from_seq, limits.CATCHUP_RECORDS, limits.CATCHUP_REPLY_BYTES)
+    following = records[-1].seq + 1 if records else from_seq
+    return msg.CaughtUp(records=records, next_seq=following, last_seq=log.next_seq - 1)
 
 
 def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> msg.History:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from telemetry import limits
 from telemetry.aggregator import Lifecycle, RunFacts
+from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
 
 
@@ -25,6 +26,10 @@ class Course:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     ending: bool = False
     interrupted: bool = False
+    interruptions: int = 0
+    """How often somebody was in a hurry."""
+    decided: bool = False
+    """How the run ends, and why, does not change any more."""
     reason: str = ""
     command: CommandFacts | None = None
     drain_deadline_ns: int | None = None
@@ -36,15 +41,18 @@ class Course:
 
     def end(self, reason: str, *, interrupted: bool = False, command: CommandFacts | None = None) -> None:
         """Asks the run to end. The first reason stays; an interruption overrides a drain that goes on."""
+        self.interruptions += interrupted
+        self.command = command or self.command
+        if self.decided:
+            return
         if not self.ending or (interrupted and not self.interrupted):
             self.reason = reason
         self.ending = True
         self.interrupted = self.interrupted or interrupted
-        self.command = command or self.command
 
     def warn(self, messages: Iterable[str]) -> None:
         """Adds warnings, each once, up to the bound."""
-        for message in messages:
+        for message in map(carriable, messages):
             if message not in self.warnings and len(self.warnings) < limits.WARNINGS_KEPT:
                 self.warnings.append(message)
 

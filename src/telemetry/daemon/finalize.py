@@ -26,6 +26,8 @@ _WORKER_CLOSE_S: Final = 10.0
 def finalize(service: Service) -> bool:
     """Blocks until the terminal snapshot is on disk and was published for the grace. Whether a file was written."""
     course = service.course
+    course.decided = True
+    course.drain_deadline_ns = None
     terminal: State = "INTERRUPTED" if course.interrupted else "COMPLETE"
     if terminal == "INTERRUPTED":
         course.exact_reason = "interrupted, and the exact pass did not end"
@@ -35,18 +37,17 @@ def finalize(service: Service) -> bool:
     _close_books(service)
     _apply(service, _refine(service))
     course.lifecycle.to(terminal)
+    course.seq += 1
     path = _write(service, service.snapshot())
+    if path != service.parts.directory.final:
+        course.newest = None  # subscribers have to hear where the file is
     _tell(service)
-    service.control.give_up()
     return path is not None
 
 
 def _close_books(service: Service) -> None:
-    """After this the numbers no longer change."""
     parts = service.parts
-    parts.aggregator.close()
-    service.control.settle()
-    service.roll()
+    service.close_books()
     if parts.journal is not None:
         parts.journal.close()
     if parts.history is not None:
@@ -54,18 +55,17 @@ def _close_books(service: Service) -> None:
 
 
 def _refine(service: Service) -> Refinement:
-    """The exact pass, while ticks and control go on. A signal on the way ends it, not the run."""
+    """The exact pass, while ticks and control go on. An interruption on the way ends it, not the run."""
     parts = service.parts
     hindrance = obstacle(parts.journal)
     if hindrance:
         return Refinement(exact=False, reason=hindrance)
     refiner = Refiner(parts.aggregator, parts.directory, limits.EXACT_BUDGET_S)
-    already_interrupted = service.course.interrupted
-    reason = service.course.reason
+    interruptions = service.course.interruptions
 
     def over() -> bool:
-        if service.course.reason != reason or service.course.interrupted != already_interrupted:
-            refiner.stop(f"{service.course.reason} during the exact pass")
+        if service.course.interruptions != interruptions:
+            refiner.stop("interrupted during the exact pass")
         return refiner.outcome is not None
 
     service.turns_until(over, reading=False)
@@ -78,7 +78,6 @@ def _apply(service: Service, refinement: Refinement) -> None:
     service.course.exact = refinement.exact
     service.course.exact_reason = refinement.reason
     service.course.warn(refinement.warnings)
-    service.course.drain_deadline_ns = None
 
 
 def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
@@ -107,3 +106,4 @@ def _tell(service: Service) -> None:
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
     service.turns_until(lambda: clock.monotonic_ns() >= end_ns, reading=False)
     service.parts.worker.close(_WORKER_CLOSE_S)
+    service.parts.worker.deliver()

@@ -9,6 +9,8 @@ import os
 import select
 from typing import Protocol
 
+WATCHED = 256  # each costs a descriptor; a run belongs to a starter and a command
+
 
 class _Watched(Protocol):
     def dead(self) -> bool: ...
@@ -21,7 +23,9 @@ class _Pidfd:
         self._fd = os.pidfd_open(pid)
 
     def dead(self) -> bool:
-        return bool(select.select([self._fd], [], [], 0)[0])
+        poller = select.poll()  # `select` takes no descriptor beyond 1,023
+        poller.register(self._fd, select.POLLIN)
+        return bool(poller.poll(0))
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):
@@ -70,9 +74,13 @@ class Guardian:
         self._watched: dict[int, _Watched] = {}
         self.watching = False
 
-    def watch(self, pid: int) -> None:
+    def watch(self, pid: int) -> bool:
+        """False if there are too many already."""
+        if pid not in self._watched and len(self._watched) >= WATCHED:
+            return False
         self._watched[pid] = _watch(pid)
         self.watching = True
+        return True
 
     def departed(self) -> list[int]:
         """Pids that died since the last call."""

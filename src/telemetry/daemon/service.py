@@ -18,11 +18,12 @@ from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.notify import sd_notify
 from telemetry.daemon.parts import Parts
 from telemetry.daemon.stream import RecordStream
-from telemetry.wire.codec import encode_snapshot
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.codec import carriable, encode_snapshot
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
+_ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
 _QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
 
 
@@ -38,12 +39,13 @@ class Service:
         self._next_second_ns = now_ns + _SECOND_NS
         self._rolled_wall_ns = parts.clock.wall_ns()
         self._alone_since_ns: int | None = None
+        self._books_closed = False
         self.cost = CostMeter(now_ns)
         self.course = Course(
             name=parts.options.name,
             run_id=parts.options.run_id,
             epoch=parts.options.epoch,
-            directory=str(parts.directory.path),
+            directory=carriable(str(parts.directory.path)),
             started_ns=self._rolled_wall_ns,
             started_mono_ns=now_ns,
             refresh_hz=run.refresh_hz,
@@ -59,7 +61,7 @@ class Service:
         self.turns_until(lambda: self.course.ending)
 
     def drain(self) -> None:
-        """Until every producer's end is reconciled, or the deadline, or an interruption."""
+        """Until every producer's end is reconciled and the socket is empty, or the deadline, or an interruption."""
         if self.course.interrupted:
             return
         self.course.lifecycle.to("DRAINING")
@@ -67,6 +69,13 @@ class Service:
         self.course.drain_deadline_ns = self.parts.clock.monotonic_ns() + int(timeout_s * _SECOND_NS)
         self.control.announce_state()
         self.turns_until(self._drained)
+
+    def close_books(self) -> None:
+        """After this the numbers no longer change, and whoever waits for them to is answered."""
+        self.parts.aggregator.close()
+        self.control.give_up()
+        self.roll()
+        self._books_closed = True
 
     def turns_until(self, over: Callable[[], bool], *, reading: bool = True) -> None:
         """Runs turns until `over()`; with `reading` off, events stay in the socket."""
@@ -110,7 +119,8 @@ class Service:
 
     def _each_second(self, now_ns: int) -> None:
         self.cost.each_second(now_ns, self.parts.aggregator.applied)
-        self.roll()
+        if not self._books_closed:
+            self.roll()
         journal = self.parts.journal
         if journal is not None and not journal.failed:
             self.parts.worker.submit(journal.sync)
@@ -128,7 +138,10 @@ class Service:
                 self.course.warn(["the disk is far behind: an interval of the history is missing"])
 
     def snapshot(self) -> MetricsSnapshot:
-        """A snapshot of this moment; counts as the newest."""
+        """A snapshot of this moment; once there is a terminal one, that one for ever."""
+        newest = self.course.newest
+        if newest is not None and newest.state in TERMINAL:
+            return newest
         parts = self.parts
         if parts.journal is not None and parts.journal.failed:
             self.course.warn([f"the journal could not be written: {parts.journal.failed}"])
@@ -145,8 +158,9 @@ class Service:
         return self.course.newest
 
     def publish(self) -> None:
-        """The state of this moment, to all subscribers. Only published snapshots have numbers of their own."""
-        self.course.seq += 1
+        """The newest snapshot, to all subscribers. Only what is published has a number of its own."""
+        if not self.course.lifecycle.terminal:
+            self.course.seq += 1
         self.parts.hub.publish_snapshot(encode_snapshot(self.snapshot()))
 
     # --- who the run belongs to ------------------------------------------------------------------
@@ -185,7 +199,14 @@ class Service:
         deadline_ns = self.course.drain_deadline_ns
         if self.course.interrupted or (deadline_ns is not None and now_ns >= deadline_ns):
             return True
-        return all(self._dead(producer, now_ns) for producer in self.parts.aggregator.waiting_for())
+        if not all(self._dead(producer, now_ns) for producer in self.parts.aggregator.waiting_for()):
+            return False
+        return not self._strangers() or not self.parts.hub.wait(_ON_THE_WAY_S).events
+
+    def _strangers(self) -> bool:
+        """Whether somebody may have sent who never said hello, and so won't say end."""
+        known = [self.parts.aggregator.producer(producer) for producer in self.parts.aggregator.producers()]
+        return not known or not all(producer.greeted for producer in known)
 
     def _dead(self, producer: str, now_ns: int) -> bool:
         """A producer of this host whose process is gone and whose last bytes have come will not end."""

@@ -141,6 +141,7 @@ class Process:
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._discard()
+            self._tried_endpoint = self.endpoint
             if flusher is not None:
                 flusher.stop()
 
@@ -149,7 +150,7 @@ class Process:
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._count_late()
-        return flusher.finish(timeout_s) if flusher is not None else Ending(None, "nothing was recorded")
+        return flusher.finish(timeout_s) if flusher is not None else Ending(None)
 
     def _count_late(self) -> None:
         """What is recorded from now on is in no result; it is counted and said at exit."""

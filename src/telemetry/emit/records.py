@@ -32,7 +32,12 @@ def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
-    """Settings as flat maps, nested keys joined with dots; several records if one can't hold them."""
+    """Settings as flat maps, nested keys joined with dots; several records if one can't hold them.
+
+    Raises TypeError for what is no map.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"params are a map, not {type(values).__name__}")
     flat = list(_flatten("", values, 0))
     for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
         yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)

@@ -15,7 +15,7 @@ from telemetry.emit.outcome import await_report, second_best
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
 from telemetry.emit.spawn import Aggregator, spawn
-from telemetry.errors import ProtocolError, TelemetryError, UsageError
+from telemetry.errors import EndpointError, ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
@@ -24,6 +24,7 @@ from telemetry.wire.report import SOURCE_WORDS, Report
 if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig
 
+_ASK_AGAIN_S = 1.0
 _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
 
 
@@ -148,17 +149,29 @@ class Run:
         assert aggregator is not None
         assert snapshots is not None
         try:
-            with ControlClient(self.endpoint) as client:
-                client.request(Stop(reason="finished"), max(0.1, deadline - time.monotonic()))
+            self._ask_to_stop(aggregator, deadline)
         except TelemetryError as error:
             why = f"the aggregator could not be asked to stop: {error.message}"
             snapshots.recv(0.0)
             return second_best(self.directory, snapshots.newest, why, self.run_id, self.name)
         return await_report(snapshots, aggregator, max(0.1, deadline - time.monotonic()))
 
+    def _ask_to_stop(self, aggregator: Aggregator, deadline: float) -> None:
+        """Returns once it was heard, or can't be any more: it is gone. Raises TelemetryError if it stays silent."""
+        with ControlClient(self.endpoint) as client:
+            while not aggregator.gone:
+                left_s = max(0.1, deadline - time.monotonic())
+                try:
+                    client.request(Stop(reason="finished"), min(left_s, _ASK_AGAIN_S))
+                    return
+                except EndpointError:
+                    if left_s <= _ASK_AGAIN_S:
+                        raise
+
     def _so_far(self, deadline: float, reason: str) -> Report:
         try:
-            report = self._status(max(0.1, deadline - time.monotonic()))
+            left_s = max(0.1, deadline - time.monotonic())
+            report = self._status(min(left_s, _ASK_AGAIN_S) if reason else left_s)
         except TelemetryError as error:
             why = "; ".join(filter(None, (reason, error.message)))
             return second_best(self.directory, None, why, self.run_id, self.name)

@@ -49,7 +49,7 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     """
     deadline = time.monotonic() + timeout_s
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "telemetry", "serve", "--name", name]
+    command = [sys.executable, "-m", "telemetry", "serve", f"--name={name}"]
     command += ["--ready-fd", str(writer), "--owner-pid", str(owner_pid)]
     with tempfile.TemporaryFile() as stderr, os.fdopen(reader, "rb", buffering=0) as ready:
         try:

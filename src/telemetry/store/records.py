@@ -10,7 +10,7 @@ Line `seq + 1` is record `seq`. A number that is not finite is null.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, get_args
@@ -77,8 +77,10 @@ class RecordLog:
         except OSError as error:
             self.failed = describe(error)
 
-    def read(self, from_seq: int, limit: int) -> list[StreamRecord]:
-        """At most `limit` records from `from_seq` on. Blocks on the disk. A line still being written is left out.
+    def read(self, from_seq: int, limit: int, max_bytes: int | None = None) -> list[StreamRecord]:
+        """At most `limit` records from `from_seq` on, and with `max_bytes` no more lines than that, but one.
+
+        Blocks on the disk. A line still being written is left out.
 
         Raises RunDirectoryError if the file can't be read or a line is damaged.
         """
@@ -90,7 +92,7 @@ class RecordLog:
             with self._path.open("rb") as file:
                 header = self._header(file.readline())
                 skip = self._lines.seek(file, from_seq + 1)
-                lines = list(islice(file, skip, skip + count))
+                lines = list(_within(islice(file, skip, skip + count), max_bytes))
         except OSError as error:
             raise self._unreadable(describe(error)) from error
         return [self._decode(line, seq, header) for seq, line in enumerate(lines, from_seq)]
@@ -142,6 +144,16 @@ class RecordLog:
         return RunDirectoryError(f"{self._path} can't be read: {why}")
 
 
+def _within(lines: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:
+    """The first line, and those after it up to the bound."""
+    size = 0
+    for line in lines:
+        if max_bytes is not None and size and size + len(line) > max_bytes:
+            return
+        size += len(line)
+        yield line
+
+
 class _Lines:
     """Where the whole lines of a growing file are. Thread-safe."""
 
@@ -166,8 +178,9 @@ class _Lines:
                 return
             with file:
                 file.seek(self.bytes)
-                while self._take(file.read(MIB)):
-                    file.seek(self.bytes)
+                rest = b""
+                while chunk := file.read(MIB):
+                    rest = self._take(rest + chunk)
 
     def seek(self, file: BinaryIO, line: int) -> int:
         """Goes to the nearest remembered line at or before `line`; returns how many lines are left to skip."""
@@ -176,14 +189,13 @@ class _Lines:
             file.seek(self._offsets[mark])
             return line - mark * _STRIDE
 
-    def _take(self, chunk: bytes) -> bool:
-        """Whether the chunk held a whole line."""
-        start = self.bytes
-        at = chunk.find(b"\n")
-        while at >= 0:
-            self.bytes = start + at + 1
+    def _take(self, data: bytes) -> bytes:
+        """Counts the whole lines of `data`, which begins where the last one ended; returns what follows them."""
+        start, end = self.bytes, 0
+        while (at := data.find(b"\n", end)) >= 0:
+            end = at + 1
+            self.bytes = start + end
             self._count += 1
             if self._count % _STRIDE == 0:
                 self._offsets.append(self.bytes)
-            at = chunk.find(b"\n", at + 1)
-        return self.bytes > start
+        return data[end:]

@@ -18,7 +18,8 @@ _COUNT_MAX: Final = (1 << 32) - 1
 _SLOT_MASK: Final = np.uint64((1 << 32) - 1)
 _INDEX_SHIFT: Final = np.uint64(32)
 
-_PENDING_SLOTS: Final = 500_000  # merging many at once is cheaper; temporaries stay below 20 MB
+_PENDING_SLOTS: Final = 500_000  # merging many at once is cheaper, and as much again is 8 MB
+_BLOCK_SLOTS: Final = 1 << 16  # merged at once: temporaries stay below 4 MB, and in the cache
 
 _Array = NDArray[Any]
 
@@ -39,14 +40,15 @@ class SeriesArrays:
     @staticmethod
     def of(columns: SeriesColumns) -> SeriesArrays:
         index = np.frombuffer(columns.index, _U32)
-        owner = np.repeat(index, np.frombuffer(columns.occupied, _U32)).astype(_U64)
+        keys = np.repeat(index.astype(_U64) << _INDEX_SHIFT, np.frombuffer(columns.occupied, _U32))
+        keys |= np.frombuffer(columns.slots, _U32)
         return SeriesArrays(
             index,
             np.frombuffer(columns.count, _U64),
             np.frombuffer(columns.total, _F64),
             np.frombuffer(columns.min, _F64),
             np.frombuffer(columns.max, _F64),
-            (owner << _INDEX_SHIFT) | np.frombuffer(columns.slots, _U32),
+            keys,
             np.frombuffer(columns.counts, _U32).astype(_U64),
         )
 
@@ -56,15 +58,15 @@ class SeriesArrays:
         if len(parts) == 1:
             return parts[0]
         series = _Groups(np.concatenate([part.index for part in parts]))
-        cells = _Groups(np.concatenate([part.keys for part in parts]))
+        keys, counts = _sum_cells(parts)
         return SeriesArrays(
             index=series.keys,
             count=series.reduce(np.add, [part.count for part in parts]),
             total=series.reduce(np.add, [part.total for part in parts]),
             min=series.reduce(np.minimum, [part.min for part in parts]),
             max=series.reduce(np.maximum, [part.max for part in parts]),
-            keys=cells.keys,
-            counts=cells.reduce(np.add, [part.counts for part in parts]),
+            keys=keys,
+            counts=counts,
         )
 
     def columns(self) -> SeriesColumns:
@@ -151,6 +153,27 @@ class _Groups:
             return column
         reduced: _Array = ufunc.reduceat(column[self._order], self._begins)
         return reduced
+
+
+def _sum_cells(parts: Sequence[SeriesArrays]) -> tuple[_Array, _Array]:
+    """(keys, counts) of all parts added up, block by block: every block is a range of keys."""
+    largest = max(parts, key=lambda part: len(part.keys))
+    bounds = largest.keys[:: max(1, _BLOCK_SLOTS // len(parts))][1:]
+    cuts = [[0, *np.searchsorted(part.keys, bounds).tolist(), len(part.keys)] for part in parts]
+    total = sum(len(part.keys) for part in parts)
+    keys, counts = np.empty(total, _U64), np.empty(total, _U64)  # memory that is not written to costs nothing
+    end = 0
+    for block in range(len(bounds) + 1):
+        spans = [slice(cut[block], cut[block + 1]) for cut in cuts]
+        cells = _Groups(np.concatenate([part.keys[span] for part, span in zip(parts, spans, strict=True)]))
+        begin, end = end, end + len(cells.keys)
+        keys[begin:end] = cells.keys
+        counts[begin:end] = cells.reduce(
+            np.add, [part.counts[span] for part, span in zip(parts, spans, strict=True)]
+        )
+    keys.resize(end, refcheck=False)
+    counts.resize(end, refcheck=False)
+    return keys, counts
 
 
 def _split(keys: _Array, counts: _Array) -> tuple[_Array, _Array]:

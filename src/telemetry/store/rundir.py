@@ -27,6 +27,7 @@ from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.masking import mask_secrets
+from telemetry.wire.codec import carriable
 from telemetry.wire.version import SCHEMA
 
 __all__ = ["LATEST", "Manifest", "RunDirectory", "list_runs", "manifest_for", "mask_secrets", "resolve", "slug"]
@@ -179,8 +180,8 @@ def manifest_for(
         platform=platform.platform(),
         python=platform.python_version(),
         telemetry=_own_version(),
-        cwd=os.getcwd(),
-        argv=list(argv),
+        cwd=carriable(os.getcwd()),
+        argv=[carriable(argument) for argument in argv],
         endpoint=endpoint,
         config=config or {},
     )

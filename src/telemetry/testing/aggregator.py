@@ -61,12 +61,12 @@ class Heard:
         )
 
     def rows(self) -> Iterator[tuple[str, int, float]]:
-        """(name of the instrument, time, value)."""
+        """(name of the instrument, time, value); the name is empty until its definition has come."""
         names = self.names
         for batch in self.batches:
             flat = rows.loose(batch.rows)
             for row_id, time_ns, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
-                yield names[int(row_id)], int(time_ns), value
+                yield names.get(int(row_id), ""), int(time_ns), value
 
 
 class FakeAggregator:

@@ -49,6 +49,7 @@ class RecordStream:
             self._socket.subscribe(frames.RECORDS)
             sockets.connect(self._socket, seen_from(welcome.records, endpoint))
             self._catch_up()
+            self._over = welcome.state in TERMINAL
         except (EndpointError, ProtocolError):
             self.close()
             raise

@@ -70,6 +70,11 @@ class Malformed(Exception):
         self.reason = reason
 
 
+def carriable(text: str) -> str:
+    """The text as UTF-8 can carry it: bytes of a file name or an argument that are none become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 # --- events --------------------------------------------------------------------------------------
 
 

@@ -160,3 +160,16 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "records.jsonl").write_bytes(b'{"schema_version":9}\n{}\n')
     with pytest.raises(RunDirectoryError, match="schema version 9"):
         RecordLog(tmp_path).read(0, 1)
+
+
+def test_a_line_of_many_megabytes_is_a_line(tmp_path: Path) -> None:
+    """A record may be as long as a frame; those after it are found, and a bound in bytes still gives one."""
+    log = RecordLog(tmp_path)
+    large = events.Params({f"k{number}": "x" * 4_096 for number in range(900)})
+    log.append([record(0), record(1, large), record(2)])
+    assert [item.seq for item in log.read(0, 10)] == [0, 1, 2]
+    assert [item.seq for item in log.read(0, 10, 1_000_000)] == [0]
+    assert [item.seq for item in log.read(1, 10, 1_000_000)] == [1]
+    assert [item.seq for item in log.read(2, 10, 1_000_000)] == [2]
+    assert RecordLog(tmp_path).next_seq == 3
+    log.close()

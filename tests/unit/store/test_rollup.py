@@ -134,6 +134,15 @@ def test_sums_along_the_way_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert merge(seconds) == late
 
 
+@given(PLAIN, st.integers(1, 20))
+def test_merging_in_blocks_changes_nothing(parts: list[tuple[Series, Values, Values]], block_slots: int) -> None:
+    """However few slots are merged at once, none falls between two blocks."""
+    seconds = [interval(at, *part) for at, part in enumerate(parts)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollup, "_BLOCK_SLOTS", block_slots)
+        assert plain(merge(seconds)) == oracle(parts)
+
+
 def test_one_interval_is_its_own_merge() -> None:
     """Adding up one interval gives it back."""
     one = interval(7, {2: (5, 10.0, 1.0, 3.0, {4: 3, 5: 2})}, {0: 1.0}, {1: 2.0})

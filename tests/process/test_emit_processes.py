@@ -1,0 +1,375 @@
+"""Producers in real processes, with a real aggregator: forks, pools, exits, and an aggregator that dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEADLINE_S = 90.0
+PRELUDE = """
+import json, os, sys, threading, time
+import telemetry
+
+def tell(run):
+    stats = {stat.name: stat.value for stat in run.report.snapshot.counters}
+    account = run.report.snapshot.accounting
+    print(json.dumps({
+        "source": run.report.source, "reason": run.report.source_reason, "state": run.report.state,
+        "completeness": run.report.completeness, "counters": stats, "lost": account.lost,
+        "emitted": account.emitted, "producers": len(run.report.snapshot.producers),
+        "directory": run.report.directory,
+    }))
+"""
+
+
+class Done:
+    """What a script printed: JSON lines on stdout, talk on stderr."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code = done.returncode
+        self.said = done.stderr
+        self.told: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
+
+
+Script = Callable[..., Done]
+
+
+@pytest.fixture
+def script(short_dir: Path) -> Script:
+    """`script(body)` runs a program in a directory of its own; its runs are in `runs` there."""
+
+    def run(body: str, **environ: str) -> Done:
+        path = short_dir / "job.py"
+        path.write_text(PRELUDE + textwrap.dedent(body))
+        env = {**os.environ, "XDG_RUNTIME_DIR": str(short_dir), "PYTHONWARNINGS": "error", **environ}
+        env.pop("TELEMETRY_ENDPOINT", None)
+        return Done(
+            subprocess.run(
+                [sys.executable, str(path)],
+                cwd=short_dir,
+                env=env,
+                text=True,
+                capture_output=True,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+        )
+
+    return run
+
+
+def final(folder: Path) -> Any:
+    return json.loads((folder / "runs" / "latest" / "final_snapshot.json").read_text())
+
+
+def counters(snapshot: Any) -> dict[str, float]:
+    return {stat["name"]: stat["value"] for stat in snapshot["counters"]}
+
+
+def test_the_spawner_ends_the_run(script: Script) -> None:
+    """The report comes from the aggregator's last publication; the endpoint is gone from the environment."""
+    done = script("""
+        with telemetry.start("job") as run:
+            assert os.environ["TELEMETRY_ENDPOINT"] == run.endpoint
+            run.counter("n").add(3)
+        assert "TELEMETRY_ENDPOINT" not in os.environ
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    [told] = done.told
+    assert (told["source"], told["reason"], told["state"]) == ("pubsub", "", "COMPLETE")
+    assert (told["completeness"], told["counters"], told["lost"]) == ("complete", {"n": 3}, 0)
+
+
+def test_two_runs_one_after_the_other(script: Script) -> None:
+    """As in a notebook: the same instruments, another directory."""
+    done = script("""
+        count = telemetry.counter("n")
+        for value in (1, 2):
+            with telemetry.start("job") as run:
+                count.add(value)
+            tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    assert [told["counters"] for told in done.told] == [{"n": 1}, {"n": 2}]
+    assert len({told["directory"] for told in done.told}) == 2
+
+
+def test_a_program_that_just_ends_leaves_a_complete_result(script: Script, short_dir: Path) -> None:
+    """Nobody has to call finish."""
+    done = script("""
+        telemetry.start("job")
+        telemetry.counter("n").add(5)
+    """)
+    assert (done.code, done.said) == (0, "")
+    snapshot = final(short_dir)
+    assert (snapshot["state"], snapshot["completeness"], counters(snapshot)) == ("COMPLETE", "complete", {"n": 5})
+
+
+def test_events_after_finish_are_said_once_at_exit(script: Script) -> None:
+    """And never raised."""
+    done = script("""
+        run = telemetry.start("job")
+        count = run.counter("n")
+        run.finish()
+        for _ in range(3):
+            count.add()
+    """)
+    assert done.code == 0
+    assert done.said.count("\n") == 1
+    assert "after finish() events came that are in no result: 3" in done.said
+
+
+def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:
+    """With recorders that the parent had bound; what the parent had not sent yet is not sent twice."""
+    done = script("""
+        run = telemetry.start("job", flush_ms=200)
+        add = run.counter("n").add
+        add(1)
+        children = []
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0:
+                for _ in range(1000):
+                    add(1)
+                run.mark("child")
+                sys.exit(0)
+            children.append(pid)
+        for pid in children:
+            assert os.waitpid(pid, 0)[1] == 0
+        run.finish()
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    [told] = done.told
+    assert (told["counters"], told["producers"], told["completeness"]) == ({"n": 3001}, 4, "complete")
+
+
+def test_a_forked_child_that_records_nothing_is_no_producer(script: Script) -> None:
+    """It may be about to execute something else; the run does not wait for it."""
+    done = script("""
+        run = telemetry.start("job")
+        run.counter("n").add(1)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        run.finish()
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    assert (done.told[0]["producers"], done.told[0]["completeness"]) == (1, "complete")
+
+
+def test_a_child_of_the_spawner_does_not_end_the_run(script: Script) -> None:
+    """Its finish is its own; the parent goes on."""
+    done = script("""
+        run = telemetry.start("job")
+        count = run.counter("n")
+        pid = os.fork()
+        if pid == 0:
+            assert telemetry.start("other") is run
+            count.add(10)
+            run.finish()
+            tell(run)
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        count.add(1)
+        run.finish()
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    child, parent = done.told
+    assert (child["source"], child["state"], child["counters"]) == ("status", "LIVE", {"n": 10})
+    assert (parent["state"], parent["counters"], parent["completeness"]) == ("COMPLETE", {"n": 11}, "complete")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_children_count(script: Script, method: str) -> None:
+    """`atexit` does not run in them; instruments travel as arguments."""
+    done = script(f"""
+        import multiprocessing
+
+        def work(count, times):
+            for _ in range(times):
+                count.add()
+            telemetry.counter("module").add()
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context({method!r})
+            with telemetry.start("job") as run:
+                count = run.counter("n")
+                workers = [context.Process(target=work, args=(count, 500)) for _ in range(3)]
+                for worker in workers:
+                    worker.start()
+                for worker in workers:
+                    worker.join()
+            tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    [told] = done.told
+    assert told["counters"] == {"n": 1500, "module": 3}
+    assert (told["completeness"], told["lost"]) == ("complete", 0)
+
+
+def test_children_that_nobody_joined_are_in_the_result(script: Script, short_dir: Path) -> None:
+    """At exit the run ends after multiprocessing has waited for its children."""
+    done = script("""
+        import multiprocessing
+
+        def work():
+            time.sleep(0.5)
+            telemetry.counter("n").add(7)
+
+        if __name__ == "__main__":
+            telemetry.start("job")
+            multiprocessing.get_context("fork").Process(target=work).start()
+    """)
+    assert (done.code, done.said) == (0, "")
+    snapshot = final(short_dir)
+    assert (counters(snapshot), snapshot["completeness"]) == ({"n": 7}, "complete")
+
+
+def test_a_pool_of_workers(script: Script) -> None:
+    """The executor's workers end with it, and their events are in."""
+    done = script("""
+        from concurrent.futures import ProcessPoolExecutor
+        import multiprocessing
+
+        def work(number):
+            telemetry.series("latency", unit="ms").record(number)
+            telemetry.counter("n").add()
+            return number
+
+        if __name__ == "__main__":
+            with telemetry.start("job") as run:
+                with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+                    assert sum(pool.map(work, range(100))) == 4950
+            assert run.report.series("latency").count == 100
+            tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    assert (done.told[0]["counters"], done.told[0]["completeness"]) == ({"n": 100}, "complete")
+
+
+def test_a_child_program_attaches_by_itself(script: Script) -> None:
+    """The environment tells it where; it needs no start and no finish."""
+    done = script("""
+        import subprocess
+        code = "import telemetry; [telemetry.counter('n').add() for _ in range(1000)]"
+        with telemetry.start("job") as run:
+            for _ in range(2):
+                subprocess.run([sys.executable, "-c", code], check=True)
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    assert (done.told[0]["counters"], done.told[0]["completeness"]) == ({"n": 2000}, "complete")
+
+
+def test_threads_share_one_instrument(script: Script) -> None:
+    """Four threads, policy block, nothing lost."""
+    done = script("""
+        with telemetry.start("job", policy="block", buffer_events=10_000) as run:
+            def work():
+                count, series = run.counter("n"), run.series("s", unit="ns")
+                for number in range(50_000):
+                    count.add()
+                    series.record(number)
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert run.report.series("s").count == 200_000
+        tell(run)
+    """)
+    assert (done.code, done.said) == (0, "")
+    told = done.told[0]
+    assert (told["counters"], told["emitted"], told["lost"]) == ({"n": 200_000}, 400_000, 0)
+
+
+def test_inside_a_running_event_loop(script: Script) -> None:
+    """As in a notebook: start and finish touch no loop and no signal handler."""
+    done = script("""
+        import asyncio, signal
+
+        async def main():
+            before = signal.getsignal(signal.SIGINT)
+            with telemetry.start("job") as run:
+                latency = run.series("latency", unit="ms")
+
+                @latency.time()
+                async def step():
+                    await asyncio.sleep(0)
+
+                await asyncio.gather(*(step() for _ in range(10)))
+            assert signal.getsignal(signal.SIGINT) is before
+            assert run.report.series("latency").count == 10
+            tell(run)
+
+        asyncio.run(main())
+    """)
+    assert (done.code, done.said) == (0, "")
+    assert done.told[0]["completeness"] == "complete"
+
+
+def test_an_aggregator_that_was_killed_leaves_the_last_live_snapshot(script: Script) -> None:
+    """The program goes on, finish is bounded, and the report says what it is and why."""
+    done = script("""
+        import signal
+        run = telemetry.start("job")
+        run.counter("n").add(4)
+        deadline = time.monotonic() + 20
+        while run.report.snapshot.accounting.applied < 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.kill(run._aggregator.pid, signal.SIGKILL)
+        run.counter("n").add(1)
+        begun = time.monotonic()
+        run.finish()
+        assert time.monotonic() - begun < 15
+        tell(run)
+    """)
+    assert done.code == 0
+    [told] = done.told
+    assert (told["source"], told["counters"], told["completeness"]) == ("last_live", {"n": 4}, "incomplete")
+    assert "final_snapshot.json" in told["reason"]
+
+
+def test_a_run_directory_that_cannot_be_written_is_one_clear_error(script: Script, short_dir: Path) -> None:
+    """The aggregator's own words, as the exception they stand for."""
+    (short_dir / "file").write_text("")
+    done = script("""
+        try:
+            telemetry.start("job", dir="file")
+        except telemetry.TelemetryError as error:
+            print(json.dumps([type(error).__name__, str(error)]))
+        run = telemetry.start("job", dir="file", required=False)
+        run.counter("n").add()
+        run.finish()
+    """)
+    assert done.code == 0
+    [(kind, text)] = done.told
+    assert kind == "RunDirectoryError"
+    assert "file" in text
+    assert done.said.count("nothing is recorded") == 1
+
+
+def test_an_exception_in_the_body_is_in_the_result(script: Script, short_dir: Path) -> None:
+    """As a mark; the program fails as it would have."""
+    done = script("""
+        with telemetry.start("job"):
+            raise RuntimeError("out of memory")
+    """)
+    assert done.code == 1
+    snapshot = final(short_dir)
+    assert [mark["text"] for mark in snapshot["marks"]] == ["RuntimeError: out of memory"]
+    assert snapshot["completeness"] == "complete"

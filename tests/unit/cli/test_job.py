@@ -1,0 +1,157 @@
+"""The wrapped command: real children, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.job import Job
+
+HANDLED = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+)
+NOTES_ONE = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+print("up", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[dict[int, object]]:
+    """A job takes the process's signal handlers; here they are given back whatever happens."""
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    wakeup = signal.set_wakeup_fd(-1)
+    yield dict(before)
+    signal.set_wakeup_fd(wakeup)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def nothing() -> None:
+    """What happens each second."""
+
+
+def python(text: str, **environment: str) -> Job:
+    return Job([sys.executable, "-c", text], environment)
+
+
+def test_a_command_that_ends_by_itself(handlers: dict[int, object]) -> None:
+    """Its code, its environment, its bill; and signals do again what they did before."""
+    job = python("import os; bytearray(30_000_000); raise SystemExit(int(os.environ['CODE']))", CODE="7")
+    assert job.started
+    job.wait(nothing)
+    assert (job.exit_code, job.ending()) == (7, "the command exited with code 7")
+    facts = job.facts()
+    assert (facts.pid, facts.exit_code, facts.signal, facts.argv[0]) == (job.pid, 7, None, sys.executable)
+    assert facts.wall_s > 0
+    assert facts.cpu_user_s + facts.cpu_system_s > 0
+    assert facts.max_rss_bytes > 30_000_000
+    assert {number: signal.getsignal(number) for number in HANDLED if number != signal.SIGCHLD} == {
+        number: handler for number, handler in handlers.items() if number != signal.SIGCHLD
+    }
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_command_that_a_signal_ends() -> None:
+    """128 plus its number, and its name."""
+    job = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    job.wait(nothing)
+    assert (job.exit_code, job.ending()) == (137, "the command was ended by SIGKILL")
+    assert (job.facts().exit_code, job.facts().signal) == (None, "SIGKILL")
+
+
+def test_a_signal_without_a_name() -> None:
+    """Real-time signals have numbers only."""
+    job = python(f"import os; os.kill(os.getpid(), {signal.SIGRTMIN + 3})")
+    job.wait(nothing)
+    assert job.facts().signal == f"signal {signal.SIGRTMIN + 3}"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [("no-such-command", 127, "No such file or directory"), ("/", 126, "Permission denied")],
+)
+def test_a_command_that_cannot_be_started(
+    command: str, code: int, words: str, capsys: pytest.CaptureFixture[str], handlers: dict[int, object]
+) -> None:
+    """A shell's codes, one line, and no handler stays."""
+    job = Job([command], {})
+    assert (job.started, job.exit_code, job.pid) == (False, code, 0)
+    assert job.ending() == f"the command could not be started: {command}: {words}"
+    assert capsys.readouterr().err == f"telemetry: {command}: {words}\n"
+    assert (job.facts().exit_code, job.facts().signal) == (code, None)
+    assert signal.getsignal(signal.SIGTERM) == handlers[signal.SIGTERM]
+
+
+def test_each_second_something_may_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the child runs, about once a second, and it ends as soon as the child does."""
+    seconds = []
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as idle:
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: idle)
+        job = Job(["x"], {})
+
+        def each_second() -> None:
+            seconds.append(len(seconds))
+            if len(seconds) == 2:
+                idle.kill()
+
+        job.wait(each_second)
+    assert seconds == [0, 1]
+    assert job.facts().signal == "SIGKILL"
+
+
+def test_signals_are_passed_on(tmp_path: Path) -> None:
+    """To the child, which decides what they mean."""
+    job = python(NOTES_ONE.replace('print("up", flush=True)', f"open({str(tmp_path / 'up')!r}, 'w').close()"))
+
+    def when_up() -> None:
+        if (tmp_path / "up").exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    job.wait(when_up)
+    assert job.exit_code == 9
+
+
+def test_a_signal_before_the_child_is_there_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept until there is somebody to pass it to."""
+    real = subprocess.Popen
+
+    def late(*args: object, **options: object) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(*args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "Popen", late)
+    job = python("import time\nwhile True: time.sleep(0.01)")
+    job.wait(nothing)
+    assert job.facts().signal == "SIGTERM"
+
+
+def test_secrets_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    """The bill can be published: values that look secret are masked, and what is no text is marked."""
+    job = Job(["true", "--api-key", "hunter2", "PASSWORD=x", "a\udcffb"], {})
+    job.wait(nothing)
+    assert job.facts().argv == ["true", "--api-key", "***", "PASSWORD=***", "a\ufffdb"]
+
+
+def test_no_descriptor_is_left(tmp_path: Path) -> None:
+    """Neither of a job that ran nor of one that could not."""
+    before = len(os.listdir("/proc/self/fd"))
+    for command in ("true", "no-such-command"):
+        job = Job([command], {})
+        if job.started:
+            job.wait(nothing)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,74 @@
+"""One line about a run, for people who read a log."""
+
+from __future__ import annotations
+
+import re
+
+from telemetry.cli.live_line import describe
+from telemetry.wire.snapshot import Accounting, MetricsSnapshot, Progress, SelfCost, SeriesStat, WindowStat
+
+
+def series(name: str, in_window: int, **more: object) -> SeriesStat:
+    window = WindowStat(count=in_window, percentiles={"50": 1.5, "99": 20.0} if in_window else {})
+    facts = {"unit": "ms", "count": 100, "percentiles": {"50": 1, "99": 2, "99.9": 3}, "window": window} | more
+    return SeriesStat(name=name, **facts)  # type: ignore[arg-type]
+
+
+def snapshot(**more: object) -> MetricsSnapshot:
+    facts = {
+        "run_id": "r",
+        "name": "job",
+        "state": "LIVE",
+        "elapsed_s": 12.3,
+        "accounting": Accounting(emitted=1_200_010, applied=1_200_000, missing=4, dropped_by_producer={"x": 6}),
+        "cost": SelfCost(events_per_s=98_200.0),
+    }
+    return MetricsSnapshot(**facts | more)  # type: ignore[arg-type]
+
+
+def test_the_numbers_that_matter_first() -> None:
+    """Time, state, events, rate and losses are in every line."""
+    assert re.fullmatch(r"telemetry +12 s LIVE \S+ ?\S* events \S+ ?\S*/s lost 10", describe(snapshot()))
+
+
+def test_progress_with_a_time_of_arrival() -> None:
+    """From the share done so far; none at the beginning, none at the end, never above the whole."""
+    for done, words in (
+        (40.0, "requests 40% eta 18 s"),
+        (0.0, "requests 0%"),
+        (100.0, "requests 100%"),
+        (150.0, "requests 100%"),
+    ):
+        line = describe(snapshot(progress=[Progress(name="requests", done=done, total=100.0)]))
+        assert line.endswith(f" · {words}"), line
+    empty = describe(snapshot(progress=[Progress(name="requests", done=0.0, total=0.0)]))
+    assert empty.endswith("requests 100%")
+
+
+def test_the_two_busiest_series_and_what_tells_them_apart() -> None:
+    """By values in the window; labels are named, empty series are not shown."""
+    line = describe(
+        snapshot(
+            series=[
+                series("idle", 0),
+                series("a", 5),
+                series("b", 9, labels={"route": "/x"}),
+                series("none", 0, count=0),
+            ]
+        )
+    )
+    assert [part.split()[0] for part in line.split(" · ")[1:]] == ["b{route=/x}", "a"]
+
+
+def test_a_series_that_rests_shows_what_it_came_to() -> None:
+    """Without values in the window, the percentiles of the whole run."""
+    moving, resting = describe(snapshot(series=[series("a", 5)])), describe(snapshot(series=[series("a", 0)]))
+    assert "p50 1.5" in moving
+    assert "p99 20" in moving
+    assert "p50 1 " in resting
+    assert "p99 2 " in resting
+
+
+def test_percentiles_nobody_asked_for_are_left_out() -> None:
+    """A run may be configured without the 50th."""
+    assert describe(snapshot(series=[series("a", 0, percentiles={"99.9": 3})])).endswith(" · a ")

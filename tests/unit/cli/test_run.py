@@ -1,0 +1,116 @@
+"""`telemetry run` beside an aggregator that lives in the test."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from telemetry.cli.main import main
+from telemetry.emit import spawn
+from telemetry.testing.aggregator import FakeAggregator
+from telemetry.transport import hello
+from telemetry.wire.control import Stop, Watch
+
+HANDLED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@pytest.fixture
+def aggregator(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAggregator]:
+    """What `spawn` gives instead of a process; its name and flags are kept in `asked`."""
+    handlers = {number: signal.getsignal(number) for number in (*HANDLED, signal.SIGCHLD)}
+    with FakeAggregator(root.parent) as made:
+
+        def start(name: str, flags: dict[str, object], **options: object) -> Any:
+            made.asked = (name, flags, options)  # type: ignore[attr-defined]
+            return SimpleNamespace(
+                endpoint=made.endpoint,
+                snapshots=hello(made.endpoint).snapshots,
+                run_id="fake",
+                name=name,
+                directory=str(root),
+                pid=0,
+                gone=False,
+                process=SimpleNamespace(returncode=None),
+            )
+
+        monkeypatch.setattr(spawn, "spawn", start)
+        yield made
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def requests(aggregator: FakeAggregator, kind: type) -> list[Any]:
+    return [request for request in aggregator.requests if isinstance(request, kind)]
+
+
+def test_the_command_is_watched_and_its_end_ends_the_run(
+    aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The aggregator hears the process id, why it ended and its bill; the report goes to stderr."""
+    assert main(["run", "--name", "mine", "--", sys.executable, "-c", "raise SystemExit(4)"]) == 4
+    (watch,), (stop,) = requests(aggregator, Watch), requests(aggregator, Stop)
+    assert (stop.reason, stop.interrupted) == ("the command exited with code 4", False)
+    assert (stop.command.pid, stop.command.exit_code) == (watch.pid, 4)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "fake COMPLETE" in said.err
+    assert "run directory: " in said.err
+
+
+def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
+    """As settings; those not given are left alone."""
+    assert main(["run", "--dir", "there", "--no-journal", "--quiet", "true"]) == 0
+    name, flags, _ = aggregator.asked  # type: ignore[attr-defined]
+    assert name == "true"
+    assert flags == {
+        "run.dir": "there",
+        "run.refresh_hz": None,
+        "transport.bind": None,
+        "transport.insecure": None,
+        "journal.enabled": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("/bin/true", "true"), ("a\nb", "a?b"), ("/", "run"), ("x" * 300, "x" * 200), ("..", "..")],
+)
+def test_a_run_without_a_name_is_called_like_its_command(
+    aggregator: FakeAggregator, command: str, name: str
+) -> None:
+    """Whatever that is."""
+    main(["run", "--quiet", "--", command])
+    assert aggregator.asked[0] == name  # type: ignore[attr-defined]
+
+
+def test_a_command_that_is_not_there_still_ends_the_run(aggregator: FakeAggregator) -> None:
+    """127, nothing is watched, and the reason is passed on."""
+    assert main(["run", "--quiet", "--", "no-such-command"]) == 127
+    assert requests(aggregator, Watch) == []
+    (stop,) = requests(aggregator, Stop)
+    assert stop.reason == "the command could not be started: no-such-command: No such file or directory"
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 4), (3, 3)])
+def test_strict(aggregator: FakeAggregator, code: int, expected: int) -> None:
+    """A result that is not complete is exit 4, unless the command itself failed."""
+    assert main(["run", "--strict", "--quiet", "--", sys.executable, "-c", f"raise SystemExit({code})"]) == expected
+
+
+def test_quiet_is_quiet(aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]) -> None:
+    """No report, no live line."""
+    assert main(["run", "--quiet", "--", "true"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_no_command_starts_nothing(aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]) -> None:
+    """A usage error comes before an aggregator."""
+    for words in (["run"], ["run", "--"], ["run", "--name", "a\nb", "--", "true"]):
+        assert main(words) == 2
+    assert not hasattr(aggregator, "asked")

@@ -1,0 +1,359 @@
+"""The aggregator's side of the control channel, on real sockets."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from telemetry import limits
+from telemetry.daemon import control, guardian
+from telemetry.daemon.control import read_history, read_records
+from telemetry.daemon.service import Service
+from telemetry.errors import ProtocolError
+from telemetry.store.history import HistoryReader
+from telemetry.testing.builders import MONO_NS
+from telemetry.transport.client import ControlClient
+from telemetry.wire import control as msg
+from telemetry.wire.events import Count, Define, Mark, Params
+from telemetry.wire.history import Interval
+
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture
+def run_apart() -> Iterator[Callable[[Service], str]]:
+    """`run_apart(service)` takes its turns on a thread until the test ends; returns the control address."""
+    stopping = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def start(service: Service) -> str:
+        threads.append(threading.Thread(target=service.turns_until, args=(stopping.is_set,)))
+        threads[-1].start()
+        return service.parts.hub.endpoints.control
+
+    yield start
+    stopping.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_every_question_of_a_client_is_answered(make_service: Any, run_apart: Any) -> None:
+    """The package's own client against the package's own control, one request of each type."""
+    service = make_service()
+    endpoint = run_apart(service)
+    with ControlClient(endpoint) as client:
+
+        def ask(request: msg.Request) -> Any:
+            return client.request(request, TIMEOUT_S)
+
+        welcome = ask(msg.Hello(mono_ns=5))
+        assert (welcome.run_id, welcome.name, welcome.epoch, welcome.echo_ns) == ("r1", "job", "e1", 5)
+        assert (welcome.events, welcome.directory) == (
+            service.parts.hub.endpoints.events,
+            str(service.parts.directory.path),
+        )
+        assert abs(welcome.mono_ns - ask(msg.Ping(mono_ns=6)).mono_ns) < 60e9
+        assert ask(msg.Ping(mono_ns=6)).echo_ns == 6
+        assert ask(msg.GetStatus()).snapshot.state == "INITIALIZE"
+        assert ask(msg.GetHistory()) == msg.History(id=5)
+        assert ask(msg.Catchup()) == msg.CaughtUp(id=6)
+        assert ask(msg.Barrier(producer="p", batches=0)).batches == 0
+        assert ask(msg.Watch(pid=os.getpid())).pid == os.getpid()
+        ended = ask(msg.End(producer="p", batches=0, emitted=3, dropped={"buffer_full": 3}))
+        assert (ended.emitted, ended.received, ended.missing) == (3, 0, 0)
+        assert ask(msg.Stop(reason="enough")).state in ("INITIALIZE", "LIVE")
+    assert (service.course.ending, service.course.reason) == (True, "enough")
+
+
+def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) -> None:
+    """Another version, a level that is none, a history that is off: each says so."""
+    service = make_service({"history.enabled": False})
+    with ControlClient(run_apart(service)) as client:
+        for request, code, words in (
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.0, not 9.0"),
+            (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
+            (msg.GetHistory(), "unavailable", "can't be read"),
+        ):
+            with pytest.raises(ProtocolError) as caught:
+                client.request(request, TIMEOUT_S)
+            assert caught.value.hint == code
+            assert words in caught.value.message
+
+
+# --- the account ---------------------------------------------------------------------------------
+
+
+def test_end_is_answered_when_all_is_in(make_service: Any, connect: Any) -> None:
+    """Not before the last batch came, and then with the account."""
+    service = make_service()
+    peer = connect(service)
+    late = peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.end()
+    peer.until(lambda: peer.all(msg.Resend))
+    assert not peer.all(msg.Ended)
+    peer.send_frame(late)
+    peer.until(lambda: peer.all(msg.Ended))
+    assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=2, received=2, missing=0)]
+    peer.until(lambda: peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e1", batches=2)], "the acknowledgement")
+
+
+def test_a_barrier_is_answered_when_the_batches_are_applied(make_service: Any, connect: Any) -> None:
+    """A producer learns that a status read now has its numbers."""
+    service = make_service()
+    peer = connect(service)
+    peer.say(msg.Barrier(id=5, producer="p", batches=1))
+    peer.ask(msg.Ping(id=6))
+    assert not peer.all(msg.BarrierReached)
+    peer.send(Count("n"))
+    peer.until(lambda: peer.all(msg.BarrierReached))
+    assert peer.all(msg.BarrierReached) == [msg.BarrierReached(id=5, batches=1)]
+
+
+def test_a_repeated_end_is_owed_one_answer(make_service: Any, connect: Any) -> None:
+    """A producer repeats its end until it is answered: the same request of the same peer replaces the first."""
+    service = make_service()
+    peer = connect(service)
+    late = peer.frame([Count("n")])
+    peer.send(Count("n"))
+    for _ in range(50):
+        peer.end()
+    peer.ask(msg.Ping(id=6))
+    assert service.control.owed == 1
+    peer.send_frame(late)
+    peer.until(lambda: peer.all(msg.Ended))
+    peer.ask(msg.Ping(id=7))
+    assert len(peer.all(msg.Ended)) == 1
+    assert service.control.owed == 0
+
+
+def test_what_is_owed_is_bounded(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """Beyond the bound a request is refused in words, and the others are still answered."""
+    monkeypatch.setattr(control, "_OWED_KEPT", 3)
+    service = make_service()
+    peer = connect(service)
+    for number in range(10, 15):
+        peer.say(msg.Barrier(id=number, producer="p", batches=1))
+    peer.ask(msg.Ping(id=6))
+    assert service.control.owed == 3
+    refused = peer.all(msg.Error)
+    assert [(one.id, one.code) for one in refused] == [(13, "refused"), (14, "refused")]  # type: ignore[union-attr]
+    peer.send(Count("n"))
+    peer.until(lambda: len(peer.all(msg.BarrierReached)) == 3)
+
+
+def test_after_the_books_are_closed_nothing_is_owed(make_service: Any, connect: Any) -> None:
+    """What can't be settled any more is answered with the account as it stands, at once, and so is what follows."""
+    service = make_service()
+    peer, other = connect(service), connect(service, "q")
+    peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.end()
+    other.say(msg.Barrier(id=5, producer="q", batches=1))
+    other.ask(msg.Ping(id=6))
+    peer.applied(1)
+    service.control.give_up()
+    peer.until(lambda: peer.all(msg.Ended))
+    assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=2, received=1, missing=1)]
+    other.until(lambda: other.all(msg.Error))
+    assert [(one.id, one.code) for one in other.all(msg.Error)] == [(5, "unavailable")]  # type: ignore[union-attr]
+    assert other.ask(msg.End(id=9, producer="q", batches=4, emitted=4)) == msg.Ended(
+        id=9, emitted=4, received=0, missing=4
+    )
+    assert isinstance(other.ask(msg.Barrier(id=10, producer="q", batches=4)), msg.Error)
+    assert service.control.owed == 0
+
+
+# --- what is missing -----------------------------------------------------------------------------
+
+
+def test_a_producer_is_asked_for_what_never_came(make_service: Any, connect: Any) -> None:
+    """Every gap as a range, again and again while it lives."""
+    service = make_service()
+    peer = connect(service)
+    peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.frame([Count("n")])
+    peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.until(lambda: len(peer.all(msg.Resend)) >= 4)
+    assert peer.all(msg.Resend)[:4] == [msg.Resend(first=0, last=0), msg.Resend(first=2, last=3)] * 2
+
+
+def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any) -> None:
+    """After a while without a sign of life it is left alone; when it speaks again it is asked again."""
+    service = make_service()
+    peer = connect(service)
+    peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.until(lambda: peer.all(msg.Resend))
+    facts = service.parts.aggregator.producer("p")
+    late_ns = int(limits.LATE_AFTER_S * 1e9)
+
+    def asked_at(now_ns: int) -> bool:
+        before = len(peer.listen())
+        service.control.ask_for_missing(now_ns)
+        peer.ask(msg.GetStatus(id=1_000 + before))
+        return any(isinstance(item, msg.Resend) for item in peer.heard[before:])
+
+    service.turn = lambda **_: (service.parts.hub.wait(0.01), service.control.turn())
+    assert asked_at(facts.last_seen_ns + late_ns)
+    assert not asked_at(facts.last_seen_ns + late_ns + 10**9)
+    assert not asked_at(facts.last_seen_ns + 100 * late_ns)
+    facts.last_seen_ns += 1_000 * late_ns
+    assert asked_at(facts.last_seen_ns + 10**9)
+
+
+def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """Nobody can make the table of peers grow without end."""
+    monkeypatch.setattr(limits, "PRODUCERS", 2)
+    service = make_service()
+    connect(service)
+    connect(service, "q")
+    stranger = connect(service, "third", greet=False)
+    answer = stranger.ask(msg.Hello(id=1, producer="third"))
+    assert isinstance(answer, msg.Error)
+    assert (answer.code, answer.message) == ("refused", "more than 2 producers")
+    assert isinstance(stranger.ask(msg.Hello(id=2)), msg.Welcome), "observers are no producers"
+    assert service.control.peers == 2
+
+
+def test_processes_beyond_the_bound_are_not_watched(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """Each costs a descriptor."""
+    monkeypatch.setattr(guardian, "WATCHED", 1)
+    peer = connect(make_service())
+    assert isinstance(peer.ask(msg.Watch(id=2, pid=os.getpid())), msg.Watching)
+    answer = peer.ask(msg.Watch(id=3, pid=1))
+    assert isinstance(answer, msg.Error)
+    assert answer.code == "refused"
+
+
+def test_every_producer_hears_the_state_at_once(make_service: Any, connect: Any) -> None:
+    """One that hears DRAINING flushes and ends."""
+    service = make_service()
+    peers = [connect(service), connect(service, "q")]
+    service.course.lifecycle.to("DRAINING")
+    service.control.announce_state()
+    for peer in peers:
+        peer.until(lambda peer=peer: peer.all(msg.Pong))
+        assert [one.state for one in peer.all(msg.Pong)] == ["DRAINING"]
+
+
+# --- status --------------------------------------------------------------------------------------
+
+
+def test_status_holds_all_that_was_applied(make_service: Any, connect: Any) -> None:
+    """It is made when it is asked for."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n", 5.0))
+    peer.applied(1)
+    answer = peer.ask(msg.GetStatus(id=4))
+    assert isinstance(answer, msg.Status)
+    assert (answer.snapshot.state, answer.snapshot.counters[0].value) == ("LIVE", 5)
+
+
+@pytest.mark.parametrize("terminal", ["COMPLETE", "INTERRUPTED"])
+def test_status_of_a_run_that_is_over_is_the_result(make_service: Any, connect: Any, terminal: Any) -> None:
+    """The terminal snapshot itself; on the way there, DRAINING."""
+    service = make_service()
+    peer = connect(service)
+    service.course.lifecycle.to("DRAINING")
+    answer = peer.ask(msg.GetStatus(id=4))
+    assert isinstance(answer, msg.Status)
+    assert answer.snapshot.state == "DRAINING"
+    service.course.lifecycle.to(terminal)
+    result = service.snapshot()
+    answer = peer.ask(msg.GetStatus(id=5))
+    assert isinstance(answer, msg.Status)
+    assert answer.snapshot == result
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_records_come_in_pages(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """Contiguous from any number on, by count and by bytes; past the end there is nothing, and it says where."""
+    monkeypatch.setattr(limits, "CATCHUP_RECORDS", 40)
+    service = make_service()
+    peer = connect(service)
+    for number in range(100):
+        peer.send(Mark(f"m{number}"))
+    peer.applied(100)
+    answer: Any = peer.ask(msg.Catchup(id=4, from_seq=5))
+    assert [one.seq for one in answer.records] == list(range(5, 45))
+    assert (answer.next_seq, answer.last_seq) == (45, 99)
+    answer = peer.ask(msg.Catchup(id=5, from_seq=90))
+    assert [one.record for one in answer.records] == [Mark(f"m{number}", one.record.time_ns) for number, one in
+                                                      zip(range(90, 100), answer.records, strict=True)]  # fmt: skip
+    assert (answer.next_seq, answer.last_seq) == (100, 99)
+    answer = peer.ask(msg.Catchup(id=6, from_seq=500))
+    assert (answer.records, answer.next_seq, answer.last_seq) == ([], 500, 99)
+
+
+def test_a_page_of_records_is_bounded_in_bytes(make_service: Any, connect: Any) -> None:
+    """Large records make short pages, never a message that breaks the connection, and never an empty page."""
+    service = make_service()
+    peer = connect(service)
+    big = {f"k{number}": "x" * limits.TEXT_CHARS for number in range(800)}
+    for _ in range(5):
+        peer.send(Params(big))
+    peer.applied(5)
+    seq, pages = 0, 0
+    while seq < 5:
+        page = read_records(service.parts.records, seq)
+        assert 0 < len(page.records) < 3
+        assert len(msgspec.msgpack.encode(page)) < 2 * limits.FRAME_BYTES
+        seq, pages = page.next_seq, pages + 1
+    assert pages >= 3
+
+
+def test_history_comes_in_pages_with_the_keys_on_the_first(
+    make_service: Any, monkeypatch: Any, connect: Any
+) -> None:
+    """Every interval once, in order, and each page within its bytes."""
+    monkeypatch.setattr(limits, "HISTORY_REPLY_BYTES", 1)
+    service = make_service()
+    peer = connect(service)
+    for number in range(4):
+        peer.send(Define(1, "s", "series"), rows=[(1, MONO_NS + number, float(number))])
+        peer.applied(number + 1)
+        service.roll()
+    starts: list[int] = []
+    start_ns: int | None = 0
+    pages = 0
+    while start_ns is not None:
+        answer: Any = peer.ask(msg.GetHistory(id=10 + pages, start_ns=start_ns))
+        assert [key.name for key in answer.keys] == (["s"] if pages == 0 else [])
+        starts += [msgspec.msgpack.decode(raw, type=Interval).start_ns for raw in answer.intervals]
+        start_ns = answer.next_ns
+        pages += 1
+    assert (pages, len(set(starts)), starts) == (4, 4, sorted(starts))
+
+
+def test_history_of_a_time_span(make_service: Any, connect: Any) -> None:
+    """Intervals that overlap it, and no others."""
+    service = make_service()
+    for _ in range(3):
+        service.roll()
+    peer = connect(service)
+    everything: Any = peer.ask(msg.GetHistory(id=4))
+    middle = msgspec.msgpack.decode(everything.intervals[1], type=Interval)
+    reader = HistoryReader(service.parts.directory.history)
+    answer = read_history(reader, msg.GetHistory(start_ns=middle.start_ns, end_ns=middle.end_ns), [])
+    assert answer.intervals == [everything.intervals[1]]
+
+
+def test_a_disk_that_is_far_behind_is_said(make_service: Any, connect: Any) -> None:
+    """The question is refused at once; nothing piles up."""
+    service = make_service()
+    peer = connect(service)
+    service.parts.worker.submit = lambda *_: False
+    answer = peer.ask(msg.Catchup(id=4))
+    assert isinstance(answer, msg.Error)
+    assert (answer.code, answer.message) == ("unavailable", "the disk is far behind")

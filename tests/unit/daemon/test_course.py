@@ -1,0 +1,75 @@
+"""How a run ends, and what a snapshot says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from telemetry import limits
+from telemetry.daemon.course import Course
+from telemetry.wire.snapshot import CommandFacts, SelfCost
+
+
+@pytest.fixture
+def course() -> Course:
+    return Course(
+        name="job", run_id="r", epoch="e", directory="/d", started_ns=5, started_mono_ns=7, refresh_hz=10.0
+    )
+
+
+def test_the_first_reason_stays(course: Course) -> None:
+    """Whoever ends a run a second time does not change why it ended."""
+    course.end("enough")
+    course.end("all producers are gone")
+    assert (course.ending, course.interrupted, course.reason) == (True, False, "enough")
+
+
+def test_an_interruption_overrides_a_drain(course: Course) -> None:
+    """It changes how the run ends; a second one changes nothing but is noticed."""
+    course.end("enough")
+    course.end("stopped by SIGTERM", interrupted=True)
+    assert (course.interrupted, course.reason) == (True, "stopped by SIGTERM")
+    assert course.interruptions == 1
+    course.end("stopped by SIGINT", interrupted=True)
+    assert (course.reason, course.interruptions) == ("stopped by SIGTERM", 2)
+
+
+def test_an_interruption_after_the_drain_is_only_counted(course: Course) -> None:
+    """Once the run is being completed, a signal can hurry it, and not make another run of it."""
+    course.end("enough")
+    course.decided = True
+    course.end("stopped by SIGTERM", interrupted=True)
+    assert (course.interrupted, course.reason, course.interruptions) == (False, "enough", 1)
+
+
+def test_the_bill_of_the_command_is_kept(course: Course) -> None:
+    """Whichever request brings it."""
+    bill = CommandFacts(argv=["x"])
+    course.end("the command exited", command=bill)
+    course.end("again")
+    assert course.command is bill
+
+
+def test_warnings_are_said_once_and_bounded(course: Course) -> None:
+    """A warning of every tick is one warning."""
+    course.warn(["a", "a"])
+    course.warn(["a", "b"])
+    assert course.warnings == ["a", "b"]
+    course.warn(str(number) for number in range(1_000))
+    assert len(course.warnings) == limits.WARNINGS_KEPT
+
+
+def test_the_facts_of_a_snapshot(course: Course) -> None:
+    """What the aggregator can't know by itself, and the time left to drain, never below zero."""
+    cost = SelfCost(ticks=3)
+    facts = course.facts(1_000, cost)
+    assert (facts.run_id, facts.name, facts.epoch, facts.directory) == ("r", "job", "e", "/d")
+    assert (facts.started_ns, facts.started_mono_ns, facts.refresh_hz, facts.cost) == (5, 7, 10.0, cost)
+    assert (facts.state, facts.exact, facts.exact_reason) == ("INITIALIZE", False, "the run goes on")
+    assert facts.pending_deadline_s is None
+    course.drain_deadline_ns = 2_500_000_000
+    assert course.facts(1_000_000_000, cost).pending_deadline_s == 1.5
+    assert course.facts(9_000_000_000, cost).pending_deadline_s == 0.0
+    course.warn(["w"])
+    facts = course.facts(0, cost)
+    course.warn(["later"])
+    assert facts.warnings == ["w"], "facts are of one moment"

@@ -1,0 +1,68 @@
+"""Frames in, in the order decode, admit, journal, apply, publish."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from telemetry import limits
+from telemetry.store.journal import JournalReader
+from telemetry.store.records import RecordLog
+from telemetry.testing import frame
+from telemetry.wire import frames
+from telemetry.wire.events import Count, Mark, Sample
+
+
+def journaled(service: Any) -> list[bytes]:
+    return [bytes(item.data) for item in JournalReader(service.parts.directory.journal).frames()]
+
+
+def test_what_is_applied_is_in_the_journal_and_nothing_else(make_service: Any) -> None:
+    """New batches are written as they came; duplicates and frames nobody can read are counted, not written."""
+    service = make_service()
+    first = frame("p", 0, 0, records=[Count("n", 2.0), Mark("m")])
+    second = frame("p", 1, 2, records=[Sample("s", 1.5)])
+    service._ingest.take([first, b"noise", second, first, frames.EVENTS + b"\xc1"])
+    service._ingest.take([])
+    assert journaled(service) == [first, second]
+    assert [record.record for record in RecordLog(service.parts.directory.records).read(0, 10)] == [Mark("m")]
+    snapshot = service.snapshot()
+    account = snapshot.accounting
+    assert (account.received, account.applied, account.duplicates) == (3, 3, 1)
+    assert account.bad_frames == {"frame_unreadable": 1, "wrong_topic": 1}
+    assert (snapshot.counters[0].value, snapshot.series[0].max) == (2, 1.5)
+    assert (snapshot.cost.frames, snapshot.cost.journal_bytes > len(first) + len(second)) == (5, True)
+
+
+def test_without_a_journal_everything_else_is_the_same(make_service: Any) -> None:
+    """`--no-journal` writes none."""
+    service = make_service({"journal.enabled": False})
+    service._ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
+    assert not service.parts.directory.journal.exists()
+    assert service.snapshot().accounting.applied == 1
+
+
+def test_a_journal_that_cannot_be_written_is_said_and_costs_no_number(make_service: Any) -> None:
+    """The run goes on; the snapshot warns once."""
+    service = make_service()
+    service.parts.journal.failed = "No space left on device"
+    service._ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
+    service.snapshot()
+    assert service.snapshot().warnings[0] == "the journal could not be written: No space left on device"
+    assert service.snapshot().counters[0].value == 2
+
+
+def test_a_turn_takes_a_bounded_number(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """A flood can't keep a tick or a signal waiting."""
+    service = make_service()
+    peer = connect(service)
+    monkeypatch.setattr(limits, "TURN_FRAMES", 3)
+    peer.send(Count("n"))
+    for _ in range(20):
+        assert peer.link.send_events(peer.frame([Count("n")]))
+    counts = []
+    while service.parts.aggregator.applied < 21:
+        assert service.parts.hub.wait(10.0).events
+        before = service.parts.aggregator.applied
+        counts.append(service._ingest.turn())
+        assert service.parts.aggregator.applied - before == counts[-1]
+    assert max(counts) <= 3

@@ -1,0 +1,171 @@
+"""Exact percentiles from a journal on disk."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.aggregator import Aggregator, AggregatorConfig
+from telemetry.daemon.refine import Refinement, Refiner, obstacle
+from telemetry.store.journal import JournalWriter
+from telemetry.store.rundir import RunDirectory
+from telemetry.testing import frame
+from telemetry.wire.codec import decode_batch
+from telemetry.wire.events import Define, Sample
+
+KEYS = ("50", "99.9", "90")
+BATCHES = 400
+ROWS = 7
+NOW_NS = 1_000_000_000_000
+
+WaitUntil = Callable[..., Any]
+
+
+class Recorded:
+    """An aggregator that was told the same as its journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = RunDirectory.create(folder, "job", "r1", 1)
+        self.journal = JournalWriter(self.directory.journal)
+        self.aggregator = Aggregator(AggregatorConfig(percentiles=KEYS))
+        self.values: dict[str, list[float]] = {"rows": [], "samples": []}
+        self.seq = self.first = 0
+
+    def take(self, rows: list[float], samples: list[float], *, journaled: bool = True) -> None:
+        define = [Define(3, "rows", "series", "ms")] if not self.seq else []
+        data = frame(
+            "p",
+            self.seq,
+            self.first,
+            records=[*define, *(Sample("samples", value, unit="ms") for value in samples)],
+            rows=[(3, NOW_NS, value) for value in rows],
+        )
+        batch = decode_batch(data)
+        assert self.aggregator.admit(batch, NOW_NS)
+        if journaled:
+            self.journal.append([data], NOW_NS)
+        self.aggregator.apply([batch], NOW_NS, NOW_NS)
+        self.values["rows"] += rows
+        self.values["samples"] += samples
+        self.seq += 1
+        self.first += len(rows) + len(samples)
+
+    def expected(self) -> dict[int, dict[str, float]]:
+        """The order statistics, by sorting."""
+        found = {}
+        for index in range(len(self.aggregator.series)):
+            values = sorted(self.values[self.aggregator.series.key(index).name])
+            ranks = {key: math.ceil(round(float(key) * 1_000) * len(values) / 100_000) for key in KEYS}
+            found[index] = {key: values[rank - 1] for key, rank in ranks.items()}
+        return found
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    made = Recorded(tmp_path)
+    rng = random.Random(7)
+    for _ in range(BATCHES):
+        made.take([rng.lognormvariate(0.0, 1.0) for _ in range(ROWS)], [rng.random()])
+    return made
+
+
+def outcome(refiner: Refiner, wait_until: WaitUntil) -> Refinement:
+    found = wait_until(lambda: refiner.outcome)
+    assert isinstance(found, Refinement)
+    return found
+
+
+def test_the_journal_gives_the_order_statistics(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Rows and self-describing samples, in many small batches, to the last bit."""
+    recorded.journal.close()
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    assert (found.exact, found.reason, found.warnings) == (True, "", [])
+    assert found.values == recorded.expected()
+
+
+def test_exact_percentiles_keep_the_order_of_the_live_ones(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Readers see the same keys in the same order before and after."""
+    live = [list(stat.percentiles) for stat in recorded.aggregator.series.stats()]
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    recorded.aggregator.series.apply_exact(found.values)
+    stats = recorded.aggregator.series.stats()
+    assert all(stat.exact for stat in stats)
+    assert [list(stat.percentiles) for stat in stats] == live == [list(KEYS)] * 2
+
+
+def test_a_run_without_values_is_exact(tmp_path: Path, wait_until: WaitUntil) -> None:
+    """There is nothing that could be wrong."""
+    empty = Recorded(tmp_path)
+    found = outcome(Refiner(empty.aggregator, empty.directory, 60.0), wait_until)
+    assert (found.exact, found.values) == (True, {})
+
+
+def test_a_damaged_journal_is_said(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Not one wrong number: the histogram's stay, with the reason."""
+    recorded.journal.close()
+    (segment,) = recorded.directory.journal.iterdir()
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    segment.write_bytes(data)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    assert (found.exact, found.values) == (False, {})
+    assert "bytes of the journal are damaged" in found.reason
+
+
+def test_a_journal_that_is_gone_is_said(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """The thread ends with an outcome whatever happens in it."""
+    for segment in recorded.directory.journal.iterdir():
+        segment.unlink()
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    assert not found.exact
+    assert "the exact pass failed: there is no journal" in found.reason
+
+
+def test_a_series_that_disagrees_is_named_and_spoils_no_other(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Values that were applied and not journaled: that series keeps its bound, the other one is exact."""
+    recorded.take([], [0.5] * 50, journaled=False)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    assert (found.exact, found.reason) == (False, "some series disagree with the journal")
+    (warning,) = found.warnings
+    assert warning.startswith("samples: ")
+    assert [recorded.aggregator.series.key(index).name for index in found.values] == ["rows"]
+
+
+def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """With the reason it was given; a second reason changes nothing."""
+    begun, go = recorded.aggregator.series_values, []
+
+    def slow(batch: Any) -> Any:
+        wait_until(lambda: go)
+        return begun(batch)
+
+    recorded.aggregator.series_values = slow  # type: ignore[method-assign]
+    refiner = Refiner(recorded.aggregator, recorded.directory, 60.0)
+    assert refiner.outcome is None
+    refiner.stop("stopped by SIGTERM")
+    refiner.stop("later")
+    go.append(True)
+    assert outcome(refiner, wait_until) == Refinement(exact=False, reason="stopped by SIGTERM")
+
+
+def test_its_time_is_bounded(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """A journal that takes too long leaves the bound of the histogram."""
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 0.0), wait_until)
+    assert (found.exact, found.reason) == (False, "the exact pass took more than 0 s")
+
+
+def test_what_stands_in_the_way(tmp_path: Path) -> None:
+    """No journal, a failed one, one that has forgotten."""
+    assert obstacle(None) == "the journal is off"
+    journal = JournalWriter(tmp_path / "j")
+    assert obstacle(journal) == ""
+    journal.dropped_segments = 3
+    assert "lost its 3 oldest segments" in obstacle(journal)
+    journal.failed = "No space left on device"
+    assert obstacle(journal) == "the journal could not be written: No space left on device"
+    journal.close()

@@ -1,0 +1,48 @@
+"""Instruments without a run at hand, and what importing them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from telemetry import emit
+from telemetry.emit import Counter, Gauge, Series
+from telemetry.errors import InstrumentError
+
+HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logging", "tomllib"]
+
+
+def test_each_kind_can_be_made_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an endpoint they are null objects with the same API."""
+    monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
+    counter, gauge = emit.counter("module.c", "requests", host="a"), emit.gauge("module.g", unit="B")
+    series = emit.series("module.s", unit="ms", digits=4, low=0.5, high=7.0, rank=0)
+    assert [type(made) for made in (counter, gauge, series)] == [Counter, Gauge, Series]
+    counter.add()
+    gauge.set(1)
+    series.record(2)
+    with series.time():
+        pass
+    assert emit.counter("module.c", "requests", host="a") is counter
+
+
+def test_a_label_may_be_called_name() -> None:
+    """The instrument's own name is positional."""
+    assert dict(emit.counter("module.named", name="x").labels) == {"name": "x"}
+
+
+def test_a_wrong_definition_raises_also_without_a_run() -> None:
+    """Errors show in development, not in production."""
+    emit.gauge("module.kind")
+    with pytest.raises(InstrumentError):
+        emit.counter("module.kind")
+
+
+@pytest.mark.parametrize("module", ["telemetry", "telemetry.emit"])
+def test_importing_is_light(module: str) -> None:
+    """A program that records pays for nothing else."""
+    code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,165 @@
+"""`start` and the Run, attached to an aggregator in a thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from telemetry.emit import run as run_module
+from telemetry.emit import start
+from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.emit.run import Run
+from telemetry.errors import ConfigError, EndpointError, InstrumentError
+from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.events import Expect, Mark, Params
+
+
+@pytest.fixture
+def aggregator(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAggregator]:
+    monkeypatch.setenv("TELEMETRY_EMIT__FLUSH_MS", "2")
+    with FakeAggregator(short_dir) as made:
+        monkeypatch.setenv(ENDPOINT_VARIABLE, made.endpoint)
+        yield made
+        run = run_module._STARTER.run
+        if run is not None:
+            run.finish(5.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Each test begins and ends without a run."""
+    yield
+    run_module._STARTER.run = None
+    PROCESS.finish(0.1)
+    PROCESS.reopen()
+    PROCESS._late.take()
+
+
+def test_start_is_idempotent(aggregator: FakeAggregator) -> None:
+    """The same run, whatever the arguments."""
+    run = start("one")
+    assert start("two", policy="block") is run
+    assert (run.run_id, run.endpoint, run.owner) == ("fake", aggregator.endpoint, False)
+    assert repr(run) == f"<Run 'fake' fake at {aggregator.endpoint}>"
+    assert len(aggregator.heard) == 1
+
+
+def test_a_run_makes_instruments_and_records(aggregator: FakeAggregator) -> None:
+    """All of it arrives, in order."""
+    with start("job") as run:
+        run.counter("run.n", unit="requests").add(2)
+        run.gauge("run.g").set(3, at_ns=5)
+        series = run.series("run.s", "ms", digits=2, low=0.1, high=50.0, rank=1)
+        series.record(4)
+        with series.time():
+            pass
+        run.mark("warm", at_ns=7, step=1)
+        run.params({"lr": {"base": 0.5}}, at_ns=8)
+        run.expect("run.m", 10, at_ns=9)
+    assert aggregator.values("run.n") == [2.0]
+    assert aggregator.values("run.g") == [3.0]
+    assert len(aggregator.values("run.s")) == 2
+    [heard] = aggregator.heard.values()
+    assert heard.records == [
+        Mark(text="warm", time_ns=7, labels={"step": "1"}),
+        Params(values={"lr.base": 0.5}, time_ns=8),
+        Expect(name="run.m", total=10.0, time_ns=9),
+    ]
+
+
+def test_an_attached_finish_reports_the_state_so_far(aggregator: FakeAggregator) -> None:
+    """The run goes on; a second call returns the same report, and `report` is that."""
+    run = start("job")
+    run.counter("run.m").add()
+    assert run.report.source == "status"
+    report = run.finish()
+    assert (report.source, report.source_reason, report.state) == ("status", "", "LIVE")
+    assert report.snapshot.accounting.received == 1
+    assert run.finish() is run.report is report
+    assert os.environ[ENDPOINT_VARIABLE] == aggregator.endpoint
+    assert start("again") is not run
+
+
+def test_an_exception_becomes_a_mark_and_goes_on(aggregator: FakeAggregator) -> None:
+    """The run is finished nevertheless."""
+
+    def work() -> None:
+        with start("job"):
+            raise ValueError("out of cheese")
+
+    with pytest.raises(ValueError, match="cheese"):
+        work()
+    [heard] = aggregator.heard.values()
+    assert [record.text for record in heard.records if isinstance(record, Mark)] == ["ValueError: out of cheese"]
+    assert heard.end is not None
+
+
+def test_a_clean_exit_is_no_mark(aggregator: FakeAggregator) -> None:
+    """`sys.exit()` at the end of a script is how scripts end."""
+    with pytest.raises(SystemExit), start("job"):
+        raise SystemExit(0)
+    [heard] = aggregator.heard.values()
+    assert heard.records == []
+
+
+def test_records_with_bad_arguments_never_raise(aggregator: FakeAggregator) -> None:
+    """They are counted; an expectation is a definition and does raise."""
+    with start("job") as run:
+        run.mark("x", at_ns=-1)
+        run.params("no map")  # type: ignore[arg-type]
+        with pytest.raises(InstrumentError):
+            run.expect("n", -1)
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert (heard.end.emitted, heard.end.dropped) == (2, {"unencodable": 2})
+
+
+def test_an_endpoint_nobody_answers_at_is_an_error_after_a_bounded_wait(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the endpoint and what to do, and leaves nothing running."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/none")
+    with pytest.raises(EndpointError, match=r"none within 0\.1 s .*required=False"):
+        start("job", start_timeout_s=0.1)
+    assert (PROCESS.state, PROCESS.flusher) == ("idle", None)
+
+
+def test_not_required_it_goes_on_with_null_objects(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """One line says so; the same run comes back without another wait."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/none")
+    with start("job", start_timeout_s=0.1, required=False) as run:
+        assert start("job", required=False) is run
+        run.counter("run.m").add()
+        run.mark("x")
+    assert run.endpoint == ""
+    assert run.report.source_reason.startswith("no aggregator was reached")
+    assert len([line for line in said() if "nothing is recorded" in line]) == 1
+
+
+def test_a_wrong_setting_is_the_callers_error(aggregator: FakeAggregator) -> None:
+    """Also when the run is not required."""
+    with pytest.raises(ConfigError):
+        start("job", flush_ms=-1, required=False)
+
+
+def test_finish_without_an_answer_says_why(aggregator: FakeAggregator, short_dir: Path) -> None:
+    """The aggregator is gone: no exception, a report with a reason."""
+    run = start("job")
+    run.counter("run.m").add()
+    aggregator.stop()
+    report = run.finish(3.0)
+    assert report.source == "last_live"
+    assert "nobody listens" in report.source_reason or "did not acknowledge" in report.source_reason
+
+
+def test_only_who_spawned_ends_the_run(aggregator: FakeAggregator) -> None:
+    """An attached producer asks for status, never for stop."""
+    run = start("job")
+    run.finish()
+    assert {type(request).__name__ for request in aggregator.requests} <= {"Hello", "Ping", "End", "GetStatus"}
+    assert isinstance(run, Run)

@@ -1,0 +1,98 @@
+"""Starting an aggregator: its ready message, its errors, its last words."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from telemetry.emit import spawn as spawn_module
+from telemetry.emit.spawn import spawn
+from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
+from telemetry.testing.aggregator import FakeAggregator
+
+
+@pytest.fixture
+def instead(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    """`instead(body)` makes the interpreter a script that sees the arguments as `words` and the pipe as `ready`."""
+
+    def install(body: str) -> None:
+        script = short_dir / "python"
+        script.write_text(
+            f"#!{sys.executable}\nimport json, os, sys, time\nwords = sys.argv[1:]\n"
+            f"ready = os.fdopen(int(words[words.index('--ready-fd') + 1]), 'w')\n{body}\n"
+        )
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setattr(spawn_module.sys, "executable", str(script))
+
+    return install
+
+
+def test_a_ready_aggregator_is_greeted(short_dir: Path, instead: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may begin with a dash; flags go as configuration variables; another run's endpoint does not."""
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", "ipc:///other")
+    seen = short_dir / "seen"
+    with FakeAggregator(short_dir) as fake:
+        instead(  # type: ignore[operator]
+            "environ = {name: text for name, text in os.environ.items() if 'TELEMETRY' in name}\n"
+            f"open({str(seen)!r}, 'w').write(json.dumps([words, environ]))\n"
+            f'print(\'{{"endpoint": "{fake.endpoint}"}}\', file=ready, flush=True)\ntime.sleep(60)'
+        )
+        flags = {"run.dir": "here", "journal.enabled": False, "emit.policy": None}
+        made = spawn("-job", flags, owner_pid=os.getpid(), timeout_s=20.0)
+        assert (made.endpoint, made.run_id, made.gone) == (fake.endpoint, "fake", False)
+        made.process.kill()
+        made.process.wait()
+        assert made.gone
+    words, environ = json.loads(seen.read_text())
+    assert words[:4] == ["-m", "telemetry", "serve", "--name=-job"]
+    assert words[-2:] == ["--owner-pid", str(os.getpid())]
+    assert environ["TELEMETRY_RUN__DIR"] == "here"
+    assert environ["TELEMETRY_JOURNAL__ENABLED"] == "false"
+    assert "TELEMETRY_ENDPOINT" not in environ
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("RunDirectoryError", RunDirectoryError), ("UsageError", UsageError), ("Unheard", TelemetryError)],
+)
+def test_the_aggregators_error_is_raised_as_its_own(
+    instead: object, kind: str, expected: type[TelemetryError]
+) -> None:
+    """With its message and its hint."""
+    instead(f"""print('{{"error": "no room", "hint": "tidy", "kind": "{kind}"}}', file=ready)""")  # type: ignore[operator]
+    with pytest.raises(expected) as raised:
+        spawn("job", {}, owner_pid=1, timeout_s=20.0)
+    assert (raised.value.message, raised.value.hint) == ("no room", "tidy")
+
+
+def test_an_aggregator_that_dies_without_a_word_has_last_words(instead: object) -> None:
+    """The end of its stderr is in the error."""
+    instead("sys.exit('ImportError: no module named such')")  # type: ignore[operator]
+    with pytest.raises(EndpointError, match="no module named such"):
+        spawn("job", {}, owner_pid=1, timeout_s=20.0)
+
+
+def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(short_dir: Path, instead: object) -> None:
+    """And it does not stay behind."""
+    pid_file = short_dir / "pid"
+    instead(f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")  # type: ignore[operator]
+    with pytest.raises(EndpointError, match="did not get ready"):
+        spawn("job", {}, owner_pid=1, timeout_s=1.0)
+    if pid_file.exists():
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and Path(f"/proc/{pid_file.read_text()}").exists():
+            time.sleep(0.01)
+        assert not Path(f"/proc/{pid_file.read_text()}").exists()
+
+
+def test_an_interpreter_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen program has none."""
+    monkeypatch.setattr(spawn_module.sys, "executable", "/no/python")
+    with pytest.raises(EndpointError, match="/no/python can't be started"):
+        spawn("job", {}, owner_pid=1, timeout_s=1.0)

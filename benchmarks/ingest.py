@@ -40,7 +40,6 @@ def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
 
     maker = FrameMaker(batch_events)
     aggregator = Aggregator(AggregatorConfig())
-    folder = Path(tempfile.mkdtemp(prefix="tm"))
 
     def take(frames: list[bytes], journal: JournalWriter | None) -> None:
         batches: list[EventBatch] = []
@@ -56,6 +55,7 @@ def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
     def measure(n: int) -> dict[str, Any]:
         frames = maker.frames(max(1, n // batch_events))
         turns = [frames[at : at + frames_a_turn] for at in range(0, len(frames), frames_a_turn)]
+        folder = Path(tempfile.mkdtemp(prefix="tm"))
         journal = JournalWriter(folder) if journaled else None
         before = aggregator.applied
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
@@ -66,7 +66,7 @@ def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
         assert aggregator.applied - before == events
         if journal is not None:
             journal.close()
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
         return {"n": events, "wall_ns": wall / events, "cpu_ns": cpu / events}
 
     take([maker.definitions()], None)

@@ -58,7 +58,8 @@ class Receiver:
     """Receives for ever on a thread of its own; the process does nothing else."""
 
     def __init__(self) -> None:
-        self.address = f"ipc://{tempfile.mkdtemp(prefix='tm')}/events"
+        self._folder = tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True)
+        self.address = f"ipc://{self._folder.name}/events"
         self.received = 0
         threading.Thread(target=self._run, daemon=True).start()
 

@@ -38,14 +38,14 @@ GAPS_SHOWN = 32  # ranges of missing batches a snapshot names for each producer
 BUFFER_EVENTS = 1_000_000  # 0.5 s of a flood, 100 MB of Python objects at most
 RECORDS_BUFFERED = 100_000  # marks, params and the like: rare by nature
 RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
-DATA_SNDHWM = 128  # batches of at most 442 KB: 56 MiB
-DATA_RCVHWM = 128  # the same again on the other side, for each producer
+DATA_SNDHWM = 64  # batches of at most 442 KB: 28 MiB, 0.3 s of a flood
+DATA_RCVHWM = 16  # 7 MiB for each producer in the aggregator, which has a bound of its own to keep
 
 # --- the aggregator ------------------------------------------------------------------------------
 SERIES = 2_000  # instruments of each kind; the rest go to one overflow instrument
 UNKNOWN_ROWS = 200_000  # rows that wait for their definition, over all producers
 TURN_FRAMES = 256  # frames taken per turn of the loop, so that a tick or a signal waits for none
-TURN_BYTES = 16 * MIB  # about 0.6M events: 20 ms of work
+TURN_BYTES = 4 * MIB  # about 150k events: 5 ms of work, and as much again for columns
 CHUNK_EVENTS = 10_000  # rows vectorised at once: fits the L2 cache
 EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
 SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every one

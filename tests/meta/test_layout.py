@@ -13,6 +13,9 @@ SOURCE = ROOT / "src" / "telemetry"
 PACKAGES = "tests/unit/test_package.py"  # the names of every `__init__.py` are loaded there
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "__main__.py": ("tests/process", "it is one call, and only a process can make it"),
+    "daemon/options.py": ("tests/unit/daemon/test_build.py", "it declares what `build` is given"),
+    "daemon/parts.py": ("tests/unit/daemon/test_build.py", "it declares what `build` puts together"),
+    "demo/http_benchmark.py": ("tests/process/test_examples.py", "it is a program, and its server another"),
     "transport/record_stream.py": ("tests/integration/test_record_stream.py", "it is sockets throughout"),
 }
 """Source file → (where it is tested, why not in its mirror). A line here is an exception: keep the list short."""

@@ -218,7 +218,7 @@ def test_numbers_in_the_text() -> None:
     """Socket options, patience, and edges of cells."""
     assert sockets.EVENTS_OUT == (
         zmq.XPUB,
-        {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD, zmq.SNDHWM: 128, zmq.IMMEDIATE: 0, zmq.XPUB_NODROP: 1,
+        {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD, zmq.SNDHWM: 64, zmq.IMMEDIATE: 0, zmq.XPUB_NODROP: 1,
          zmq.XPUB_VERBOSER: 1},
     )  # fmt: skip
     options = quoted(" ".join(row[1] for row in table(section("Who talks to whom"), "socket")))

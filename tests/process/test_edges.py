@@ -146,7 +146,7 @@ def test_a_command_without_a_name(ground: Any) -> None:
 
 
 def test_nothing_is_left_over(ground: Any, wait_until: Any) -> None:
-    """Clients and producers come and go without a descriptor more; after the end there is no socket, no directory."""
+    """Clients and producers come and go without a descriptor more; after the end there is no socket."""
     aggregator, endpoint = ground.serve()
     program = ground.program("job.py", RECORD)
 

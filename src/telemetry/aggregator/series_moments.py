@@ -186,7 +186,7 @@ class Moments:
         mean = self.mean[touched] + distance * (count / after)
         self.squares[touched] += squares + distance * distance * (before * count / after)
         self.mean[touched] = mean
-        shift = np.where(self.integral[touched], np.rint(mean), mean)
+        shift = np.where(self.integral[touched], np.rint(mean), _few_bits(mean))
         self._shift[touched] = np.where(np.isfinite(shift), shift, 0.0)
 
     def _grow(self, length: int) -> None:
@@ -197,6 +197,13 @@ class Moments:
         self.interval_min[old:] = self.min[old:] = np.inf
         self.interval_max[old:] = self.max[old:] = -np.inf
         self.integral[old:] = True
+
+
+def _few_bits(value: Floats) -> Floats:
+    """Each number rounded to 11 significant bits, so that the difference to a number nearby is exact."""
+    mantissa, exponent = np.frexp(value)
+    rounded: Floats = np.ldexp(np.rint(mantissa * 2_048.0), exponent - 11)
+    return rounded
 
 
 def _upper_half(value: Floats) -> Floats:

@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Final
 
 from telemetry.cli import console
-from telemetry.store.rundir import mask_secrets
 from telemetry.wire.codec import carriable
+from telemetry.wire.masking import mask_secrets
 from telemetry.wire.snapshot import CommandFacts
 
 _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)

@@ -15,6 +15,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.clock import SYSTEM_CLOCK
 from telemetry.daemon.finalize import finalize
 from telemetry.daemon.guardian import Guardian
+from telemetry.daemon.heap import keep_small
 from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.parts import Parts
@@ -40,6 +41,7 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
     `on_ready` is told where the aggregator listens once it does. Returns whether a final file was written, and the
     terminal snapshot. Raises TelemetryError if it could not begin; whoever reads `ready_fd` has been told then.
     """
+    keep_small()
     service, withdraw_it = _begin(options)
     # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
     gc.collect()

@@ -50,8 +50,6 @@ def _close_books(service: Service) -> None:
     service.close_books()
     if parts.journal is not None:
         parts.journal.close()
-    if parts.history is not None:
-        parts.worker.submit(parts.history.close)
 
 
 def _refine(service: Service) -> Refinement:
@@ -60,7 +58,7 @@ def _refine(service: Service) -> Refinement:
     hindrance = obstacle(parts.journal)
     if hindrance:
         return Refinement(exact=False, reason=hindrance)
-    refiner = Refiner(parts.aggregator, parts.directory, limits.EXACT_BUDGET_S)
+    refiner = Refiner(parts.aggregator, parts.directory, limits.EXACT_BUDGET_S, wake=parts.worker.wake)
     interruptions = service.course.interruptions
 
     def over() -> bool:
@@ -99,7 +97,13 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
 
 
 def _tell(service: Service) -> None:
-    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions."""
+    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions.
+
+    The history gets its last roll-ups meanwhile: nobody's result waits for them.
+    """
+    history = service.parts.history
+    if history is not None:
+        service.parts.worker.submit(history.close)
     clock = service.parts.clock
     service.publish()
     grace_s = service.parts.options.config.run.terminal_grace_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from telemetry.aggregator import Aggregator
@@ -40,30 +41,31 @@ class Refiner:
     Reads the aggregator's routes, which no longer change once the books are closed.
     """
 
-    def __init__(self, aggregator: Aggregator, directory: RunDirectory, budget_s: float) -> None:
+    def __init__(
+        self, aggregator: Aggregator, directory: RunDirectory, budget_s: float, wake: Callable[[], object]
+    ) -> None:
+        """`wake` is called from the thread once there is an outcome."""
         self._aggregator = aggregator
         self._targets = aggregator.series.targets()  # on the caller's thread: it completes the moments
         self._directory = directory
         self._deadline = time.monotonic() + budget_s
         self._budget_s = budget_s
+        self._wake = wake
         self._stopped_because = ""
-        self._outcome: Refinement | None = None
+        self.outcome: Refinement | None = None
+        """None while it works."""
         self._thread = threading.Thread(target=self._run, name="telemetry-exact", daemon=True)
         self._thread.start()
-
-    @property
-    def outcome(self) -> Refinement | None:
-        """None while it works."""
-        return None if self._thread.is_alive() else self._outcome
 
     def stop(self, reason: str) -> None:
         self._stopped_because = self._stopped_because or reason
 
     def _run(self) -> None:
         try:
-            self._outcome = self._refine()
+            self.outcome = self._refine()
         except Exception as error:  # noqa: BLE001 – thread root: the result without it is still true
-            self._outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
+            self.outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
+        self._wake()
 
     def _refine(self) -> Refinement:
         search = ExactPass(self._targets)

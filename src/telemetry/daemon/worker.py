@@ -74,7 +74,7 @@ class Worker:
                 error = caught
             if done is not None:
                 self._finished.append((done, result, error))
-                self._wake()
+                self.wake()
 
     def _next(self) -> tuple[Job, Done | None] | None:
         while True:
@@ -83,6 +83,7 @@ class Worker:
             except Empty:
                 continue
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Makes `fd` readable. Any thread."""
         with suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._wake_fd, b"\0")

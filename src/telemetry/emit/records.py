@@ -15,6 +15,7 @@ from telemetry import limits
 from telemetry.emit.catalog import check_text
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import Expect, Mark, Params, Scalar
+from telemetry.wire.masking import mask_secrets
 
 RECORD_BYTES: Final = limits.MIB  # of all records in a batch: with definitions and rows it stays below a frame
 _DEPTH: Final = 32
@@ -32,13 +33,13 @@ def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
-    """Settings as flat maps, nested keys joined with dots; several records if one can't hold them.
+    """Settings as flat maps, nested keys joined with dots, secrets masked; several records if one can't hold them.
 
     Raises TypeError for what is no map.
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"params are a map, not {type(values).__name__}")
-    flat = list(_flatten("", values, 0))
+    flat = list(mask_secrets(dict(_flatten("", values, 0))).items())
     for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
         yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)
 

@@ -26,11 +26,11 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
-from telemetry.store.masking import mask_secrets
 from telemetry.wire.codec import carriable
+from telemetry.wire.masking import mask_secrets
 from telemetry.wire.version import SCHEMA
 
-__all__ = ["LATEST", "Manifest", "RunDirectory", "list_runs", "manifest_for", "mask_secrets", "resolve", "slug"]
+__all__ = ["LATEST", "Manifest", "RunDirectory", "list_runs", "manifest_for", "resolve", "slug"]
 
 LATEST: Final = "latest"
 MANIFEST: Final = "manifest.json"

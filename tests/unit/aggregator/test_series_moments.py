@@ -117,3 +117,14 @@ def test_integral_is_told_for_each_series_at_any_time() -> None:
     recorder.record(np.array([2]), np.array([7.25]))
     assert not recorder.moments.integral[:3].any()
     assert recorder.moments.imprecise[:3].tolist() == [0, 1, 0]
+
+
+def test_totals_of_fractions_that_a_float_holds_are_exact() -> None:
+    """Halves and quarters add up without a rest, over many chunks and folds."""
+    values = np.arange(20_000) % 4_000 + 0.25
+    recorder = Recorder(1)
+    for start in range(0, values.size, 3_000):
+        part = values[start : start + 3_000]
+        recorder.record(np.zeros(part.size, dtype=np.intp), part, chunk=1_000)
+        recorder.moments.fold()
+    assert recorder.moments.exact_totals(np.array([0])) == [math.fsum(values.tolist())]

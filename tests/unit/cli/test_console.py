@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 
@@ -44,3 +46,41 @@ def test_talk_and_results_go_apart(capsys: pytest.CaptureFixture[str]) -> None:
     console.say("hello")
     console.write_json({"a": float("nan")})
     assert capsys.readouterr() == ('{\n  "a": null\n}\n', "telemetry: hello\n")
+
+
+BROKEN = """
+import os, sys
+from telemetry.cli import console
+reader, writer = os.pipe()
+os.dup2(writer, 2)
+os.close(reader)
+console.say("nobody hears this")
+console.say("nor this")
+print("on stdout")
+"""
+CLOSED = """
+import os, subprocess, sys
+for fd in (0, 1, 2):
+    os.close(fd)
+sys.stdin = sys.stdout = sys.stderr = None
+from telemetry.cli import console
+console.complete_streams()
+console.complete_streams()
+console.say("x")
+print("y", flush=True)
+made = os.open(os.devnull, os.O_RDONLY)
+child = subprocess.run([sys.executable, "-c", "import os; [os.fstat(fd) for fd in (0, 1, 2)]"])
+raise SystemExit(10 * child.returncode + (0 if made > 2 else 1))
+"""
+
+
+def test_talk_that_nobody_hears_is_no_error() -> None:
+    """The reader of stderr has gone: the program goes on, and its exit code is its own."""
+    done = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "on stdout\n")
+
+
+def test_closed_streams_are_filled() -> None:
+    """Nothing else gets descriptors 0 to 2, here and in children, and both kinds of words go nowhere."""
+    done = subprocess.run([sys.executable, "-c", CLOSED], timeout=60, check=False)
+    assert done.returncode == 0

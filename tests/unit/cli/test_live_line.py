@@ -63,10 +63,10 @@ def test_the_two_busiest_series_and_what_tells_them_apart() -> None:
 def test_a_series_that_rests_shows_what_it_came_to() -> None:
     """Without values in the window, the percentiles of the whole run."""
     moving, resting = describe(snapshot(series=[series("a", 5)])), describe(snapshot(series=[series("a", 0)]))
-    assert "p50 1.5" in moving
-    assert "p99 20" in moving
-    assert "p50 1 " in resting
-    assert "p99 2 " in resting
+    assert "p50 1.50" in moving
+    assert "p99 20.0" in moving
+    assert "p50 1.00" in resting
+    assert "p99 2.00" in resting
 
 
 def test_percentiles_nobody_asked_for_are_left_out() -> None:

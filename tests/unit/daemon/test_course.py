@@ -58,6 +58,12 @@ def test_warnings_are_said_once_and_bounded(course: Course) -> None:
     assert len(course.warnings) == limits.WARNINGS_KEPT
 
 
+def test_a_warning_can_always_be_published(course: Course) -> None:
+    """A path of bytes that are no text is marked, and does not stop every snapshot that follows."""
+    course.warn(["the final file is /a\udcffb"])
+    assert course.warnings == ["the final file is /a\ufffdb"]
+
+
 def test_the_facts_of_a_snapshot(course: Course) -> None:
     """What the aggregator can't know by itself, and the time left to drain, never below zero."""
     cost = SelfCost(ticks=3)

@@ -74,6 +74,10 @@ def recorded(tmp_path: Path) -> Recorded:
     return made
 
 
+def begin(recorded: Recorded, budget_s: float = 60.0) -> Refiner:
+    return Refiner(recorded.aggregator, recorded.directory, budget_s, wake=lambda: None)
+
+
 def outcome(refiner: Refiner, wait_until: WaitUntil) -> Refinement:
     found = wait_until(lambda: refiner.outcome)
     assert isinstance(found, Refinement)
@@ -83,7 +87,7 @@ def outcome(refiner: Refiner, wait_until: WaitUntil) -> Refinement:
 def test_the_journal_gives_the_order_statistics(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Rows and self-describing samples, in many small batches, to the last bit."""
     recorded.journal.close()
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason, found.warnings) == (True, "", [])
     assert found.values == recorded.expected()
 
@@ -91,7 +95,7 @@ def test_the_journal_gives_the_order_statistics(recorded: Recorded, wait_until: 
 def test_exact_percentiles_keep_the_order_of_the_live_ones(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Readers see the same keys in the same order before and after."""
     live = [list(stat.percentiles) for stat in recorded.aggregator.series.stats()]
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
     recorded.aggregator.series.apply_exact(found.values)
     stats = recorded.aggregator.series.stats()
     assert all(stat.exact for stat in stats)
@@ -101,7 +105,7 @@ def test_exact_percentiles_keep_the_order_of_the_live_ones(recorded: Recorded, w
 def test_a_run_without_values_is_exact(tmp_path: Path, wait_until: WaitUntil) -> None:
     """There is nothing that could be wrong."""
     empty = Recorded(tmp_path)
-    found = outcome(Refiner(empty.aggregator, empty.directory, 60.0), wait_until)
+    found = outcome(Refiner(empty.aggregator, empty.directory, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.values) == (True, {})
 
 
@@ -112,7 +116,7 @@ def test_a_damaged_journal_is_said(recorded: Recorded, wait_until: WaitUntil) ->
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 0xFF
     segment.write_bytes(data)
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.values) == (False, {})
     assert "bytes of the journal are damaged" in found.reason
 
@@ -121,7 +125,7 @@ def test_a_journal_that_is_gone_is_said(recorded: Recorded, wait_until: WaitUnti
     """The thread ends with an outcome whatever happens in it."""
     for segment in recorded.directory.journal.iterdir():
         segment.unlink()
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
     assert not found.exact
     assert "the exact pass failed: there is no journal" in found.reason
 
@@ -129,11 +133,27 @@ def test_a_journal_that_is_gone_is_said(recorded: Recorded, wait_until: WaitUnti
 def test_a_series_that_disagrees_is_named_and_spoils_no_other(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Values that were applied and not journaled: that series keeps its bound, the other one is exact."""
     recorded.take([], [0.5] * 50, journaled=False)
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason) == (False, "some series disagree with the journal")
     (warning,) = found.warnings
     assert warning.startswith("samples: ")
     assert [recorded.aggregator.series.key(index).name for index in found.values] == ["rows"]
+
+
+def test_whoever_waits_is_woken(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Once, and when there is an outcome."""
+    seen: list[Refinement | None] = []
+    begun: list[Refiner] = []
+    refiner = Refiner(
+        recorded.aggregator,
+        recorded.directory,
+        60.0,
+        wake=lambda: seen.append(wait_until(lambda: begun)[0].outcome),
+    )
+    begun.append(refiner)
+    wait_until(lambda: seen)
+    assert seen == [refiner.outcome]
+    assert refiner.outcome is not None
 
 
 def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> None:
@@ -145,7 +165,7 @@ def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> Non
         return begun(batch)
 
     recorded.aggregator.series_values = slow  # type: ignore[method-assign]
-    refiner = Refiner(recorded.aggregator, recorded.directory, 60.0)
+    refiner = Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None)
     assert refiner.outcome is None
     refiner.stop("stopped by SIGTERM")
     refiner.stop("later")
@@ -155,7 +175,7 @@ def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> Non
 
 def test_its_time_is_bounded(recorded: Recorded, wait_until: WaitUntil) -> None:
     """A journal that takes too long leaves the bound of the histogram."""
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 0.0), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory, 0.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason) == (False, "the exact pass took more than 0 s")
 
 

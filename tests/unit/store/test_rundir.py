@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
-from telemetry.store.masking import MASK
 from telemetry.store.rundir import Manifest, RunDirectory, list_runs, manifest_for, resolve, slug
+from telemetry.wire.masking import MASK
 
 NOON = 1_700_000_000_123_456_789
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.store.masking import MASK, mask_secrets
+from telemetry.wire.masking import MASK, mask_secrets
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""The examples and the demo, as a reader would run them, only smaller."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOB = str(ROOT / "examples" / "multiprocess_job.py")
+HTTP = str(ROOT / "examples" / "http_benchmark.py")
+WORKERS, STEPS = 3, 200
+SIZES = ["--workers", str(WORKERS), "--steps", str(STEPS)]
+
+
+def check_job(final: dict[str, Any]) -> None:
+    """One series and one counter of all workers, a gauge of each, and an account of each."""
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True)
+    (steps,) = final["counters"]
+    assert (steps["name"], steps["value"], steps["events"]) == ("steps_done", WORKERS * STEPS, WORKERS * STEPS)
+    (step_time,) = final["series"]
+    assert (step_time["name"], step_time["unit"], step_time["count"]) == ("step_time", "us", WORKERS * STEPS)
+    assert step_time["min"] <= step_time["percentiles"]["50"] <= step_time["percentiles"]["99"] <= step_time["max"]
+    assert sorted(gauge["labels"]["rank"] for gauge in final["gauges"]) == ["0", "1", "2"]
+    assert final["progress"] == [{"name": "steps_done", "done": WORKERS * STEPS, "total": WORKERS * STEPS}]
+    assert final["params"] == {"workers": WORKERS, "steps": STEPS}
+    assert len(final["producers"]) == WORKERS + 1
+    assert {producer["completeness"] for producer in final["producers"]} == {"complete"}
+    ranks = [producer["rank"] for producer in final["producers"] if producer["rank"] is not None]
+    assert sorted(ranks) == [0, 1, 2]
+    account = final["accounting"]
+    assert account["emitted"] == account["applied"] == 3 * WORKERS * STEPS + 2
+
+
+def test_a_job_of_several_processes_by_itself(ground: Any) -> None:
+    """It starts an aggregator of its own and prints the report."""
+    job = ground.popen(sys.executable, JOB, *SIZES)
+    out, err = job.communicate(timeout=90)
+    assert job.returncode == 0, err
+    assert out.startswith("complete: job COMPLETE")
+    check_job(ground.final())
+
+
+def test_a_job_of_several_processes_under_run(ground: Any) -> None:
+    """The same numbers, with the bill of the command."""
+    code, out, err = ground.run("run", "--name", "job", "--", sys.executable, JOB, *SIZES)
+    assert code == 0, err
+    assert "complete: job COMPLETE" in err
+    assert "job LIVE" in out, "inside, the run goes on"
+    final = ground.final()
+    check_job(final)
+    assert final["command"]["exit_code"] == 0
+    assert final["command"]["cpu_user_s"] > 0
+
+
+def check_http(final: dict[str, Any], requests: int, connections: int) -> None:
+    """Every request is in one of two latency series, in the counter and in the progress."""
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True)
+    counters = {counter["name"]: counter["value"] for counter in final["counters"]}
+    assert counters["requests"] == requests
+    latency = {series["labels"]["route"]: series for series in final["series"] if series["name"] == "latency"}
+    assert sorted(latency) == ["/fast", "/slow"]
+    assert latency["/slow"]["count"] == (requests + 3) // 4
+    assert latency["/fast"]["count"] + latency["/slow"]["count"] == requests
+    assert latency["/slow"]["percentiles"]["50"] > latency["/fast"]["min"] > 0
+    (body,) = (series for series in final["series"] if series["name"] == "body")
+    assert (body["unit"], body["count"]) == ("B", requests)
+    assert 200 <= body["min"] <= body["max"] < 2_000
+    assert final["progress"] == [{"name": "requests", "done": requests, "total": requests}]
+    assert final["params"] == {"requests": requests, "connections": connections}
+    assert [mark["text"] for mark in final["marks"]] == ["load begins", "load ends"]
+    (gauge,) = final["gauges"]
+    assert (gauge["name"], gauge["value"], gauge["max"]) == ("connections", 0, connections)
+
+
+def test_the_http_benchmark_by_itself(ground: Any) -> None:
+    """A program that ends without a word leaves a whole result on disk."""
+    program = ground.popen(sys.executable, HTTP, "--requests", "200", "--connections", "4")
+    _, err = program.communicate(timeout=90)
+    assert program.returncode == 0, err
+    check_http(ground.final(), 200, 4)
+
+
+@pytest.mark.parametrize("where", [[], ["--dir", "elsewhere"]])
+def test_the_demo(ground: Any, where: list[str]) -> None:
+    """One command from nothing to a report; stdout stays empty."""
+    code, out, err = ground.run("demo", "--requests", "300", *where)
+    assert (code, out) == (0, ""), err
+    assert "complete: demo COMPLETE" in err
+    for word in ("latency", "route=/slow", "requests", "p99"):
+        assert word in err, word
+    root = ground.folder / (where[1] if where else "runs")
+    final = json.loads((root / "latest" / "final_snapshot.json").read_text())
+    check_http(final, 300, 16)
+    assert final["command"]["argv"][1:] == [
+        *("-m", "telemetry.demo.http_benchmark"),
+        *("--requests", "300", "--connections", "16"),
+    ]
+
+
+def test_the_example_is_the_demo() -> None:
+    """What a reader opens is what runs."""
+    assert Path(HTTP).resolve().read_text() == (ROOT / "src/telemetry/demo/http_benchmark.py").read_text()

@@ -1,0 +1,34 @@
+"""What large temporaries leave behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import numpy as np
+from telemetry.daemon.cost import rss_bytes
+from telemetry.daemon.heap import keep_small
+
+if sys.argv[1] == "yes":
+    assert keep_small()
+np.ones(3 << 20).sum()  # glibc learns to keep arrays of this size …
+held = [np.ones(1 << 17) for _ in range(64)]  # … and these, 1 MiB each, then go where freed ones stay
+last = np.ones(16)
+before = rss_bytes()
+held.clear()
+print(before - rss_bytes())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory can't be read here")
+def test_freed_arrays_go_back_to_the_system() -> None:
+    """64 MiB in arrays of a turn's size are given back, whatever was freed before."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "yes"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) > 48 << 20

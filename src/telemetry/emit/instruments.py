@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from telemetry.emit.recorders import Add, Record
 from telemetry.emit.timing import Timer
@@ -39,11 +38,6 @@ class Instrument:
     def __repr__(self) -> str:
         labels = "".join(f", {key}={value!r}" for key, value in self.labels.items())
         return f"<{type(self).__name__} {self.name!r}, unit={self.unit!r}{labels}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Another process gets its own instrument of the same name, which attaches there by itself."""
-        made = self._definition
-        return _same, (made,)
 
 
 class Counter(Instrument):
@@ -87,11 +81,3 @@ class Series(Instrument):
                 hint=f"define it with one of {', '.join(TIME_NS)}",
             )
         return Timer(self.record, ns_per_unit)
-
-
-def _same(made: Define) -> Instrument:
-    from telemetry.emit.process import PROCESS
-
-    return PROCESS.instrument(
-        made.kind, made.name, made.unit, made.labels, digits=made.digits, low=made.low, high=made.high
-    )

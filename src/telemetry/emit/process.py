@@ -9,6 +9,7 @@ idle ──attach──▶ live ──finish──▶ finished ──attach─�
 from __future__ import annotations
 
 import atexit
+import copyreg
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from telemetry.emit import notice
 from telemetry.emit.catalog import Catalog
 from telemetry.emit.flusher import Ending, Flusher, FlusherParts
-from telemetry.emit.instruments import Instrument
+from telemetry.emit.instruments import Counter, Gauge, Instrument, Series
 from telemetry.emit.outbox import Outbox
 from telemetry.emit.recorders import Row, blocking_extend, build_recorders, discard
 from telemetry.emit.tally import Tally
@@ -28,6 +29,7 @@ from telemetry.ledger import Reason
 from telemetry.transport.endpoints import refuses
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import Hello
+from telemetry.wire.events import Define
 
 if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig
@@ -315,6 +317,21 @@ def program_name() -> str:
 
 
 PROCESS: Final = Process()
+
+
+def _pickled(instrument: Instrument) -> tuple[Callable[[Define], Instrument], tuple[Define]]:
+    """Another process gets its own instrument of the same name, which attaches there by itself."""
+    return _same_here, (instrument.definition,)
+
+
+def _same_here(made: Define) -> Instrument:
+    return PROCESS.instrument(
+        made.kind, made.name, made.unit, made.labels, digits=made.digits, low=made.low, high=made.high
+    )
+
+
+for _kind in (Counter, Gauge, Series):
+    copyreg.pickle(_kind, _pickled)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=PROCESS.after_fork_in_child)

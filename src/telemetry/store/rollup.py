@@ -36,6 +36,7 @@ class SeriesArrays:
     keys: _Array
     """index << 32 | slot, ascending."""
     counts: _Array
+    """u32 while that is enough: most of what a roll-up holds."""
 
     @staticmethod
     def of(columns: SeriesColumns) -> SeriesArrays:
@@ -49,7 +50,7 @@ class SeriesArrays:
             np.frombuffer(columns.min, _F64),
             np.frombuffer(columns.max, _F64),
             keys,
-            np.frombuffer(columns.counts, _U32).astype(_U64),
+            np.frombuffer(columns.counts, _U32),
         )
 
     @staticmethod
@@ -161,7 +162,9 @@ def _sum_cells(parts: Sequence[SeriesArrays]) -> tuple[_Array, _Array]:
     bounds = largest.keys[:: max(1, _BLOCK_SLOTS // len(parts))][1:]
     cuts = [[0, *np.searchsorted(part.keys, bounds).tolist(), len(part.keys)] for part in parts]
     total = sum(len(part.keys) for part in parts)
-    keys, counts = np.empty(total, _U64), np.empty(total, _U64)  # memory that is not written to costs nothing
+    highest = sum(int(part.counts.max(initial=0)) for part in parts)
+    kind = _U32 if highest <= _COUNT_MAX else _U64
+    keys, counts = np.empty(total, _U64), np.empty(total, kind)  # memory that is not written to costs nothing
     end = 0
     for block in range(len(bounds) + 1):
         spans = [slice(cut[block], cut[block + 1]) for cut in cuts]

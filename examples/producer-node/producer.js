@@ -24,7 +24,7 @@ class Producer {
   constructor(endpoint) {
     this.control = new Dealer({ linger: 0, routingId: this.id });
     this.control.connect(endpoint);
-    this.events = new XPublisher({ noDrop: true, sendHighWaterMark: 128, linger: 0 });
+    this.events = new XPublisher({ noDrop: true, sendHighWaterMark: 64, linger: 0 });
     this.listen();
   }
 

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from telemetry.emit import Counter, Gauge, Run, Series, counter, gauge, series, start
-    from telemetry.errors import TelemetryError
+    from telemetry.errors import (
+        ConfigError,
+        EndpointError,
+        InstrumentError,
+        ProtocolError,
+        RunDirectoryError,
+        RunNotFoundError,
+        TelemetryError,
+        UsageError,
+    )
     from telemetry.report import load_report, render
     from telemetry.transport import subscribe
     from telemetry.wire.report import Report
@@ -34,6 +43,13 @@ _HOME = {
     "Run": "telemetry.emit",
     "Series": "telemetry.emit",
     "TelemetryError": "telemetry.errors",
+    "UsageError": "telemetry.errors",
+    "RunNotFoundError": "telemetry.errors",
+    "RunDirectoryError": "telemetry.errors",
+    "ProtocolError": "telemetry.errors",
+    "InstrumentError": "telemetry.errors",
+    "EndpointError": "telemetry.errors",
+    "ConfigError": "telemetry.errors",
     "counter": "telemetry.emit",
     "gauge": "telemetry.emit",
     "load_report": "telemetry.report",
@@ -44,13 +60,20 @@ _HOME = {
 }
 
 __all__ = [
+    "ConfigError",
     "Counter",
+    "EndpointError",
     "Gauge",
+    "InstrumentError",
     "MetricsSnapshot",
+    "ProtocolError",
     "Report",
     "Run",
+    "RunDirectoryError",
+    "RunNotFoundError",
     "Series",
     "TelemetryError",
+    "UsageError",
     "__version__",
     "counter",
     "gauge",

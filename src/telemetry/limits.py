@@ -43,6 +43,9 @@ DATA_RCVHWM = 16  # 7 MiB for each producer in the aggregator, which has a bound
 
 # --- the aggregator ------------------------------------------------------------------------------
 SERIES = 2_000  # instruments of each kind; the rest go to one overflow instrument
+SERIES_MOST = 20_000  # 30 MiB a snapshot, which must stay below FRAME_BYTES_HARD
+INSTRUMENT_CHARS = 4 * MIB  # names and labels of all instruments together; every snapshot repeats them
+FINE_PAGES = 1 << 19  # histogram pages series of 4 and 5 digits may come to fill: 2 GiB
 UNKNOWN_ROWS = 200_000  # rows that wait for their definition, over all producers
 TURN_FRAMES = 256  # frames taken per turn of the loop, so that a tick or a signal waits for none
 TURN_BYTES = 4 * MIB  # about 150k events: 5 ms of work, and as much again for columns
@@ -51,7 +54,7 @@ EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
 SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every one
 SNAPSHOT_SNDHWM = 8  # a slow subscriber sees fewer snapshots, never older ones
 RECORD_SNDHWM = 10_000  # records are rare and must arrive; a gap is filled by catch-up
-CONTROL_HWM = 10_000
+CONTROL_HWM = 128  # replies hold 2 MiB at most: 256 MiB for a peer that asks and never reads
 MARKS_KEPT = 100  # in snapshots; all of them are in the record log
 PARAMS_KEPT = 1_000
 PARAM_CHARS_KEPT = 256 * KIB  # every snapshot repeats them

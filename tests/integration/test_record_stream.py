@@ -32,6 +32,8 @@ class FakeAggregator:
         self.state: State = "LIVE"
         self._published: list[StreamRecord] = []
         self._stopping = threading.Event()
+        self.answering = threading.Event()
+        self.answering.set()
         self._hub = Hub(plan(f"ipc://{folder}/c", "r"))
         self.endpoint = self._hub.endpoints.control
         self._thread = threading.Thread(target=self._serve)
@@ -57,6 +59,7 @@ class FakeAggregator:
     def _serve(self) -> None:
         while not self._stopping.is_set():
             self._hub.wait(0.01)
+            self.answering.wait(DEADLINE_S)
             for peer, data in self._hub.receive_control(100):
                 self._hub.send_control(peer, encode_control(self._answer(decode_request(data))))
             while self._published:
@@ -167,6 +170,21 @@ def test_it_ends_when_the_aggregator_is_gone(aggregator: FakeAggregator) -> None
         aggregator.stop()
         assert collect(stream, lambda _: False) == []
         assert stream.ended
+
+
+def test_it_outlasts_an_aggregator_that_is_stopped_for_a_while(aggregator: FakeAggregator) -> None:
+    """Silence is not the end: what comes afterwards is handed out too."""
+    with RecordStream(aggregator.endpoint, timeout_s=0.1) as stream:
+        aggregator.add(1)
+        assert take(stream, 1) == [0]
+        aggregator.answering.clear()
+        began = time.monotonic()
+        while time.monotonic() < began + 1.5:
+            assert stream.recv(0.1) is None
+        assert not stream.ended
+        aggregator.answering.set()
+        aggregator.add(2)
+        assert take(stream, 2) == [1, 2]
 
 
 def test_nobody_there() -> None:

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from telemetry.transport import subscribe
+from telemetry.transport import ControlClient, subscribe
+from telemetry.wire.control import Ping, Pong
 
 FLOOD = """
 import os, telemetry
@@ -237,6 +239,27 @@ def test_the_run_is_found_while_it_lives_and_after_it_died_by_force(ground: Any)
     states = [(run["name"], run["state"]) for run in json.loads(out)]
     assert ("job", "LIVE") not in states
     assert ("job", "INITIALIZE") not in states
+
+
+def test_more_peers_than_the_soft_limit_of_descriptors(ground: Any) -> None:
+    """Each takes one, and ZeroMQ aborts a process that has none left."""
+    soft = 64
+    script = ground.program(
+        "limited.py",
+        "import os, resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'telemetry', 'serve', '--name', 'job'])\n",
+    )
+    aggregator = ground.popen(sys.executable, script)
+    endpoint = [aggregator.stderr.readline() for _ in range(2)][1].strip().rpartition("=")[2]
+    with ExitStack() as peers:
+        for _ in range(2 * soft):
+            client = peers.enter_context(ControlClient(endpoint))
+            assert isinstance(client.request(Ping(), 30.0), Pong)
+        aggregator.send_signal(signal.SIGTERM)
+        aggregator.communicate(timeout=30)
+    assert aggregator.returncode == 0
+    assert ground.final()["state"] == "INTERRUPTED"
 
 
 def test_serve_needs_no_terminal(ground: Any) -> None:

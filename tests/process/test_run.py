@@ -64,6 +64,35 @@ def test_a_command_without_the_api_still_has_a_bill(ground: Any) -> None:
     assert "exit code 7" in err
 
 
+def test_the_memory_in_the_bill_is_the_command_s_own(ground: Any) -> None:
+    """A child's peak begins, for the kernel, at the size of the process that started it; `sleep` has less."""
+    assert ground.run("run", "--quiet", "--", "sleep", "0.3")[0] == 0
+    assert 0 < ground.final()["command"]["max_rss_bytes"] < 10 << 20
+    grow = "held = b'x' * (80 << 20)"
+    assert ground.run("run", "--quiet", "--", sys.executable, "-c", grow)[0] == 0
+    assert ground.final()["command"]["max_rss_bytes"] > 80 << 20
+
+
+def test_a_run_that_was_stopped_is_said_and_its_command_goes_on(ground: Any) -> None:
+    """The wrapper says that nothing is measured any more, and still returns the command's code."""
+    program = ground.program(
+        "job.py",
+        "import os, time\nprint('up', flush=True)\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "raise SystemExit(4)\n",
+    )
+    wrapper = ground.telemetry("run", "--name", "cut", "--", sys.executable, program)
+    wrapper.stdout.readline()
+    assert ground.run("stop", "cut")[0] == 0
+    lines = iter(wrapper.stderr.readline, "")
+    assert any("the run was stopped; the command goes on" in line for line in lines)
+    (ground.folder / "go").touch()
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 4
+    assert "died" not in err
+    assert "complete: cut COMPLETE" in err
+
+
 def test_a_command_that_is_not_there_says_so(ground: Any) -> None:
     """127 like a shell, one line, and no aggregator is left behind."""
     code, _, err = ground.run("run", "--quiet", "--", "no-such-command")

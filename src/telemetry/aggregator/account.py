@@ -9,17 +9,34 @@ from typing import Final
 from telemetry import limits
 from telemetry.ledger import PRODUCER_REASONS, Ledger
 
-_OTHER: Final = "other"  # reasons beyond what a map may hold: a newer producer's, or noise
-_KNOWN: Final = frozenset(reason.value for reason in PRODUCER_REASONS)
+_OTHER: Final = "other"
+
+
+class ReasonWords:
+    """Reasons that are told apart, those of all producers together: every snapshot repeats them."""
+
+    def __init__(self) -> None:
+        self._words = {reason.value for reason in PRODUCER_REASONS}
+        self._room = limits.DROP_REASONS
+
+    def word(self, reason: str) -> str:
+        """The reason itself while there is room for it: a newer producer's has a place, noise has none."""
+        if reason not in self._words:
+            if not self._room:
+                return _OTHER
+            self._room -= 1
+            self._words.add(reason)
+        return reason
 
 
 class Account:
     """`emitted = received + dropped by the producer + missing` holds by construction, whatever it claims."""
 
-    __slots__ = ("_dropped", "_horizon", "ledger")
+    __slots__ = ("_dropped", "_horizon", "_words", "ledger")
 
-    def __init__(self) -> None:
+    def __init__(self, words: ReasonWords | None = None) -> None:
         self.ledger = Ledger()
+        self._words = words or ReasonWords()
         self._dropped: Counter[str] = Counter()
         self._horizon = 0
         """One above the highest event number known to have been given."""
@@ -66,13 +83,14 @@ class Account:
         return not (self.missing or self.ledger.dropped_total or self.dropped_by_producer_total)
 
     def _raise_drops(self, dropped: Mapping[str, int]) -> None:
-        """Totals only grow; batches that come late report older ones."""
+        """Totals only grow: batches that come late report older ones. More than can have been emitted is a lie."""
+        totals: Counter[str] = Counter()
         for reason, count in dropped.items():
-            if not count:
-                continue
-            known = reason in _KNOWN or reason in self._dropped or len(self._dropped) < limits.DROP_REASONS
-            word = reason if known else _OTHER
-            self._dropped[word] = max(self._dropped[word], count)
+            if count:
+                totals[self._words.word(reason)] += count
+        raised = self._dropped | totals
+        if raised.total() <= limits.EVENT_NUMBERS:
+            self._dropped = raised
 
 
 def plausible(events: int, dropped: Mapping[str, int]) -> bool:

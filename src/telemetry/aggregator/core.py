@@ -16,7 +16,7 @@ from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
-from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.replay import replay_series
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.series import SeriesTable
@@ -50,9 +50,7 @@ class Aggregator:
             {
                 "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
                 "gauge": lambda name, labels, unit, _: self._gauges.add(name, labels, unit),
-                "series": lambda name, labels, unit, bounds: self.series.add(
-                    name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high
-                ),
+                "series": self._add_series,
             },
             config.series_cap,
             self._notes.warn,
@@ -63,6 +61,16 @@ class Aggregator:
             KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls()),
         }
         self._applier = Applier(self._book, RecordReader(self._registry, self._notes), handlers)
+
+    def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
+        index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
+        digits = self.series.key(index).digits
+        if digits != bounds.digits:
+            self._notes.warn(
+                f"series {name!r} counts with {digits} digits, not {bounds.digits}: "
+                "fewer series of such precision, or a `high` for each, cost less memory"
+            )
+        return index
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -161,10 +169,6 @@ class Aggregator:
     def waiting_for(self) -> list[str]:
         """Producers that said hello and have not ended, or whose batches are not all here."""
         return self._book.waiting_for()
-
-    def all_ended(self) -> bool:
-        """Nobody is waited for; true of a run without producers, too."""
-        return not self._book.waiting_for()
 
     def anyone_left(self, now_ns: int) -> bool:
         """False once there were producers and each has ended or is lost."""

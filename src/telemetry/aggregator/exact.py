@@ -1,7 +1,7 @@
 """Exact percentiles in constant memory: the histogram names slot and rank, a pass over all values picks the value.
 
 Only values of wanted slots are looked at twice. A slot too full for the memory takes further passes, each over a
-range thousands of times narrower.
+range thousands of times narrower. A slot that holds one integer only, of a series of integers, takes none.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class ExactTargets:
     groups: tuple[GroupTargets, ...]
     group_of: NDArray[np.uint8]
     row_of: Indices
+    integral: NDArray[np.bool_]
+    """Series all of whose values are integers below 2**53."""
 
 
 class ExactPass:
@@ -67,14 +69,21 @@ class ExactPass:
         """Series whose values disagree with the histogram, and how."""
         self._waiting: list[tuple[Indices, Floats]] = []
         self._waiting_events = 0
-        self._begin(_first_spans(targets))
+        resolved, spans = _first_spans(targets)
+        self._note(resolved)
+        self._begin(spans)
+
+    @property
+    def done(self) -> bool:
+        """All there is to find is found: nothing has to be fed."""
+        return not self._pass.open
 
     def feed(self, index: Indices, value: Floats) -> None:
         """Takes the values that `SeriesTable.record` took, in any order and portions.
 
         Small portions wait for others, so the arrays must not be changed afterwards.
         """
-        if not self._pass.open:
+        if self.done:
             return
         self._waiting.append((index, value))
         self._waiting_events += value.size
@@ -101,10 +110,9 @@ class ExactPass:
         resolved, spans, problems = self._pass.end()
         for index, problem in problems:
             self.problems.setdefault(index, problem)
-        for want, value in resolved:
-            self._values.setdefault(want.series, {})[self._targets.percentiles[want.key]] = value
+        self._note(resolved)
         self._begin([span for span in spans if span.wants[0].series not in self.problems])
-        return not self._pass.open
+        return self.done
 
     def values(self) -> dict[int, dict[str, float]]:
         """Series index → percentile → value, of series all of whose percentiles are known."""
@@ -114,6 +122,10 @@ class ExactPass:
             for index, values in self._values.items()
             if len(values) == size and index not in self.problems
         }
+
+    def _note(self, resolved: Resolved) -> None:
+        for want, value in resolved:
+            self._values.setdefault(want.series, {})[self._targets.percentiles[want.key]] = value
 
     def _begin(self, spans: list[Span]) -> None:
         self._pass = _Pass(spans, self._targets, self._memory_bytes)
@@ -260,12 +272,23 @@ class _Ranges:
                 yield value[inside], candidates[inside]
 
 
-def _first_spans(targets: ExactTargets) -> list[Span]:
-    """One span for each wanted slot."""
-    return [span for number, group in enumerate(targets.groups) for span in _group_spans(number, group)]
+def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[Span]]:
+    """Values known already, and one span for each other wanted slot."""
+    resolved: Resolved = []
+    spans = []
+    for number, group in enumerate(targets.groups):
+        for span in _group_spans(number, group):
+            integral = targets.integral[span.wants[0].series]
+            known = group.ticks.only_integer(span.row, span.slot) if integral else None
+            if known is None:
+                spans.append(span)
+            else:
+                resolved += [(want, known) for want in span.wants]
+    return resolved, spans
 
 
 def _group_spans(number: int, group: GroupTargets) -> Iterable[Span]:
+    """One for each wanted slot."""
     found = group.found
     columns = (group.rows, found.slots, found.within, found.counts)
     lines = zip(*(column.tolist() for column in columns), strict=True)

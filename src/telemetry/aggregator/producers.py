@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from telemetry import limits
-from telemetry.aggregator.account import Account, plausible
+from telemetry.aggregator.account import Account, ReasonWords, plausible
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.ids import IdTable
@@ -21,11 +21,12 @@ from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, Producer
 class Budgets:
     """What all producers of a book share."""
 
-    __slots__ = ("ids", "waiting", "window_rolls")
+    __slots__ = ("ids", "reasons", "waiting", "window_rolls")
 
     def __init__(self, window_rolls: int) -> None:
         self.ids = Budget(limits.ID_SLOTS)
         self.waiting = Budget(limits.UNKNOWN_ROWS)
+        self.reasons = ReasonWords()
         self.window_rolls = window_rolls
 
 
@@ -44,7 +45,7 @@ class Producer:
         """The aggregator's monotonic clock."""
         self.lag_s: float | None = None
         self.sequence = SequenceTracker()
-        self.account = Account()
+        self.account = Account(budgets.reasons)
         self.ids = IdTable(budgets.ids)
         self.waiting = WaitingRows(budgets.waiting)
         self.newly_bound = False

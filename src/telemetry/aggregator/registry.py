@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from telemetry import limits
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.control import SeriesKey
@@ -52,11 +53,12 @@ _DEFAULT: Final = Bounds()
 
 
 class Registry:
-    """Bounded: `cap` instruments of each kind and the overflow instruments."""
+    """Bounded: `cap` instruments of each kind, INSTRUMENT_CHARS of all, and the overflow instruments."""
 
     def __init__(self, add: Mapping[Kind, Add], cap: int, warn: Callable[[str], None]) -> None:
         self._add_to = add
         self._cap = min(cap, _MOST)
+        self._chars_left = limits.INSTRUMENT_CHARS
         self._warn = warn
         self._routes: dict[_Key, int] = {}
         self._bounds: dict[int, Bounds] = {}
@@ -81,8 +83,9 @@ class Registry:
         if found is not None:
             self._compare_bounds(found, name, bounds)
             return found
-        if len(self.instruments[kind]) - (kind in self._overflow_routes) >= self._cap:
-            return self._put_beyond(kind, key)
+        shortage = self._shortage(kind, name, labels)
+        if shortage:
+            return self._put_beyond(kind, key, shortage)
         try:
             return self._create(kind, name, labels, unit, bounds)
         except InstrumentError as error:
@@ -111,8 +114,19 @@ class Registry:
             for item in self.instruments[kind]
         ]
 
+    def _shortage(self, kind: Kind, name: str, labels: dict[str, str]) -> str:
+        """Why there is no room for one more; empty if there is."""
+        if len(self.instruments[kind]) - (kind in self._overflow_routes) >= self._cap:
+            return f"more than {self._cap:,} instruments of kind {kind}"
+        return (
+            ""
+            if _chars(name, labels) <= self._chars_left
+            else "the names and labels of all instruments are too long"
+        )
+
     def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         made = self._add(kind, name, labels, unit, bounds)
+        self._chars_left -= _chars(name, labels)
         self._routes[_key(name, labels)] = made
         if bounds != _DEFAULT:
             self._bounds[made] = bounds
@@ -130,17 +144,21 @@ class Registry:
             self._overflow_routes[kind] = self._add(kind, OVERFLOW, {}, "", _DEFAULT)
         return self._overflow_routes[kind]
 
-    def _put_beyond(self, kind: Kind, key: _Key) -> int:
+    def _put_beyond(self, kind: Kind, key: _Key, why: str) -> int:
         hashes = self._beyond.setdefault(kind, set())
         if len(hashes) < _DISTINCT_COUNTED:
             hashes.add(hash(key))
-        self._warn(f"more than {self._cap:,} instruments of kind {kind}: the rest is counted in {OVERFLOW!r}")
+        self._warn(f"{why}: the rest is counted in {OVERFLOW!r}")
         return self._overflow(kind)
 
     def _compare_bounds(self, found: int, name: str, bounds: Bounds) -> None:
         """Events without bounds of their own, self-describing ones, agree with any."""
         if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
             self._warn(f"series {name!r} was defined before with other digits or bounds, which stay")
+
+
+def _chars(name: str, labels: dict[str, str]) -> int:
+    return len(name) + sum(len(label) + len(value) for label, value in labels.items())
 
 
 def _key(name: str, labels: dict[str, str]) -> _Key:

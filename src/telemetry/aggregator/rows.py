@@ -22,8 +22,9 @@ _ROW: Final = np.dtype(
     [("id_mark", "u1"), ("id", ">f8"), ("time_mark", "u1"), ("time", ">u8"), ("value_mark", "u1"), ("value", ">f8")]
 )
 _MAX_TIME: Final = (1 << 64) - 1
-_NUMBERS: Final = frozenset({int, float})  # bool is none
-_ANYTHING: Final = msgspec.msgpack.Decoder()
+_ELEMENTS: Final = msgspec.msgpack.Decoder(list[Raw])
+_NUMBER: Final[msgspec.msgpack.Decoder[int | float]] = msgspec.msgpack.Decoder(int | float)
+_BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class Rows(NamedTuple):
@@ -86,8 +87,8 @@ def shift_ids(numbers: NDArray[np.float64]) -> ShiftedIds:
 def loosen(rows: Raw) -> Rows:
     """Rows of any msgpack numbers; a row with anything else in it gets no id. Only for readable rows."""
     try:
-        flat: list[object] = list(wire_rows.loose(rows))
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+        flat = wire_rows.loose(rows)
+    except _BAD_INPUT:
         flat = _salvage(rows)
     ids = shift_ids(np.array(flat[0::3], np.float64))
     times = np.array([_time(number) for number in flat[1::3]], np.uint64)
@@ -100,22 +101,23 @@ def decode_rows(rows: Raw) -> Rows:
     return (None if body is None else unpack(body)) or loosen(rows)
 
 
-def _salvage(rows: Raw) -> list[object]:
+def _salvage(rows: Raw) -> list[int | float]:
     """The same flat list with every row that holds anything but numbers replaced by one without an id."""
     try:
-        flat: list[object] = list(_ANYTHING.decode(rows))
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        flat = [None] * (3 * wire_rows.row_count(rows))
-    for at in range(0, len(flat), 3):
-        if not (type(flat[at]) in _NUMBERS and type(flat[at + 1]) in _NUMBERS and type(flat[at + 2]) in _NUMBERS):
-            flat[at : at + 3] = (-1, 0, 0)
+        elements = _ELEMENTS.decode(rows)
+    except _BAD_INPUT:
+        return [-1, 0, 0] * wire_rows.row_count(rows)
+    flat: list[int | float] = []
+    for at in range(0, len(elements), 3):
+        try:
+            flat += [_NUMBER.decode(element) for element in elements[at : at + 3]]
+        except _BAD_INPUT:
+            flat += (-1, 0, 0)
     return flat
 
 
-def _time(number: object) -> int:
+def _time(number: int | float) -> int:
     """Nanoseconds within uint64; 0, "when the batch was made", for what is none."""
     if isinstance(number, int):
         return min(max(number, 0), _MAX_TIME)
-    if isinstance(number, float) and 0.0 < number < _MAX_TIME:
-        return int(number)
-    return 0
+    return int(number) if 0.0 < number < _MAX_TIME else 0

@@ -7,12 +7,14 @@ different layouts; most runs have one group.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.exact import ExactTargets, GroupTargets
 from telemetry.aggregator.series_group import Definition, IntervalSlots, SeriesGroup
 from telemetry.aggregator.series_moments import Moments
@@ -28,6 +30,8 @@ from telemetry.wire.snapshot import SeriesStat
 
 SQUARABLE: Final = 1e100
 """Below this neither squares of values nor their ticks overflow."""
+_CHEAP_DIGITS: Final = 3
+"""Up to these the number of series alone is bound enough: 700 KB for one that fills its whole range."""
 
 
 class SeriesTable:
@@ -38,6 +42,7 @@ class SeriesTable:
 
     def __init__(self, percentiles: tuple[str, ...], window_rolls: int) -> None:
         self._definitions: list[Definition] = []
+        self._fine_pages = Budget(limits.FINE_PAGES)
         self._groups: list[SeriesGroup] = []
         self._group_of = np.zeros(16, dtype=np.uint8)
         self._row_of = np.zeros(16, dtype=np.intp)
@@ -66,19 +71,27 @@ class SeriesTable:
         low: float | None = None,
         high: float | None = None,
     ) -> int:
-        """A new series; returns its index. Raises InstrumentError for impossible digits or bounds."""
-        definition = Definition(name, labels, unit, digits, low, high)
+        """A new series; returns its index. Raises InstrumentError for impossible digits or bounds.
+
+        It gets fewer digits where FINE_PAGES are used up; its key says how many.
+        """
+        definition = self._affordable(Definition(name, labels, unit, digits, low, high))
         index = len(self._definitions)
         if index == self._row_of.size:
             self._group_of = grown(self._group_of, 2 * index)
             self._row_of = grown(self._row_of, 2 * index)
-        number = self._group_number(Layout.of(digits))
+        number = self._group_number(Layout.of(definition.digits))
         self._group_of[index] = number
         self._row_of[index] = self._groups[number].add(index, definition)
         self._moments.add_series()
         self._stats.add(definition)
         self._definitions.append(definition)
         return index
+
+    def _affordable(self, definition: Definition) -> Definition:
+        while definition.digits > _CHEAP_DIGITS and not self._fine_pages.take(definition.most_pages):
+            definition = replace(definition, digits=definition.digits - 1)
+        return definition
 
     def key(self, index: int) -> SeriesKey:
         """What the index stands for in history columns."""
@@ -198,7 +211,8 @@ class SeriesTable:
             found = find_ranks(group.index(group.counts), rows, wanted)
             groups.append(GroupTargets(group.ticks, group.members, rows, found))
         size = len(self)
-        return ExactTargets(self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size])
+        integral = self._moments.integral[:size].copy()
+        return ExactTargets(self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size], integral)
 
     def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
         """Puts order statistics in place of bucket bounds: series index → percentile key → value in units."""

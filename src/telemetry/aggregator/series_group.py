@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.series_ticks import Indices, TickColumns
+from telemetry.aggregator.series_ticks import Indices, TickColumns, highest_tick
+from telemetry.aggregator.values import grown
 from telemetry.errors import InstrumentError
 from telemetry.histogram.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
-from telemetry.histogram.pages import PagedCounts, grown
+from telemetry.histogram.pages import PagedCounts
 from telemetry.histogram.percentiles import Counts, Found, PageIndex, find_ranks
 from telemetry.histogram.window import WindowCounts
 from telemetry.wire.units import ticks_per_unit
@@ -56,6 +57,12 @@ class Definition:
         return self.low if self.low is not None else self.resolution
 
     @property
+    def most_pages(self) -> int:
+        """Histogram pages it fills if it comes to hold values from all over its range."""
+        last = np.array([highest_tick(self.ticks_per_unit, self.high)], dtype=np.int64)
+        return int(Layout.of(self.digits).slot_of(last)[0] >> PAGE_BITS) + 1
+
+    @property
     def cells_per_tick(self) -> float:
         """Display ticks in one histogram tick."""
         return 1.0 if self.low is None else ticks_per_unit(self.unit) * self.low
@@ -94,9 +101,8 @@ class SeriesGroup:
 
     def add(self, index: int, definition: Definition) -> int:
         row = self.counts.add_row()
-        if row == self._members.size:
-            self._members = grown(self._members, max(16, 2 * row))
-            self._cells_per_tick = grown(self._cells_per_tick, max(16, 2 * row))
+        self._members = grown(self._members, row + 1)
+        self._cells_per_tick = grown(self._cells_per_tick, row + 1)
         self._members[row] = index
         self._cells_per_tick[row] = definition.cells_per_tick
         self.ticks.add_row(definition.ticks_per_unit, definition.smallest, definition.high)

@@ -78,9 +78,9 @@ class Moments:
         """Adds finite values >= 0, at most CHUNK_EVENTS; `largest` is their maximum. Histograms take them next."""
         if largest >= limits.EXACT_INTEGER:
             np.add.at(self.imprecise, index[value >= limits.EXACT_INTEGER], _ONE)
+        shift, highest_shift = self._shifts(index, value)
         if self._seek_fractions:
             self._find_fractions(index, value, largest)
-        shift, highest_shift = self._shifts(index, value)
         if not self._room_for(index.size, index.size * max(largest, highest_shift)):
             self.fold()
             shift, highest_shift = self._shifts(index, value)
@@ -147,7 +147,6 @@ class Moments:
         if np.count_nonzero(fractions):
             self.integral[index[fractions]] = False
             used = ~np.isnan(self._shift[: self.size])
-            used[index] = True
             self._seek_fractions = bool((self.integral[: self.size] & used).any())
 
     def _shifts(self, index: Indices, value: Floats) -> tuple[Floats, float]:

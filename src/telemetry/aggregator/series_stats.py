@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from telemetry import limits
 from telemetry.aggregator.series_group import Definition, SeriesGroup
 from telemetry.aggregator.series_moments import Moments
 from telemetry.aggregator.series_ticks import Indices
+from telemetry.aggregator.values import LARGEST, bounded, plain
 from telemetry.histogram.cells import count_cells
 from telemetry.histogram.layout import Floats
 from telemetry.histogram.ranks import Ratio, parse_percentile, ranks
@@ -18,8 +19,6 @@ from telemetry.wire.snapshot import SeriesStat, WindowStat
 
 Number = int | float
 Percentiles = dict[str, Number]
-
-_LARGEST: Final = 1.7976931348623157e308
 
 
 class Window(NamedTuple):
@@ -59,7 +58,7 @@ class StatBuilder:
     def set_exact(self, values: dict[int, Percentiles]) -> None:
         """Order statistics in place of bucket bounds, until the series changes. Keys keep their order."""
         for index, found in values.items():
-            self._exact[index] = {key: as_number(found[key]) for key in self.keys if key in found}
+            self._exact[index] = {key: plain(found[key]) for key in self.keys if key in found}
         self._rebuild(np.array(sorted(values), dtype=np.intp))
 
     def build(self, groups: Sequence[SeriesGroup], window: Window | None) -> list[SeriesStat]:
@@ -155,11 +154,11 @@ class StatBuilder:
             unit=definition.unit,
             digits=definition.digits,
             count=count,
-            total=total if total <= _LARGEST else _LARGEST,
+            total=bounded(total),
             min=least,
             max=most,
-            mean=mean if mean <= _LARGEST else None,
-            stddev=deviation if deviation <= _LARGEST else None,
+            mean=mean if mean <= LARGEST else None,
+            stddev=deviation if deviation <= LARGEST else None,
             percentiles=self._percentiles[index] if statistics is None else statistics,
             exact=exact,
             error_bound=0.0 if exact else None if above else definition.error_bound,
@@ -185,12 +184,6 @@ def empty_stat(definition: Definition, window: WindowStat) -> SeriesStat:
         cell_unit=definition.cell_unit,
         window=window,
     )
-
-
-def as_number(value: float) -> Number:
-    """An int if the value is an integer below 2**53."""
-    value = float(value)
-    return int(value) if value.is_integer() and value < limits.EXACT_INTEGER else value
 
 
 def _numbers(values: Floats) -> list[Number]:

@@ -8,13 +8,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.values import grown
 from telemetry.histogram.layout import Floats, Integers, Layout
-from telemetry.histogram.pages import grown
 
 Indices = NDArray[np.intp]
 
 HIGHEST_TICK: Final = float(1 << 52)
 _ONE: Final = np.int64(1)
+
+
+def highest_tick(scale: float, high: float | None) -> float:
+    """The last tick of a range that ends at `high` units; all ticks above count there."""
+    return HIGHEST_TICK if high is None else min(max(round(high * scale), 1.0), HIGHEST_TICK)
 
 
 class TickColumns:
@@ -34,20 +39,19 @@ class TickColumns:
 
     def add_row(self, scale: float, smallest: float, high: float | None) -> None:
         """`smallest` is the smallest value told from 0, `high` the largest one of the range, both in units."""
-        if self.rows == self.scale.size:
-            length = max(16, 2 * self.rows)
-            self.scale = grown(self.scale, length)
-            self.below = grown(self.below, length)
-            self.above = grown(self.above, length)
-            self._smallest = grown(self._smallest, length)
-            self._highest_tick = grown(self._highest_tick, length)
-        ceiling = HIGHEST_TICK if high is None else min(max(round(high * scale), 1.0), HIGHEST_TICK)
+        rows = self.rows + 1
+        self.scale = grown(self.scale, rows)
+        self.below = grown(self.below, rows)
+        self.above = grown(self.above, rows)
+        self._smallest = grown(self._smallest, rows)
+        self._highest_tick = grown(self._highest_tick, rows)
+        ceiling = highest_tick(scale, high)
         self.scale[self.rows] = scale
         self._smallest[self.rows] = smallest
         self._highest_tick[self.rows] = ceiling
         self._lowest_ceiling = min(self._lowest_ceiling, ceiling)
         self._one_scale = scale if self.rows == 0 or self._one_scale == scale else None
-        self.rows += 1
+        self.rows = rows
 
     def slots(self, rows: Indices, value: Floats, smallest: float, largest: float, *, count: bool) -> Integers:
         """Slots of finite values >= 0, whose minimum and maximum are given. Values above the range fall into its
@@ -73,6 +77,14 @@ class TickColumns:
         scale = float(self.scale[row])
         unbounded = highest >= float(self._highest_tick[row])
         return max(lowest - 0.5, 0.0) / scale, math.inf if unbounded else (highest + 0.5) / scale
+
+    def only_integer(self, row: int, slot: int) -> float | None:
+        """The integer, in units, that falls into a slot; None if several or none may."""
+        if not self.scale[row].is_integer():
+            return None  # an integer may lie on the border of two slots, where rounding decides
+        first, last = self.range_of(row, slot)
+        lowest = math.ceil(first)
+        return float(lowest) if lowest <= last < lowest + 1 else None
 
     def _count_below(self, rows: Indices, value: Floats, ticks: Floats) -> None:
         """Ticks under 1 only name the candidates: `low * (1 / low)` may come out just under 1."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from telemetry import limits
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.values import bounded
 from telemetry.ledger import Ledger, Reason, merge_reasons
 from telemetry.wire.snapshot import (
     TERMINAL,
@@ -26,7 +28,8 @@ from telemetry.wire.snapshot import (
     State,
 )
 
-_NAMED = 5  # producers named in one warning
+_NAMED: Final = 5  # producers named in one warning
+_ROUNDED: Final = "some series hold integers beyond 2**53"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
     """The snapshot of this moment; `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames)
     counters = parts.counters.stats()
+    rounded = any(series.imprecise for series in parts.series)
     return MetricsSnapshot(
         run_id=facts.run_id,
         name=facts.name,
@@ -79,8 +83,8 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         state=facts.state,
         completeness=completeness(facts.state, parts.waiting_for, accounting),
         reason=facts.reason,
-        exact=facts.exact,
-        exact_reason=facts.exact_reason,
+        exact=facts.exact and not rounded,
+        exact_reason=_ROUNDED if facts.exact and rounded else facts.exact_reason,
         started_ns=facts.started_ns,
         time_ns=wall_ns,
         elapsed_s=max(0, now_ns - facts.started_mono_ns) / 1e9,
@@ -140,12 +144,12 @@ def _progress(parts: Parts, counters: Sequence[CounterStat]) -> list[Progress]:
     progress = []
     for name, total in parts.notes.expected.items():
         known = parts.registry.names.get(name)
-        done = 0.0
+        done: int | float = 0
         if known is not None and known.kind == "counter":
-            done = float(sum(counters[index].value for index in known.indices))
+            done = sum(counters[index].value for index in known.indices)
         elif known is not None and known.kind == "series":
-            done = float(sum(parts.series[index].count for index in known.indices))
-        progress.append(Progress(name=name, done=done, total=total))
+            done = sum(parts.series[index].count for index in known.indices)
+        progress.append(Progress(name=name, done=float(bounded(done)), total=total))
     return progress
 
 

@@ -22,14 +22,15 @@ def plain(value: float) -> int | float:
     return value
 
 
-def bounded(value: int) -> int | float:
-    """An integer as it is while the wire can carry it, else the nearest float."""
-    if -_WIRE_INTEGER <= value < _WIRE_INTEGER:
+def bounded(value: int | float) -> int | float:
+    """A number as it is while wire and JSON can carry it, else the nearest float: LARGEST if it overflowed."""
+    if isinstance(value, int) and -_WIRE_INTEGER <= value < _WIRE_INTEGER:
         return value
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         return LARGEST
+    return number if number <= LARGEST else LARGEST  # false for NaN
 
 
 def grown(column: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:

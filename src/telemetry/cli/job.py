@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -19,6 +23,9 @@ from telemetry.wire.snapshot import CommandFacts
 
 _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 _FORWARDED: Final = (*_OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_SHOWN_CHARS: Final = 1_000  # of a command that can't be started: the reason a run ended is a line
+_FIRST_LOOK_S: Final = 0.01  # at the memory of the command; then twice as long each time
+_RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -27,7 +34,7 @@ class Job:
     """One child process in our process group, so that Ctrl-C in a terminal reaches it first.
 
     Main thread only: takes over signal handling until the child has been waited for. The child has our standard
-    streams.
+    streams, and ignores the signals that we were started to ignore (`nohup`).
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -39,25 +46,32 @@ class Job:
         self._status = 0
         self._usage: tuple[float, float, int] = (0.0, 0.0, 0)
         self._failure = ""
+        self._own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+        """Where the kernel's account of the child's peak begins: it was a copy of us before it was the command."""
+        self._seen_bytes = 0
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
         os.set_blocking(self._news_in, False)
         self._early: list[int] = []
         """Signals that came before there was a child to pass them to."""
         signal.set_wakeup_fd(self._news_in, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, self._forward) for number in _FORWARDED}
+        self._before = {
+            number: signal.signal(number, self._forward)
+            for number in _FORWARDED
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         signal.signal(signal.SIGCHLD, _noted)
         try:
             self._process = subprocess.Popen(self.command, env={**os.environ, **environment})
         except OSError as error:
             self.exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-            self._failure = f"{self.command[0]}: {error.strerror or error}"
+            self._failure = carriable(f"{self.command[0][:_SHOWN_CHARS]}: {error.strerror or error}")
             self._let_go()
             console.say(self._failure)
             return
         self.pid = self._process.pid
         for number in self._early:
-            os.kill(self.pid, number)
+            self._send(number)
 
     @property
     def started(self) -> bool:
@@ -66,10 +80,13 @@ class Job:
     def wait(self, each_second: Callable[[], None]) -> None:
         """Blocks until the child has ended; calls `each_second` meanwhile."""
         next_ns = time.monotonic_ns() + 1_000_000_000
+        look_s = _FIRST_LOOK_S
         while not self._reap():
             timeout_s = max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
-            select.select([self._news], [], [], timeout_s)
+            select.select([self._news], [], [], min(timeout_s, look_s))
+            look_s *= 2
             self._drain_news()
+            self._seen_bytes = max(self._seen_bytes, _peak_bytes(self.pid))
             if time.monotonic_ns() >= next_ns:
                 next_ns += 1_000_000_000
                 each_second()
@@ -105,8 +122,10 @@ class Job:
         self._status = status
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        unit = 1 if sys.platform == "darwin" else 1024
-        self._usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * unit)
+        peak_bytes = usage.ru_maxrss * _RSS_UNIT
+        if peak_bytes <= self._own_bytes and self._seen_bytes:
+            peak_bytes = self._seen_bytes
+        self._usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
         return True
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
@@ -115,6 +134,10 @@ class Job:
         elif number in _OF_THE_TERMINAL and _in_foreground():
             return  # the terminal has sent it to the whole group, the child included
         elif self._process.returncode is None:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # it has just ended, or it is somebody else now (sudo)
             os.kill(self.pid, number)
 
     def _let_go(self) -> None:
@@ -131,6 +154,16 @@ class Job:
                 pass
         except BlockingIOError:
             pass
+
+
+def _peak_bytes(pid: int) -> int:
+    """The peak memory of a living process itself; 0 where there is no /proc."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return 0
+    found = re.search(rb"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
 
 
 def _in_foreground() -> bool:

@@ -35,8 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Name → (module, what it does). The order is that of the help."""
 
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
-exit codes: 0 ok, 1 error, 2 usage, 3 gate inconclusive, 4 lossy or incomplete (--strict), 5 interrupted,
-            6 backend failed (--strict), 99 gate failed"""
+exit codes: 0 ok, 1 error, 2 usage, 4 lossy or incomplete (--strict), 5 interrupted (--strict)"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

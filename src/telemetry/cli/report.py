@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from telemetry.cli import console, runs
-from telemetry.cli.exits import Exit
+from telemetry.cli.exits import Exit, strictly
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.wire.report import Report
 
@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--format", choices=FORMATS, help="default: that of FILE's suffix, else text")
     form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--strict", action="store_true", help="exit 4 unless the result is complete")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 4 unless the result is complete, 5 if the run was interrupted"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         _write_hlog(target, args.output)
     else:
         _write(report, form, args.output)
-    return Exit.INCOMPLETE if args.strict and report.completeness != "complete" else Exit.OK
+    return strictly(report.completeness) if args.strict else Exit.OK
 
 
 def _write(report: Report, form: Format, output: Path | None) -> None:

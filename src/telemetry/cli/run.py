@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from telemetry import limits
 from telemetry.cli import console, serve
-from telemetry.cli.exits import Exit
+from telemetry.cli.exits import Exit, strictly
 from telemetry.cli.job import Job
 from telemetry.cli.live_line import describe
 from telemetry.errors import TelemetryError, UsageError
@@ -18,6 +18,7 @@ from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL
 
 if TYPE_CHECKING:
     from telemetry.emit.spawn import Aggregator
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         _say(report)
     if job.exit_code:
         return job.exit_code
-    return Exit.INCOMPLETE if args.strict and report.completeness != "complete" else Exit.OK
+    return strictly(report.completeness) if args.strict else Exit.OK
 
 
 def _name_of(program: str) -> str:
@@ -75,12 +76,17 @@ class _Watch:
         self._aggregator = aggregator
         self._quiet = quiet
         self._mourned = False
+        self._over = False
 
     def __call__(self) -> None:
         snapshot = self._snapshots.recv(0.0)
-        if snapshot is not None and not self._quiet:
+        if snapshot is not None and not self._quiet and not self._over:
             console.talk(describe(snapshot) + "\n")
-        if self._aggregator.gone and not self._mourned:
+        if snapshot is not None and snapshot.state in TERMINAL:
+            if not self._over:
+                console.say("the run was stopped; the command goes on, what it records now is in no result")
+            self._over = True
+        elif self._aggregator.gone and not self._mourned and not self._over:
             self._mourned = True
             console.say("the aggregator died; the command goes on, what it records now is lost")
 

@@ -34,13 +34,14 @@ class Target:
         return self.live.dir if self.live else self.spec
 
 
-def add_run_argument(parser: argparse.ArgumentParser) -> None:
+def add_run_argument(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     parser.add_argument(
         "target",
         metavar="RUN",
-        nargs="?",
+        nargs=None if required else "?",
         default=LATEST,
-        help="directory, run id, name, `latest`, or control address",
+        help="directory, run id, name, control address, or `latest`: the newest run under --dir, and where there "
+        "was never one, the newest live run" + ("" if required else " (default: latest)"),
     )
     add_dir_argument(parser)
 

@@ -21,7 +21,7 @@ _TURN_S = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    runs.add_run_argument(parser)
+    runs.add_run_argument(parser, required=True)
     parser.add_argument(
         "--reason", default="stopped on request", help="words for the result (default: %(default)s)"
     )

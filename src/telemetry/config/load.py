@@ -79,20 +79,20 @@ def load(
     problems: list[str] = []
     values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     origins = dict.fromkeys(FIELDS, DEFAULT)
-    for entry in _entries(flags or {}, cwd or Path.cwd(), environ, problems):
+    for entry in _entries(flags or {}, cwd or Path(), environ, problems):
         _admit(entry, values, origins, problems)
     config = msgspec.convert(values, Config)
     problems.extend(_contradictions(config))
     if problems:
         count = f"{len(problems)} problems in the configuration: " if len(problems) > 1 else ""
-        raise ConfigError(count + "; ".join(problems), hint="`telemetry config show` lists all keys")
+        raise ConfigError(count + "; ".join(problems), hint="`telemetry config schema` lists all keys")
     return Loaded(config, origins)
 
 
 def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Place]:
     """The files that are looked at, the weakest first."""
     environ = os.environ if environ is None else environ
-    cwd = cwd or Path.cwd()
+    cwd = cwd or Path()
     user = user_config_path(environ)
     found = [Place(user, "", f"user config {user}")] if user else []
     return [

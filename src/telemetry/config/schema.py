@@ -138,7 +138,7 @@ class LimitsConfig(_Section, kw_only=True, frozen=True):
         int,
         Meta(
             ge=1,
-            le=100_000,
+            le=limits.SERIES_MOST,
             description="Instruments of each kind; the rest go to one called `overflow` and are counted.",
         ),
     ] = limits.SERIES

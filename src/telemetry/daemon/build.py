@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -30,7 +31,10 @@ from telemetry.store.records import RecordLog
 from telemetry.store.rundir import RunDirectory, manifest_for
 from telemetry.transport.endpoints import plan, runtime_directory
 from telemetry.transport.hub import Hub
+from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot
+
+_LOG = logging.getLogger("telemetry.daemon")
 
 OnReady = Callable[[dict[str, object]], None]
 
@@ -42,23 +46,40 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
     terminal snapshot. Raises TelemetryError if it could not begin; whoever reads `ready_fd` has been told then.
     """
     keep_small()
+    _allow_connections()
     service, withdraw_it = _begin(options)
     # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
     gc.collect()
     gc.freeze()
-    facts = _ready_facts(service)
-    tell_ready(options.ready_fd, facts)
-    if on_ready is not None:
-        on_ready(facts)
     try:
-        service.live()
-        service.drain()
+        facts = _ready_facts(service)
+        tell_ready(options.ready_fd, facts)
+        if on_ready is not None:
+            on_ready(facts)
+        _run(service)
         sd_notify("STOPPING=1")
         written = finalize(service)
     finally:
         withdraw_it()
         service.parts.hub.close()
     return written, service.snapshot()
+
+
+def _run(service: Service) -> None:
+    """Until the run is to be finalized. A defect of ours ends it, and costs no result."""
+    try:
+        service.live()
+        service.drain()
+    except Exception as error:  # noqa: BLE001 – root of the loop: what was counted until now is still true
+        _LOG.exception("the aggregator failed")
+        service.course.end(carriable(f"the aggregator failed: {error!r}"), interrupted=True)
+
+
+def _allow_connections() -> None:
+    """Each peer takes a descriptor or two, and ZeroMQ aborts the process when there are none left."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS calls its limit infinite and takes no such number
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _begin(options: DaemonOptions) -> tuple[Service, Callable[[], None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,7 +20,9 @@ from telemetry.wire.codec import Malformed, control_head, decode_request, encode
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import PROTOCOL, may_talk
 
+_LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
+_READS_KEPT: Final = 64  # of a queue that the run's own writes have to pass too; 128 MiB of replies
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
 _RANGES_ASKED: Final = 16
 _OWED_KEPT: Final = 2 * limits.PRODUCERS  # an end and a barrier of each
@@ -44,7 +47,13 @@ class Control:
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
         """(peer, kind, id) → request that is answered when the batches it speaks of are in. Who repeats one is
         owed one answer."""
+        self._reads = 0
+        """Answers that the worker owes."""
         self._closed = False
+        self._bytes = 0
+        """Taken and given in this turn."""
+        self._now: MetricsSnapshot | None = None
+        """Made in this turn: nothing is applied meanwhile, so one answers all who ask."""
         self._asked_ns: dict[str, int] = {}
         self._handlers: dict[type, Callable[[bytes, Any], None]] = {
             msg.Hello: self._hello,
@@ -69,16 +78,17 @@ class Control:
         return len(self._peers)
 
     def turn(self) -> None:
-        """Answers what is waiting, up to a bound."""
-        for peer, data in self._hub.receive_control(_MESSAGES_A_TURN):
-            try:
-                request = decode_request(data)
-            except Malformed as malformed:
-                code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
-                error = msg.Error(code=code, message=f"not understood: {malformed}")
-                self._reply(peer, error, control_head(data).id)
-                continue
-            self._handlers[type(request)](peer, request)
+        """Answers what is waiting, up to a bound of messages, and of bytes both ways."""
+        self._now, self._bytes = None, 0
+        for _ in range(_MESSAGES_A_TURN):
+            received = self._hub.receive_control(1)
+            if not received:
+                return
+            [(peer, data)] = received
+            self._bytes += len(data)
+            self._take(peer, data)
+            if self._bytes >= limits.TURN_BYTES:
+                return
 
     def settle(self) -> None:
         """Answers `end` and `barrier` requests whose batches have come."""
@@ -117,6 +127,22 @@ class Control:
             self._reply(peer, self._pong(echo_ns=0))
 
     # --- handlers --------------------------------------------------------------------------------
+
+    def _take(self, peer: bytes, data: bytes) -> None:
+        try:
+            request = decode_request(data)
+        except Malformed as malformed:
+            # looking for the id in what is too large would take longer than it is worth
+            request_id = 0 if malformed.reason is Reason.FRAME_TOO_LARGE else control_head(data).id
+            code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
+            self._reply(peer, msg.Error(code=code, message=f"not understood: {malformed}"), request_id)
+            return
+        try:
+            self._handlers[type(request)](peer, request)
+        except Exception as error:  # noqa: BLE001 – one question must not cost everybody the run; said in the snapshot
+            _LOG.exception("%s could not be answered", type(request).__name__)
+            self._course.warn([f"a request could not be answered, {type(request).__name__}: {error!r}"])
+            self._reply(peer, msg.Error(code="unavailable", message="the aggregator failed at it"), request.id)
 
     def _hello(self, peer: bytes, hello: msg.Hello) -> None:
         if not may_talk(hello.version):
@@ -188,7 +214,8 @@ class Control:
 
     def _status(self, peer: bytes, request: msg.GetStatus) -> None:
         """A snapshot made now holds all that was applied; of a run that is over it is the result."""
-        self._reply(peer, msg.Status(snapshot=self._snapshot()), request.id)
+        self._now = self._now or self._snapshot()
+        self._reply(peer, msg.Status(snapshot=self._now), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
         self._course.end(stop.reason, interrupted=stop.interrupted, command=stop.command)
@@ -214,10 +241,13 @@ class Control:
 
     def _answer_from_worker(self, peer: bytes, request_id: int, read: Callable[[], msg.Response]) -> None:
         def done(answer: msg.Response | None, error: Exception | None) -> None:
+            self._reads -= 1
             failed = msg.Error(code="unavailable", message=f"could not be read: {error}")
             self._reply(peer, failed if answer is None else answer, request_id)
 
-        if not self._worker.submit(read, done):
+        if self._reads < _READS_KEPT and self._worker.submit(read, done):
+            self._reads += 1
+        else:
             self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)
 
     def _pong(self, echo_ns: int) -> msg.Pong:
@@ -229,7 +259,9 @@ class Control:
         )
 
     def _reply(self, peer: bytes, response: msg.Response, request_id: int = 0) -> None:
-        self._hub.send_control(peer, encode_control(replace(response, id=request_id)))
+        data = encode_control(replace(response, id=request_id))
+        self._bytes += len(data)
+        self._hub.send_control(peer, data)
 
 
 def read_records(log: RecordLog, from_seq: int) -> msg.CaughtUp:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,8 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.daemon.refine import Refinement, Refiner, obstacle
 from telemetry.daemon.service import Service
-from telemetry.errors import RunDirectoryError
 from telemetry.store.final import write_final
+from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot, State
 
 _LOG = logging.getLogger("telemetry.daemon")
@@ -25,6 +26,23 @@ _WORKER_CLOSE_S: Final = 10.0
 
 def finalize(service: Service) -> bool:
     """Blocks until the terminal snapshot is on disk and was published for the grace. Whether a file was written."""
+    try:
+        _conclude(service)
+    except Exception as error:  # noqa: BLE001 – whatever is wrong with the numbers, those of the last tick are a result
+        _LOG.exception("the run could not be concluded")
+        _fall_back(service, repr(error))
+    path = _write(service, service.snapshot())
+    if path != service.parts.directory.final:  # subscribers have to hear where the file is
+        service.course.newest = replace(service.snapshot(), warnings=list(service.course.warnings))
+    try:
+        _tell(service)
+    except Exception:  # noqa: BLE001 – the file is written
+        _LOG.exception("the result could not be published")
+    return path is not None
+
+
+def _conclude(service: Service) -> None:
+    """To the terminal state, and the last numbers."""
     course = service.course
     course.decided = True
     course.drain_deadline_ns = None
@@ -38,11 +56,27 @@ def finalize(service: Service) -> bool:
     _apply(service, _refine(service))
     course.lifecycle.to(terminal)
     course.seq += 1
-    path = _write(service, service.snapshot())
-    if path != service.parts.directory.final:
-        course.newest = None  # subscribers have to hear where the file is
-    _tell(service)
-    return path is not None
+    service.snapshot()
+
+
+def _fall_back(service: Service, failure: str) -> None:
+    """Makes the newest snapshot there is the result, as one of an interrupted run."""
+    course = service.course
+    course.interrupted = True
+    course.reason = carriable(f"the aggregator failed: {failure}")
+    course.warn([course.reason])
+    if not course.lifecycle.terminal:
+        course.lifecycle.to("INTERRUPTED")
+    course.newest = replace(
+        course.newest or MetricsSnapshot(run_id=course.run_id, name=course.name, directory=course.directory),
+        seq=course.seq + 1,
+        state="INTERRUPTED",
+        completeness="interrupted",
+        reason=course.reason,
+        exact=False,
+        exact_reason="the aggregator failed",
+        warnings=list(course.warnings),
+    )
 
 
 def _close_books(service: Service) -> None:
@@ -83,12 +117,13 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
     options = service.parts.options
     home = service.parts.directory.final
     fallback = [Path(folder) for folder in options.config.run.fallback_dirs]
-    fallback.append(Path(tempfile.gettempdir()))
+    with suppress(OSError):  # not every machine has a directory for temporary files
+        fallback.append(Path(tempfile.gettempdir()))
     candidates = [home, *(folder / f"telemetry-{options.run_id}-final_snapshot.json" for folder in fallback)]
     try:
         path = write_final(snapshot, candidates)
-    except RunDirectoryError as error:
-        _LOG.error("%s", error)
+    except Exception as error:  # noqa: BLE001 – it can still be published
+        _LOG.exception("the final file could not be written")
         service.course.warn([f"the final file could not be written: {error}"])
         return None
     if path != home:
@@ -97,17 +132,21 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
 
 
 def _tell(service: Service) -> None:
-    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions.
+    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions. An
+    interruption ends it.
 
     The history gets its last roll-ups meanwhile: nobody's result waits for them.
     """
     history = service.parts.history
     if history is not None:
         service.parts.worker.submit(history.close)
-    clock = service.parts.clock
+    clock, course = service.parts.clock, service.course
+    interruptions = course.interruptions
     service.publish()
     grace_s = service.parts.options.config.run.terminal_grace_s
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
-    service.turns_until(lambda: clock.monotonic_ns() >= end_ns, reading=False)
+    service.turns_until(
+        lambda: clock.monotonic_ns() >= end_ns or course.interruptions != interruptions, reading=False
+    )
     service.parts.worker.close(_WORKER_CLOSE_S)
     service.parts.worker.deliver()

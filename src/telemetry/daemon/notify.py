@@ -35,13 +35,13 @@ def sd_notify(state: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
-        manager.setblocking(False)
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.setblocking(False)
             manager.connect(address)
             manager.send(state.encode())
-        except OSError:
-            pass  # the manager is gone or does not read; the run matters more than who watches it
+    except OSError:
+        pass  # the manager is gone or does not read; the run matters more than who watches it
 
 
 def _write_line(fd: int | None, facts: Mapping[str, object]) -> None:

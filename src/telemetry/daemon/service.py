@@ -1,12 +1,14 @@
 """The aggregator process: one thread, one loop, the sockets' only owner.
 
 turn = wait for sockets, signals or the next tick
-     → signals → control → events (a bounded number) → tick if due
+     → signals → control → events (a bounded number) → tick if due; every tick or, with a slow refresh, every n-th
+       publishes a snapshot
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +25,7 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
+_LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death or an acknowledgement wait
 _ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
 _QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
 
@@ -34,7 +37,10 @@ class Service:
         self.parts = parts
         run = parts.options.config.run
         now_ns = parts.clock.monotonic_ns()
-        self._period_ns = int(_SECOND_NS / run.refresh_hz)
+        self._ticks_a_snapshot = math.ceil(1 / run.refresh_hz / _LONGEST_TICK_S)
+        self._ticks = 0
+        self._period_ns = int(_SECOND_NS / run.refresh_hz / self._ticks_a_snapshot)
+        self._drain_began_ns = now_ns
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
         self._rolled_wall_ns = parts.clock.wall_ns()
@@ -66,7 +72,8 @@ class Service:
             return
         self.course.lifecycle.to("DRAINING")
         timeout_s = self.parts.options.config.run.drain_timeout_s
-        self.course.drain_deadline_ns = self.parts.clock.monotonic_ns() + int(timeout_s * _SECOND_NS)
+        self._drain_began_ns = self.parts.clock.monotonic_ns()
+        self.course.drain_deadline_ns = self._drain_began_ns + int(timeout_s * _SECOND_NS)
         self.control.announce_state()
         self.turns_until(self._drained)
 
@@ -114,8 +121,10 @@ class Service:
         self.control.acknowledge()
         self.control.ask_for_missing(now_ns)
         self._watch_processes(now_ns)
-        self.publish()
-        self.cost.ticked(self.parts.clock.monotonic_ns() - now_ns, late)
+        self._ticks += 1
+        if self._ticks % self._ticks_a_snapshot == 0:
+            self.publish()
+            self.cost.ticked(self.parts.clock.monotonic_ns() - now_ns, late)
 
     def _each_second(self, now_ns: int) -> None:
         self.cost.each_second(now_ns, self.parts.aggregator.applied)
@@ -143,8 +152,12 @@ class Service:
         if newest is not None and newest.state in TERMINAL:
             return newest
         parts = self.parts
-        if parts.journal is not None and parts.journal.failed:
-            self.course.warn([f"the journal could not be written: {parts.journal.failed}"])
+        files = {"journal": parts.journal, "history": parts.history, "record log": parts.records}
+        self.course.warn(
+            f"the {name} could not be written: {file.failed}"
+            for name, file in files.items()
+            if file and file.failed
+        )
         now_ns = parts.clock.monotonic_ns()
         cost = self.cost.facts(
             journal_bytes=parts.journal.bytes_written if parts.journal else 0,
@@ -201,7 +214,7 @@ class Service:
             return True
         if not all(self._dead(producer, now_ns) for producer in self.parts.aggregator.waiting_for()):
             return False
-        return not self._strangers() or not self.parts.hub.wait(_ON_THE_WAY_S).events
+        return not self._strangers() or not any(self.parts.hub.wait(_ON_THE_WAY_S))
 
     def _strangers(self) -> bool:
         """Whether somebody may have sent who never said hello, and so won't say end."""
@@ -213,4 +226,5 @@ class Service:
         facts = self.parts.aggregator.producer(producer)
         if facts.host != self.parts.host or facts.pid <= 0 or alive(facts.pid):
             return False
-        return now_ns - max(facts.last_seen_ns, self.course.started_mono_ns) > _QUIET_NS
+        # in another pid namespace it may live, and then it answers the news of the drain
+        return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS

@@ -8,10 +8,14 @@ from types import FrameType
 from typing import Final
 
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGHUP)
 
 
 class SignalPipe:
-    """Main thread only. `fd` becomes readable when one of `ENDING` arrives."""
+    """Main thread only. `fd` becomes readable when one of `ENDING` arrives.
+
+    What the starter had the process ignore of the terminal's signals (`nohup`, a shell's `&`) stays ignored.
+    """
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe()
@@ -19,7 +23,8 @@ class SignalPipe:
         os.set_blocking(self._write_fd, False)
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in ENDING:
-            signal.signal(number, _noted)
+            if number not in _OF_THE_TERMINAL or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _noted)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def take(self) -> list[signal.Signals]:

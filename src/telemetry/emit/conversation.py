@@ -136,9 +136,10 @@ class Conversation:
 
     def _take(self, response: Response) -> None:
         if isinstance(response, Ack):
-            self.ring.acknowledged(response.batches)
-            self.outbox.announcer.acknowledged(response.batches)
             self._check_epoch(response.epoch)
+            if response.epoch == self._epoch:
+                self.ring.acknowledged(response.batches)
+                self.outbox.announcer.acknowledged(response.batches)
         elif isinstance(response, Pong):
             self._check_epoch(response.epoch)
             self.run_over = response.state not in ("INITIALIZE", "LIVE")

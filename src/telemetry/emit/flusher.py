@@ -20,6 +20,7 @@ _PROBE_S: Final = 0.5
 _GONE_AFTER_S: Final = 2.0  # an address that refuses for this long belongs to nobody who will come back
 _SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
 _LAST_BYTES_S: Final = 1.0
+_LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the sign of life wait no longer than that
 _END_OF_RUN_S: Final = limits.DRAIN_TIMEOUT_S  # the aggregator waits no longer than that
 
 
@@ -44,6 +45,7 @@ class FlusherParts:
     connect_timeout_s: float | None
     """After this long without a welcome it gives up; None never does."""
     on_given_up: Callable[[TelemetryError], object]
+    """The thread ends: nobody empties the buffer any more. Whoever waits for the welcome gets the error as well."""
     on_run_over: Callable[[], object]
     """The run ends although this process has not finished: what it records from now on is late."""
 
@@ -62,6 +64,8 @@ class Flusher:
         self._give_up = False
         self._errors = 0
         self._failure: TelemetryError | None = None
+        self.welcomed = False
+        """The aggregator has answered once."""
         self._conversation: Conversation | None = None
         self._ending = Ending(None, "the flusher has not run")
         self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
@@ -70,6 +74,11 @@ class Flusher:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it takes nothing new."""
+        return self._finish_by is not None or self._finished.is_set()
 
     @property
     def welcome(self) -> Welcome | None:
@@ -104,23 +113,27 @@ class Flusher:
 
     def _run(self) -> None:
         try:
-            link = self._parts.connect()
-        except EndpointError as error:
+            self._converse(self._parts.connect())
+        except TelemetryError as error:
             self._fail(error)
-            return
+        except Exception as error:  # noqa: BLE001 – thread root: the buffer must not fill for nobody
+            self._fail(EndpointError(f"the flusher for {self._parts.endpoint} failed: {error!r}"))
+        self._finished.set()
+
+    def _converse(self, link: Link) -> None:
+        """From hello to end. Raises the TelemetryError for which it gave up."""
         talk = Conversation(
-            link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._decided.set
+            link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._welcome_came
         )
         self._conversation = talk
         linger_s = 0.0
         try:
             self._live(talk)
-            if self._failure is None and not self._give_up:
+            if not self._give_up:
                 self._ending = self._end(talk)
                 linger_s = 0.0 if self._ending.account else _LAST_BYTES_S
         finally:
             link.close(linger_s)
-            self._finished.set()
 
     def _live(self, talk: Conversation) -> None:
         started = time.monotonic()
@@ -128,20 +141,18 @@ class Flusher:
         while self._finish_by is None and not self._give_up:
             self._guarded(talk)
             if talk.refused is not None:
-                self._fail(talk.refused)
-                return
+                raise talk.refused
             if talk.run_over:
                 self._parts.on_run_over()
                 self._finish_by = time.monotonic() + _END_OF_RUN_S
                 return
             waited_s = time.monotonic() - started
             if patience_s is not None and not self._decided.is_set() and waited_s > patience_s:
-                self._fail(unreachable(self._parts.endpoint, patience_s))
-                return
+                raise unreachable(self._parts.endpoint, patience_s)
             if not self._decided.is_set():
                 talk.step(min(_LISTEN_S, self._parts.period_s))
             else:
-                self._woken.wait(self._parts.period_s)
+                self._woken.wait(min(self._parts.period_s, _LONGEST_NAP_S))
             self._woken.clear()
 
     def _guarded(self, talk: Conversation) -> None:
@@ -186,8 +197,13 @@ class Flusher:
             return Ending(None, f"nobody listens at {self._parts.endpoint} any more")
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time")
 
+    def _welcome_came(self) -> None:
+        self.welcomed = True
+        self._decided.set()
+
     def _fail(self, error: TelemetryError) -> None:
         self._failure = error
+        self._ending = Ending(None, error.message)
         self._decided.set()
         self._finished.set()
         self._parts.on_given_up(error)

@@ -74,21 +74,42 @@ class Process:
 
     def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
         """Queues encoded records. Never raises; what can't be encoded is dropped and counted."""
-        if self.state == "inherited":
-            self._come_alive()
-        flusher = self._flusher
-        if self.state == "finished":
-            self._late.hit()
-        elif flusher is not None:
-            try:
+        try:
+            if self.state == "inherited":
+                self._come_alive()
+            flusher = self._flusher
+            if self.state == "finished":
+                self._late.hit()
+            elif flusher is not None:
                 flusher.outbox.records.extend(make())
-            except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; counted with the run
-                self._unencodable.hit()
+        except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; counted with the run
+            self._unencodable.hit()
 
     # --- life ------------------------------------------------------------------------------------
 
-    def attach(self, endpoint: str, name: str, config: EmitConfig, *, give_up: bool = False) -> Flusher:
-        """Starts a producer for an aggregator. Returns at once; `give_up` ends it if there is never an answer."""
+    def join(self, endpoint: str, name: str, config: EmitConfig) -> Flusher:
+        """The producer for an aggregator whose welcome the caller awaits: the one that attached by itself, with new
+        policy and bounds, or a new one. Raises EndpointError; blocks only to finish one that is another run's."""
+        if self.endpoint != endpoint:
+            self.finish(config.finish_timeout_s)
+        with self.lock:
+            flusher = self._flusher
+            if flusher is None or flusher.over:
+                return self.attach(endpoint, name, config, awaited=True)
+            self._config = config
+            blocking = config.policy == "block"
+            flusher.outbox.row_bound = None if blocking else config.buffer_events
+            self._record_to(flusher, blocking)
+            return flusher
+
+    def attach(
+        self, endpoint: str, name: str, config: EmitConfig, *, give_up: bool = False, awaited: bool = False
+    ) -> Flusher:
+        """Starts a producer for an aggregator. Returns at once; `give_up` ends it if there is never an answer.
+
+        Why it ends by itself is said, unless it was never welcomed and somebody awaits that. Raises EndpointError
+        if no thread can be started.
+        """
         with self.lock:
             self.endpoint, self._name, self._config = endpoint, name, config
             producer = os.urandom(8).hex()
@@ -114,13 +135,16 @@ class Process:
                     refuses=refuses,
                     period_s=config.flush_ms / 1_000,
                     connect_timeout_s=config.start_timeout_s if give_up else None,
-                    on_given_up=self._given_up if give_up else lambda error: None,
+                    on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
                     on_run_over=self._count_late,
                 )
             )
+            try:
+                flusher.start()
+            except RuntimeError as error:
+                raise EndpointError(f"{endpoint} can't be served: {error}") from error
             self._flusher = flusher
             self._hook_exits()
-            flusher.start()
             self._record_to(flusher, blocking)
             self.state = "live"
             return flusher
@@ -128,15 +152,6 @@ class Process:
     @property
     def flusher(self) -> Flusher | None:
         return self._flusher
-
-    def configure(self, config: EmitConfig) -> None:
-        """A start takes over a process that attached by itself: its policy and its bounds hold from now on."""
-        with self.lock:
-            if self._flusher is not None:
-                self._config = config
-                blocking = config.policy == "block"
-                self._flusher.outbox.row_bound = None if blocking else config.buffer_events
-                self._record_to(self._flusher, blocking)
 
     def detach(self) -> None:
         """Takes an attach back whose aggregator never answered: instruments discard again."""
@@ -215,13 +230,16 @@ class Process:
             except TelemetryError as error:
                 self._say_why_not(error)
 
-    def _given_up(self, error: TelemetryError) -> None:
+    def _given_up(self, flusher: Flusher, error: TelemetryError, *, say: bool) -> None:
         """On the flusher's thread."""
         with self.lock:
-            self._flusher = None
-            if self.state == "live":
-                self._discard()
-        self._say_why_not(error)
+            if self._flusher is flusher:
+                self._flusher = None
+                self._tried_endpoint = self.endpoint
+                if self.state == "live":
+                    self._discard()
+        if say:
+            self._say_why_not(error)
 
     def _say_why_not(self, error: TelemetryError) -> None:
         notice.warn(f"nothing is recorded: {error}")
@@ -244,13 +262,18 @@ class Process:
 
     def _first_row(self, row: Row) -> None:
         self._come_alive()
-        self.recorders.buffer.extend(row)
+        if self.state == "live":
+            self.recorders.buffer.extend(row)
 
     def _come_alive(self) -> None:
         """A forked child attaches with its first event: one that only execs is never a producer."""
         with self.lock:
             if self.state == "inherited" and self._config is not None:
-                self.attach(self.endpoint, self._name, self._config)
+                try:
+                    self.attach(self.endpoint, self._name, self._config)
+                except TelemetryError as error:
+                    self._discard()
+                    self._say_why_not(error)
 
     # --- exit ------------------------------------------------------------------------------------
 
@@ -286,7 +309,9 @@ class Process:
             ending = self.finish(self.finish_timeout_s)
             if ending.account is None:
                 notice.warn(f"the last events may be lost: {ending.reason}")
-        late = self._late.take()
+        buffer = self.recorders.buffer  # may hold what was on its way in when the flusher ended
+        late = self._late.take() + len(buffer) // 3
+        buffer.clear()
         if late:
             notice.warn(f"after finish() events came that are in no result: {late:,}")
 

@@ -196,11 +196,7 @@ class Run:
 
     def _attach(self, endpoint: str) -> None:
         """Raises EndpointError or ProtocolError if the aggregator can't be reached or refuses."""
-        flusher = self._process.flusher
-        if flusher is not None:
-            self._process.configure(self._config)
-        else:
-            flusher = self._process.attach(endpoint, self.name, self._config)
+        flusher = self._process.join(endpoint, self.name, self._config)
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
         except TelemetryError:

@@ -49,7 +49,8 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     """
     deadline = time.monotonic() + timeout_s
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "telemetry", "serve", f"--name={name}"]
+    # without -P the program's working directory would come before the standard library
+    command = [sys.executable, "-P", "-m", "telemetry", "serve", f"--name={name}"]
     command += ["--ready-fd", str(writer), "--owner-pid", str(owner_pid)]
     with tempfile.TemporaryFile() as stderr, os.fdopen(reader, "rb", buffering=0) as ready:
         try:
@@ -86,9 +87,13 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
 
 
 def _environment(flags: Mapping[str, object]) -> dict[str, str]:
-    """This process's environment, with flags as the configuration variables they stand for."""
+    """This process's environment, with flags as the configuration variables they stand for.
+
+    Without another run's endpoint, and without the service manager's: it manages this process, not the aggregator.
+    """
     environ = dict(os.environ)
-    environ.pop("TELEMETRY_ENDPOINT", None)
+    for variable in ("TELEMETRY_ENDPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
+        environ.pop(variable, None)
     for key, value in flags.items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)

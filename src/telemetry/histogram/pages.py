@@ -126,10 +126,6 @@ class PagedCounts:
         np.add(slots, pages, out=slots)
         np.add.at(self.fresh.reshape(-1), slots, _ONE_FRESH)
 
-    def pages_of(self, rows: NDArray[np.intp], page_numbers: Integers) -> Integers:
-        """Pool pages of (row, page number); 0 where none is allocated."""
-        return self._table.take(rows * self._pages_per_row + page_numbers)
-
     @property
     def order(self) -> Integers:
         """Used pages by ascending row and page number."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+_NOT_FOR_DIRECTORIES: Final = (errno.EINVAL, errno.ENOTSUP)
+"""What network file systems answer that only know how to sync files."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -37,9 +41,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync_directory(path: Path) -> None:
-    """Puts the names in a directory on the disk. Blocks. Raises OSError."""
+    """Puts the names in a directory on the disk, where the file system can. Blocks. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_DIRECTORIES:
+            raise
     finally:
         os.close(fd)

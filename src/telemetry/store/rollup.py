@@ -163,7 +163,7 @@ def _sum_cells(parts: Sequence[SeriesArrays]) -> tuple[_Array, _Array]:
     cuts = [[0, *np.searchsorted(part.keys, bounds).tolist(), len(part.keys)] for part in parts]
     total = sum(len(part.keys) for part in parts)
     highest = sum(int(part.counts.max(initial=0)) for part in parts)
-    kind = _U32 if highest <= _COUNT_MAX else _U64
+    kind = _U32 if highest < _COUNT_MAX else _U64  # a part that holds the largest count may go on in the same slot
     keys, counts = np.empty(total, _U64), np.empty(total, kind)  # memory that is not written to costs nothing
     end = 0
     for block in range(len(bounds) + 1):

@@ -78,13 +78,14 @@ class RunDirectory:
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
         stamp = datetime.fromtimestamp(started_wall_ns // 10**9, UTC).strftime(_TIME_FORMAT)
-        path = root.absolute() / f"{slug(name)}-{stamp}-{run_id}"
-        link = path.with_name(LATEST)
-        if link.is_dir() and not link.is_symlink():
-            raise RunDirectoryError(
-                f"{link} is a directory of its own and is left alone", hint="move it away, or choose another --dir"
-            )
         try:
+            path = root.absolute() / f"{slug(name)}-{stamp}-{run_id}"
+            link = path.with_name(LATEST)
+            if link.is_dir() and not link.is_symlink():
+                raise RunDirectoryError(
+                    f"{link} is a directory of its own and is left alone",
+                    hint="move it away, or choose another --dir",
+                )
             path.mkdir(parents=True)
             _point(link, path.name)
         except OSError as error:

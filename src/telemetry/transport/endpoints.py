@@ -14,6 +14,7 @@ from typing import Final
 from telemetry import limits
 from telemetry.errors import EndpointError
 
+_HIGHEST_PORT: Final = 65_535
 IPC: Final = "ipc://"
 TCP: Final = "tcp://"
 _ANYWHERE: Final = ("*", "0.0.0.0", "[::]", "::")
@@ -133,6 +134,6 @@ def refuses(endpoint: str) -> bool:
 def _tcp_parts(endpoint: str) -> tuple[str, str]:
     """(host, port) of a tcp address. Raises EndpointError."""
     host, colon, port = endpoint.removeprefix(TCP).rpartition(":")
-    if not host or not colon or not (port == "*" or port.isdecimal()):
+    if not host or not colon or not (port == "*" or (port.isdecimal() and int(port) <= _HIGHEST_PORT)):
         raise EndpointError(f"{endpoint!r} is no tcp address", hint="write tcp://HOST:PORT")
     return host, port

@@ -13,7 +13,7 @@ from telemetry import limits
 from telemetry.errors import EndpointError, ProtocolError
 from telemetry.transport import sockets
 from telemetry.transport.client import ControlClient, check_welcome
-from telemetry.transport.endpoints import seen_from
+from telemetry.transport.endpoints import refuses, seen_from
 from telemetry.wire import frames
 from telemetry.wire.codec import Malformed, decode_stream_record
 from telemetry.wire.control import Catchup, CaughtUp, Hello, Ping, Pong
@@ -67,7 +67,8 @@ class RecordStream:
         """The next record, or None if there is none in time or the stream has ended.
 
         Once a second the aggregator is asked for its state and for records whose publication was lost, so a call
-        may take `timeout_s` plus the time of a request. Raises ProtocolError.
+        may take `timeout_s` plus the time of a request. Raises ProtocolError, and EndpointError if a gap can't be
+        filled because nobody answers; the next call tries again.
         """
         deadline = time.monotonic() + timeout_s
         while not self._ready:
@@ -104,13 +105,14 @@ class RecordStream:
         self.next_seq = record.seq + 1
 
     def _check(self) -> None:
-        """The state is asked first: once it is terminal, the log behind it is whole."""
+        """The state is asked first: once it is terminal, the log behind it is whole. One that is silent may only be
+        stopped for a while; one whose address refuses is gone."""
         try:
             pong = self._control.request(Ping(), self._timeout_s)
             self._catch_up()
             self._over = isinstance(pong, Pong) and pong.state in TERMINAL
         except EndpointError:
-            self._over = True
+            self._over = refuses(self._control.endpoint)
         self._check_at = time.monotonic() + _CHECK_EVERY_S
 
     def _catch_up(self) -> None:

@@ -16,6 +16,7 @@ from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
 ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
+_PIDS: Final = 1 << 31  # the system's own type for them; more can't even be asked for
 
 
 class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
@@ -32,7 +33,7 @@ class Hello(_Message, tag="hello", kw_only=True, frozen=True):
     producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
     name: ShortText = ""
     host: ShortText = ""
-    pid: int = 0
+    pid: Annotated[int, Meta(ge=0, lt=_PIDS)] = 0
     rank: int | None = None
     mono_ns: Natural = 0
 
@@ -89,7 +90,7 @@ class Stop(_Message, tag="stop", kw_only=True, frozen=True):
 class Watch(_Message, tag="watch", kw_only=True, frozen=True):
     """The run also lives as long as this process of the aggregator's host; answered with `watching`."""
 
-    pid: Annotated[int, Meta(gt=0)]
+    pid: Annotated[int, Meta(gt=0, lt=_PIDS)]
 
 
 Request = Hello | Ping | End | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch

@@ -27,7 +27,7 @@ _SECRET_PAIRS: Final = frozenset(
 )
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _OPTION: Final = re.compile(r"-{0,2}([A-Za-z_][\w.-]*)\s*[=:]\s*(?=.)", re.DOTALL)
-_NAMED: Final = re.compile(r"""([A-Za-z_][\w.-]*)(["']?\s*[=:]\s*["']?)([^\s"',;&]+)""")
+_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]+)(["']?\s*[=:]\s*["']?)([^\s"',;&]+)""")
 _URL_PASSWORD: Final = re.compile(r"(\w://[^/@:\s]*):[^/@\s]+@")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _KNOWN_SHAPES: Final = re.compile(

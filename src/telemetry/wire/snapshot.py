@@ -95,7 +95,7 @@ class GaugeStat(Struct, kw_only=True, frozen=True):
 
 
 class WindowStat(Struct, kw_only=True, frozen=True):
-    """The last seconds of a series, to whole seconds."""
+    """The last seconds of a series; moves once a second, and at the end."""
 
     seconds: float = 0.0
     count: int = 0

@@ -41,12 +41,3 @@ def ticks_per_unit(unit: str, low: float | None = None) -> float:
     if unit in BYTES:
         return float(BYTES[unit])
     return 1.0 if unit in WHOLE else float(FRACTION_TICKS)
-
-
-def is_time(unit: str) -> bool:
-    return unit in TIME_NS
-
-
-def ns_to_unit(unit: str) -> float:
-    """Factor that turns nanoseconds into `unit`."""
-    return 1.0 / TIME_NS[unit]

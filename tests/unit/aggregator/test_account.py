@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from telemetry import limits
-from telemetry.aggregator.account import Account, plausible
-from telemetry.ledger import Reason
+from telemetry.aggregator.account import Account, ReasonWords, plausible
+from telemetry.ledger import Reason, merge_reasons
 
 
 def _balanced(account: Account) -> bool:
@@ -92,3 +92,25 @@ def test_numbers_no_producer_reaches_are_implausible() -> None:
     assert plausible(limits.EVENT_NUMBERS, {"buffer_full": limits.EVENT_NUMBERS})
     assert not plausible(limits.EVENT_NUMBERS + 1, {})
     assert not plausible(0, {"a": limits.EVENT_NUMBERS, "b": 1})
+
+
+def test_drop_totals_that_grow_reason_by_reason_stay_plausible() -> None:
+    """Claims believable one by one and a lie together are not believed."""
+    account = Account()
+    for number in range(limits.DROP_REASONS):
+        account.receive(0, 1, {f"r{number}": limits.EVENT_NUMBERS})
+    assert account.dropped_by_producer == {"r0": limits.EVENT_NUMBERS}
+    assert _balanced(account)
+
+
+def test_reasons_of_all_producers_together_are_bounded() -> None:
+    """Every snapshot repeats them: beyond the bound they are one reason, and known ones stay what they are."""
+    words = ReasonWords()
+    accounts = [Account(words) for _ in range(100)]
+    for number, account in enumerate(accounts):
+        account.receive(0, 1, {f"{number} a": 2, f"{number} b": 3, "buffer_full": 1, "idle": 0})
+    told = merge_reasons(*(account.dropped_by_producer for account in accounts))
+    assert len(told) == limits.DROP_REASONS + 2
+    assert told["buffer_full"] == 100
+    assert sum(told.values()) == 600
+    assert accounts[-1].dropped_by_producer == {"buffer_full": 1, "other": 5}

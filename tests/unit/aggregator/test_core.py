@@ -61,7 +61,7 @@ def test_a_whole_run_is_complete() -> None:
     ended = bench.aggregator.ended("p")
     assert ended is not None
     assert (ended.emitted, ended.received, ended.missing) == (2, 2, 0)
-    assert bench.aggregator.all_ended()
+    assert bench.aggregator.waiting_for() == []
     assert bench.aggregator.applied == 2
     snapshot = bench.snapshot("COMPLETE")
     assert (snapshot.completeness, snapshot.producers[0].completeness) == ("complete", "complete")
@@ -279,7 +279,7 @@ def test_questions_about_strangers_have_answers() -> None:
     assert aggregator.applied_batches("x") == 0
     assert aggregator.ended("x") is None
     assert aggregator.account("x").emitted == 0
-    assert aggregator.all_ended()
+    assert aggregator.waiting_for() == []
     with pytest.raises(KeyError):
         aggregator.producer("x")
 
@@ -325,3 +325,37 @@ def test_an_end_gives_up_rows_whose_definition_never_came() -> None:
     assert bench.snapshot().producers[0].waiting == 2
     bench.end(1, 2)
     assert bench.snapshot().producers[0].dropped == {"unknown_id": 2}
+
+
+def test_progress_stays_a_number() -> None:
+    """Also where the sum over all labels is beyond every float."""
+    bench = _Bench()
+    largest = 1.7e308
+    bench.feed(batch(records=[Count("c", largest, 0, "", {"a": "1"}), Count("c", largest), Expect("c", 1.0)]))
+    assert largest < bench.snapshot().progress[0].done < float("inf")
+
+
+def test_a_run_with_a_rounded_series_is_not_called_exact() -> None:
+    """Integers beyond 2**53 were rounded before anybody could count them."""
+    bench = _Bench()
+    bench.feed(batch(records=[Sample("s", 2.0**60), Sample("t", 1.0)]))
+    bench.aggregator.series.apply_exact({0: {"50": 2.0**60}, 1: {"50": 1.0}})
+    facts = RunFacts(run_id="r", name="n", state="COMPLETE", exact=True)
+    snapshot = bench.aggregator.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns())
+    assert (snapshot.exact, snapshot.exact_reason) == (False, "some series hold integers beyond 2**53")
+
+
+def test_many_series_of_high_precision_share_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it new ones have fewer digits, say so, and lose nothing."""
+    monkeypatch.setattr(limits, "FINE_PAGES", 25_000)
+    bench = _Bench()
+    defines = [Define(n, f"s{n}", "series", "s", {}, 5) for n in range(4)]
+    bench.feed(batch(records=defines, rows=[(n, T, 1.0) for n in range(4)]))
+    snapshot = bench.snapshot()
+    assert [(stat.digits, stat.error_bound, stat.count) for stat in snapshot.series] == [
+        (5, 1e-5, 1),
+        (4, 1e-4, 1),
+        (4, 1e-4, 1),
+        (3, 1e-3, 1),
+    ]
+    assert any("series 's3' counts with 3 digits, not 5" in warning for warning in snapshot.warnings)

@@ -172,3 +172,29 @@ def test_counting_again_does_not_change_the_table() -> None:
     table.record(index[:1], value[1:2])
     after = table.stats()[0]
     assert (after.below, after.above) == (before.below, before.above) == (1, 1)
+
+
+@pytest.mark.parametrize("unit", ["tokens", "ms"])
+def test_an_integer_alone_in_its_slot_needs_no_search(unit: str) -> None:
+    """Whole numbers so small that each has a slot of its own are known before any value is looked at."""
+    generator = np.random.default_rng(8)
+    index, value = generator.integers(0, 3, 10_000), np.floor(generator.lognormal(2.0, 1.0, 10_000))
+    table = recorded(index, value, unit=unit)
+    search = ExactPass(table.targets(), 1)
+    assert search.done
+    assert search.values() == {number: order_statistics(value[index == number]) for number in range(3)}
+
+
+def test_a_slot_that_may_hold_more_than_one_integer_is_searched() -> None:
+    """Wide slots, the edge of a range, and series with fractions."""
+    table = SeriesTable(("50",), 10)
+    table.add("wide", {}, "tokens")
+    table.add("edge", {}, "tokens", high=3.0)
+    table.add("fractions", {}, "tokens")
+    index = np.array([0, 0, 1, 1, 2, 2])
+    value = np.array([5_000.0, 5_001.0, 4.0, 5.0, 2.25, 2.0])
+    table.record(index, value)
+    search = ExactPass(table.targets())
+    assert not search.done
+    run_passes(search, index, value)
+    assert search.values() == {0: {"50": 5_000.0}, 1: {"50": 4.0}, 2: {"50": 2.0}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from telemetry import limits
 from telemetry.aggregator.registry import OVERFLOW, Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
@@ -98,4 +101,20 @@ def test_keys_name_counters_and_gauges_by_kind() -> None:
     assert {(key.kind, key.index): (key.name, key.unit, key.labels) for key in keys} == {
         ("counter", 0): ("c", "", {}),
         ("gauge", 0): ("g", "ms", {"a": "b"}),
+    }
+
+
+def test_names_and_labels_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every snapshot repeats them: when their room is used up, what is new overflows, whatever its kind."""
+    monkeypatch.setattr(limits, "INSTRUMENT_CHARS", 20)
+    registry, warnings = _registry()
+    long = registry.resolve("series", "latency", {"k": "0123456789"}, "")
+    assert long == route("series", 0)
+    assert registry.resolve("series", "latency", {"k": "another"}, "") == route("series", 1)
+    assert registry.resolve("counter", "requests", {}, "") == route("counter", 0)
+    assert registry.overflow == {"series": 1, "counter": 1}
+    assert registry.resolve("series", "latency", {"k": "0123456789"}, "") == long
+    assert registry.resolve("gauge", "x", {}, "") == route("gauge", 0)
+    assert set(warnings) == {
+        "the names and labels of all instruments are too long: the rest is counted in 'overflow'"
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tracemalloc
 
 import msgspec
 import numpy as np
@@ -103,3 +104,15 @@ def test_every_row_is_counted_readable_or_not(value: object, events: int, readab
 def test_empty_rows_are_empty_columns() -> None:
     """A batch of records only has rows, too."""
     assert all(len(column) == 0 for column in decode_rows(loose_rows([])))
+
+
+def test_a_row_of_nested_arrays_costs_no_more_memory_than_its_frame() -> None:
+    """What is inside an element that is no number is never built."""
+    inner = 1_000_000
+    nested = b"\x93\xdd" + inner.to_bytes(4, "big") + b"\x90" * inner + b"\x00\x00"
+    tracemalloc.start()
+    try:
+        assert loosen(Raw(nested)).ids.tolist() == [0]
+        assert tracemalloc.get_traced_memory()[1] < 4 * inner
+    finally:
+        tracemalloc.stop()

@@ -128,3 +128,14 @@ def test_totals_of_fractions_that_a_float_holds_are_exact() -> None:
         recorder.record(np.zeros(part.size, dtype=np.intp), part, chunk=1_000)
         recorder.moments.fold()
     assert recorder.moments.exact_totals(np.array([0])) == [math.fsum(values.tolist())]
+
+
+def test_a_series_that_begins_among_fractional_ones_is_looked_at_from_its_first_value() -> None:
+    """Fractions count also in the very chunk that brings a series' first values."""
+    recorder = Recorder(2)
+    for _ in range(2):
+        recorder.record(np.array([0]), np.array([0.25]))
+    recorder.record(np.array([1]), np.array([0.5]))
+    recorder.record(np.array([1]), np.array([3.0]))
+    recorder.moments.fold()
+    assert recorder.moments.exact_totals(np.array([0, 1])) == [0.5, 3.5]

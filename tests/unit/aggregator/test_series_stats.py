@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.series_group import Definition
-from telemetry.aggregator.series_stats import as_number, empty_stat
+from telemetry.aggregator.series_stats import empty_stat
 from telemetry.wire.snapshot import WindowStat
 
 PERCENTILES = ("50", "99.9")
@@ -22,13 +21,6 @@ def table(*units: str) -> SeriesTable:
 
 def record(made: SeriesTable, index: int, values: list[float]) -> None:
     made.record(np.full(len(values), index, dtype=np.intp), np.array(values))
-
-
-@pytest.mark.parametrize(("value", "kind"), [(0.0, int), (7.0, int), (7.5, float), (2.0**53, float)])
-def test_whole_numbers_are_ints(value: float, kind: type) -> None:
-    """Integers that float64 holds exactly are ints, others stay floats."""
-    assert as_number(value) == value
-    assert type(as_number(value)) is kind
 
 
 def test_empty_stat_states_its_bounds() -> None:
@@ -89,3 +81,13 @@ def test_imprecise_integers_are_never_exact() -> None:
     made.apply_exact({0: dict.fromkeys(PERCENTILES, float(2**60))})
     stat = made.stats()[0]
     assert (stat.exact, stat.imprecise) == (False, 1)
+
+
+def test_totals_beyond_64_bits_become_floats() -> None:
+    """The wire carries no longer integer."""
+    made = table("ns")
+    record(made, 0, [float(1 << 52)] * 5_000)
+    stat = made.stats()[0]
+    assert stat.total == float(5_000 << 52)
+    assert type(stat.total) is float
+    assert stat.mean == 1 << 52

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,12 @@ def test_integers_the_wire_cant_carry_become_floats() -> None:
     assert bounded(1 << 63) == float(1 << 63)
     assert isinstance(bounded(1 << 63), float)
     assert bounded(10**400) == LARGEST
+
+
+def test_floats_that_json_cant_carry_become_the_largest() -> None:
+    """Sums that overflowed stay numbers."""
+    assert bounded(1.5) == 1.5
+    assert bounded(math.inf) == bounded(math.nan) == LARGEST
 
 
 def test_grown_keeps_what_is_there_and_doubles() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.cli.exits import Exit
+from telemetry.cli.exits import Exit, strictly
 
 
 def test_exit_codes_are_frozen() -> None:
@@ -11,11 +11,13 @@ def test_exit_codes_are_frozen() -> None:
         "OK": 0,
         "ERROR": 1,
         "USAGE": 2,
-        "INCONCLUSIVE": 3,
         "INCOMPLETE": 4,
         "INTERRUPTED": 5,
-        "BACKEND_FAILED": 6,
-        "GATE_FAILED": 99,
         "SIGINT": 130,
         "SIGPIPE": 141,
     }
+
+
+def test_strict_tells_interrupted_from_incomplete() -> None:
+    """Only a complete result is a success."""
+    assert [strictly(word) for word in ("complete", "lossy", "incomplete", "interrupted")] == [0, 4, 4, 5]

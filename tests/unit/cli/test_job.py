@@ -51,7 +51,8 @@ def python(text: str, **environment: str) -> Job:
 
 def test_a_command_that_ends_by_itself(handlers: dict[int, object]) -> None:
     """Its code, its environment, its bill; and signals do again what they did before."""
-    job = python("import os; bytearray(30_000_000); raise SystemExit(int(os.environ['CODE']))", CODE="7")
+    held = "import os, time; held = b'x' * 60_000_000\nwhile time.process_time() < 0.3: pass\n"
+    job = python(held + "raise SystemExit(int(os.environ['CODE']))", CODE="7")
     assert job.started
     job.wait(nothing)
     assert (job.exit_code, job.ending()) == (7, "the command exited with code 7")
@@ -59,7 +60,7 @@ def test_a_command_that_ends_by_itself(handlers: dict[int, object]) -> None:
     assert (facts.pid, facts.exit_code, facts.signal, facts.argv[0]) == (job.pid, 7, None, sys.executable)
     assert facts.wall_s > 0
     assert facts.cpu_user_s + facts.cpu_system_s > 0
-    assert facts.max_rss_bytes > 30_000_000
+    assert facts.max_rss_bytes > 60_000_000
     assert {number: signal.getsignal(number) for number in HANDLED if number != signal.SIGCHLD} == {
         number: handler for number, handler in handlers.items() if number != signal.SIGCHLD
     }
@@ -138,6 +139,50 @@ def test_a_signal_before_the_child_is_there_reaches_it(monkeypatch: pytest.Monke
     job = python("import time\nwhile True: time.sleep(0.01)")
     job.wait(nothing)
     assert job.facts().signal == "SIGTERM"
+
+
+@pytest.mark.parametrize("error", [ProcessLookupError, PermissionError])
+def test_a_signal_that_cannot_be_passed_on_ends_nothing(monkeypatch: pytest.MonkeyPatch, error: type) -> None:
+    """The child has just ended, or runs as somebody else."""
+    real, refused = os.kill, []
+
+    def kill(pid: int, number: int) -> None:
+        if pid == os.getpid():
+            real(pid, number)
+        else:
+            refused.append(number)
+            raise error
+
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as idle:
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or idle)
+        monkeypatch.setattr(os, "kill", kill)
+        job = Job(["x"], {})
+
+        def each_second() -> None:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            real(idle.pid, signal.SIGKILL)
+
+        job.wait(each_second)
+    assert refused == [signal.SIGTERM, signal.SIGUSR1]
+    assert job.facts().signal == "SIGKILL"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_what_we_ignore_the_command_ignores(number: signal.Signals) -> None:
+    """`nohup telemetry run -- CMD` is `nohup CMD`."""
+    signal.signal(number, signal.SIG_IGN)
+    job = python(f"import signal; raise SystemExit(signal.getsignal({int(number)}) is not signal.SIG_IGN)")
+    job.wait(nothing)
+    assert job.exit_code == 0
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("command", ["no-such-\udcff", "x" * 10_000])
+def test_a_name_that_is_no_text_or_too_long_can_be_said(command: str) -> None:
+    """The reason goes to the aggregator, whatever the command line was."""
+    reason = Job([command], {}).ending()
+    assert len(reason) < 2_000
+    assert reason.encode()
 
 
 def test_secrets_and_bytes_that_are_no_text(tmp_path: Path) -> None:

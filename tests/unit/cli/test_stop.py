@@ -16,5 +16,5 @@ MakeRun = Callable[..., RunDirectory]
 def test_stop_of_a_finished_run(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     """There is nothing to stop, and the message says so."""
     make_run("job", "aaaa1111")
-    assert main(["stop"]) == 1
+    assert main(["stop", "latest"]) == 1
     assert "has ended" in capsys.readouterr().err

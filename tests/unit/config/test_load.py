@@ -162,3 +162,14 @@ def test_importing_the_settings_is_light() -> None:
     code = "import sys, telemetry.config; print(*{'tomllib','difflib','numpy','asyncio','zmq'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == []
+
+
+def test_a_working_directory_that_is_gone_holds_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other places go on."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert load({"run.window_s": 3}, environ={}).config.run.window_s == 3

@@ -14,7 +14,9 @@ import pytest
 from telemetry.daemon import build as subject
 from telemetry.daemon.build import build
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
+from telemetry.store.final import read_final
 from telemetry.store.rundir import RunDirectory
+from telemetry.wire.events import Count
 
 WHOLE = """
 import json, os, sys
@@ -102,6 +104,29 @@ def test_a_path_that_is_too_long_leaves_nothing_behind(
     with pytest.raises(EndpointError, match="longer than"):
         build(make_options(), None)
     assert list((deep / "telemetry").iterdir()) == []
+
+
+def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was applied is in the file, which says that the run was cut short, and why."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n", 5.0))
+    peer.applied(1)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(service.parts.aggregator, "apply", fail)
+    assert peer.link.send_events(peer.frame([Count("n")]))
+    subject._run(service)
+    assert subject.finalize(service)
+    result = read_final(service.parts.directory.final)
+    assert (result.state, result.completeness) == ("INTERRUPTED", "interrupted")
+    assert result.reason == "the aggregator failed: ZeroDivisionError('a defect')"
+    assert (result.counters[0].value, result.accounting.applied, result.accounting.waiting) == (5, 1, 1)
+    assert "Traceback" in service.parts.directory.log.read_text()
 
 
 @pytest.mark.parametrize("part", ["RunDirectory.create", "RecordLog", "HistoryWriter"])

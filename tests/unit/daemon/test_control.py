@@ -85,6 +85,32 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
             assert words in caught.value.message
 
 
+def test_a_question_that_fails_costs_nobody_the_run(make_service: Any, connect: Any) -> None:
+    """It is answered with an error, logged, and said in the snapshot."""
+    service = make_service()
+    peer = connect(service)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    service.control._handlers[msg.Watch] = fail
+    answer = peer.ask(msg.Watch(id=4, pid=1))
+    assert isinstance(answer, msg.Error)
+    assert answer.code == "unavailable"
+    assert service.snapshot().warnings == ["a request could not be answered, Watch: ZeroDivisionError('a defect')"]
+    assert "ZeroDivisionError" in service.parts.directory.log.read_text()
+
+
+def test_a_process_number_that_cannot_be(make_service: Any, run_apart: Any) -> None:
+    """No peer ends the run's loop with one."""
+    service = make_service()
+    with ControlClient(run_apart(service)) as client:
+        for request in (msg.Watch(pid=1 << 40), msg.Hello(producer="p", pid=1 << 40)):
+            with pytest.raises(ProtocolError, match="not understood"):
+                client.request(request, TIMEOUT_S)
+        assert client.request(msg.Watch(pid=(1 << 31) - 1), TIMEOUT_S) == msg.Watching(id=3, pid=(1 << 31) - 1)
+
+
 # --- the account ---------------------------------------------------------------------------------
 
 
@@ -272,6 +298,67 @@ def test_status_of_a_run_that_is_over_is_the_result(make_service: Any, connect: 
     answer = peer.ask(msg.GetStatus(id=5))
     assert isinstance(answer, msg.Status)
     assert answer.snapshot == result
+
+
+def test_many_who_ask_at_once_get_one_snapshot(make_service: Any, connect: Any, wait_until: Any) -> None:
+    """Questions can't take the loop from the events: nothing is applied between them, so one answer is for all."""
+    service = make_service()
+    made: list[Any] = []
+    snapshot = service.control._snapshot
+    service.control._snapshot = lambda: made.append(1) or snapshot()
+    peer = connect(service)
+    for number in range(100):
+        peer.say(msg.GetStatus(id=1_000 + number))
+    turns = 0
+
+    def answered() -> bool:
+        nonlocal turns
+        turns += service.parts.hub.wait(0.0).control
+        service.control.turn()
+        return len(peer.all(msg.Status)) == 100
+
+    wait_until(answered)
+    assert len(made) <= turns + 1 < 100
+
+
+def test_a_turn_takes_a_bounded_number_of_bytes(make_service: Any, connect: Any, wait_until: Any) -> None:
+    """Large messages are taken a few at a time, and events get their turn in between."""
+    service = make_service()
+    peers = [connect(service, f"p{number}") for number in range(4)]
+    taken: list[int] = []
+    service.control._take = lambda _peer, data: taken.append(len(data))
+    for peer in peers:
+        for _ in range(5):
+            peer.link._control.send(bytes(limits.MIB))
+    turns: list[int] = []
+
+    def all_taken() -> bool:
+        before = len(taken)
+        service.control.turn()
+        turns.append(len(taken) - before)
+        return len(taken) == 20
+
+    wait_until(lambda: service.parts.hub.wait(0.2).control)
+    wait_until(all_taken)
+    assert max(turns) <= limits.TURN_BYTES // limits.MIB
+
+
+def test_readers_leave_room_for_what_the_run_writes(make_service: Any, connect: Any) -> None:
+    """However many records are asked for while the disk is slow, no interval of the history is lost for it."""
+    service = make_service()
+    go = threading.Event()
+    service.parts.worker.submit(lambda: go.wait(20.0))
+    peers = [connect(service, f"p{number}") for number in range(4)]
+    for peer in peers:
+        for number in range(80):
+            peer.say(msg.Catchup(id=1_000 + number))
+        peer.ask(msg.Ping(id=5))
+    assert any(peer.all(msg.Error) for peer in peers)
+    service.roll()
+    assert service.snapshot().warnings == []
+    go.set()
+    peers[0].until(lambda: sum(len(peer.all(msg.CaughtUp)) + len(peer.all(msg.Error)) for peer in peers) == 320)
+    assert isinstance(peers[0].ask(msg.Catchup(id=6)), msg.CaughtUp), "and there is room again"
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -74,6 +75,27 @@ def test_a_late_tick_is_counted_and_not_caught_up(make_service: Any) -> None:
     assert service._next_tick_ns > service.parts.clock.monotonic_ns()
 
 
+def test_a_slow_refresh_slows_nothing_else(make_service: Any, connect: Any, wait_until: Any) -> None:
+    """With a snapshot every ten seconds, acknowledgements, seconds and deadlines are as punctual as ever."""
+    service = make_service({"run.refresh_hz": 0.1, "run.drain_timeout_s": 0.2})
+    began = time.monotonic()
+    peer = connect(service, pid=os.getpid(), host=service.parts.host)
+    peer.send(Count("n"))
+    peer.until(lambda: peer.all(msg.Ack))
+    service.course.end("enough")
+    service.drain()
+    assert time.monotonic() - began < 5.0
+    assert service.course.seq == 0, "no snapshot was due yet"
+
+
+@pytest.mark.parametrize(("hz", "ticks"), [(0.1, 100), (3.0, 4), (10.0, 1), (100.0, 1)])
+def test_a_snapshot_is_due_after_so_many_ticks(make_service: Any, hz: float, ticks: int) -> None:
+    """The refresh is what was asked for, in ticks of a tenth of a second or less."""
+    service = make_service({"run.refresh_hz": hz})
+    assert service._ticks_a_snapshot == ticks
+    assert service._period_ns * ticks == pytest.approx(1e9 / hz, abs=100)
+
+
 def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None:
     """What was counted in it goes to the history, with the keys."""
     service = make_service()
@@ -96,6 +118,16 @@ def test_a_history_that_is_far_behind_is_said(make_service: Any) -> None:
     service.parts.worker.submit = lambda *_: False
     service.roll()
     assert service.snapshot().warnings == ["the disk is far behind: an interval of the history is missing"]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("journal", "journal"), ("history", "history"), ("records", "record log")]
+)
+def test_a_file_that_cannot_be_written_is_said(make_service: Any, part: str, words: str) -> None:
+    """The run goes on without it, and every snapshot says so."""
+    service = make_service()
+    getattr(service.parts, part).failed = "No space left on device"
+    assert service.snapshot().warnings == [f"the {words} could not be written: No space left on device"]
 
 
 def test_a_stuck_service_manager_stops_no_turn(
@@ -202,6 +234,29 @@ def test_a_drain_does_not_wait_for_the_dead(make_service: Any, connect: Any) -> 
     service.course.end("enough")
     service.drain()
     assert service.parts.clock.monotonic_ns() < service.course.drain_deadline_ns
+
+
+def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> None:
+    """A container has numbers of its own: its process looks dead from here, and answers the drain."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    service = make_service({"run.drain_timeout_s": 60.0})
+    peer = connect(service, pid=gone.pid, host=service.parts.host)
+    facts = service.parts.aggregator.producer("p")
+    service.turns_until(lambda: service.parts.clock.monotonic_ns() - facts.last_seen_ns > 600_000_000)
+    service.course.end("enough")
+    turn = service.turn
+
+    def flush_after_a_while(**options: Any) -> None:
+        turn(**options)
+        if peer.batches == 0 and service.parts.clock.monotonic_ns() - service._drain_began_ns > 100_000_000:
+            peer.send(Count("n"))
+            peer.end()
+
+    service.turn = flush_after_a_while
+    service.drain()
+    assert service.parts.aggregator.waiting_for() == []
+    assert service.snapshot().accounting.applied == 1
 
 
 def test_a_drain_waits_for_the_dead_of_other_hosts(make_service: Any, connect: Any) -> None:

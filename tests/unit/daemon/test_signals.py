@@ -31,6 +31,25 @@ print(set(pipe.take()) == {signal.SIGTERM})
 """
 
 
+IGNORING = """
+import os, signal
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+from telemetry.daemon.signals import SignalPipe
+
+pipe = SignalPipe()
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    os.kill(os.getpid(), number)
+print([number.name for number in pipe.take()])
+"""
+
+
+def test_what_is_ignored_from_the_start_stays_so() -> None:
+    """`nohup telemetry serve &` outlives its terminal; SIGTERM always ends it."""
+    done = subprocess.run([sys.executable, "-c", IGNORING], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "['SIGTERM']\n", done.stderr
+
+
 def test_signals_become_bytes() -> None:
     """Each ending signal is read once, others are none of its business, and a flood of them blocks nobody."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)

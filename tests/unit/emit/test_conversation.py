@@ -215,6 +215,15 @@ def test_another_epoch_is_another_aggregator(talk: Conversation, desk: Any, link
     assert [(batch.seq, len(batch.records)) for batch in link.batches[3:]] == [(3, 1), (1, 1), (2, 1)]
 
 
+def test_another_aggregators_acknowledgement_frees_nothing(talk: Conversation, desk: Any, link: Any) -> None:
+    """What it speaks of is not on the disk of the one that answers now."""
+    desk.fill(3)
+    talk.flush()
+    link.inbox = [Ack(epoch="e0", batches=1)]
+    talk.step()
+    assert len(talk.ring) == 1
+
+
 def test_a_batch_that_waits_at_the_head_goes_to_the_new_aggregator_first(
     talk: Conversation, desk: Any, link: Any
 ) -> None:

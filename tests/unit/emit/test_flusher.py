@@ -157,6 +157,53 @@ def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:
         bench.start(connect=connect).wait_for_welcome(5.0)
 
 
+@pytest.mark.parametrize("when", ["connecting", "before the welcome"])
+def test_a_machine_without_room_is_given_up(bench: Bench, wait_until: WaitUntil, when: str) -> None:
+    """No descriptor for a socket: the error is told, and nothing piles up for a thread that is gone."""
+
+    def fail(*_: object) -> Any:
+        raise OSError("Too many open files")
+
+    if when == "connecting":
+        flusher = bench.start(connect=fail)
+    else:
+        bench.link.receive_control = fail
+        bench.desk.outbox.settle = lambda: None
+        flusher = bench.start()
+    with pytest.raises(EndpointError, match="Too many open files"):
+        flusher.wait_for_welcome(10.0)
+    wait_until(lambda: bench.given_up, what="giving up")
+    ending = flusher.finish(10.0)
+    assert ending.account is None
+    assert "Too many open files" in ending.reason
+
+
+def test_a_refusal_in_mid_run_is_told(bench: Bench, wait_until: WaitUntil) -> None:
+    """Another aggregator took over the address, and does not take this producer."""
+    bench.link.answer = willing
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.link.answer = lambda request: [Error(id=1, code="refused", message="more than 4,096 producers")]
+    bench.link.inbox.append(Pong(epoch="another", state="LIVE"))
+    wait_until(lambda: bench.given_up, what="giving up")
+    assert "4,096" in str(bench.given_up[0])
+    assert flusher.over
+    assert flusher.welcomed
+
+
+def test_a_long_period_does_not_loosen_the_bound(make_desk: Any, bench: Bench, wait_until: WaitUntil) -> None:
+    """Nor does it make the end of the run wait: a period says how long an event may wait, and no more."""
+    bench.desk = make_desk(row_bound=1_000)
+    bench.link.answer = willing
+    flusher = bench.start(period_s=600.0)
+    flusher.wait_for_welcome(5.0)
+    bench.link.room = 0
+    bench.desk.fill(50_000)
+    wait_until(lambda: bench.desk.outbox.waiting <= 1_000, what="the bound")
+    bench.link.inbox.append(Pong(epoch="e", state="DRAINING"))
+    wait_until(lambda: bench.told_over, what="the end of the run")
+
+
 def test_it_gives_up_if_nobody_ever_answers(bench: Bench, wait_until: WaitUntil) -> None:
     """Instruments are told, so that the buffer does not fill for nothing."""
     bench.start(patience_s=0.05)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from telemetry.config import EmitConfig
 from telemetry.emit import records
 from telemetry.emit.instruments import Counter, Series
 from telemetry.emit.process import ENDPOINT_VARIABLE, Process, program_name
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, ProtocolError
 from telemetry.testing.aggregator import FakeAggregator
 
 WaitUntil = Callable[..., Any]
@@ -209,7 +211,9 @@ def test_an_address_that_never_answers_is_given_up(
 def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator: FakeAggregator) -> None:
     """Its policy and bounds hold from then on."""
     process.attach(aggregator.endpoint, "job", QUICK)
-    process.configure(EmitConfig(policy="block", buffer_events=1_000, block_timeout_s=0))
+    attached = process.flusher
+    config = EmitConfig(policy="block", buffer_events=1_000, block_timeout_s=0)
+    assert process.join(aggregator.endpoint, "job", config) is attached
     aggregator.reading = False
     made = counter(process)
     for _ in range(50_000):
@@ -220,6 +224,107 @@ def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator
     assert heard.end is not None
     assert set(heard.end.dropped) <= {"block_timeout"}
     assert heard.received + heard.end.dropped.get("block_timeout", 0) == 50_000
+
+
+def test_a_run_that_is_over_is_not_joined_again(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
+) -> None:
+    """Its flusher has ended; the next start gets one of its own, and nothing is kept for the old one."""
+    first = process.attach(aggregator.endpoint, "job", QUICK)
+    first.wait_for_welcome(5.0)
+    aggregator.state = "DRAINING"
+    wait_until(lambda: process.state == "finished", what="noticing the end")
+    aggregator.state = "LIVE"
+    process.reopen()
+    second = process.join(aggregator.endpoint, "job", QUICK)
+    assert second is not first
+    counter(process).add(3)
+    ending = process.finish(10.0)
+    assert ending.account is not None
+    assert aggregator.values("n") == [3.0]
+
+
+def test_who_joins_another_run_leaves_the_first_one(process: Process, aggregator: FakeAggregator) -> None:
+    """Each run gets what was recorded for it, and the end of its producer."""
+    folder = Path(tempfile.mkdtemp(prefix="tm"))
+    try:
+        with FakeAggregator(folder) as other:
+            process.attach(aggregator.endpoint, "job", QUICK)
+            counter(process).add(1)
+            process.join(other.endpoint, "job", QUICK)
+            counter(process).add(2)
+            assert process.finish(10.0).account is not None
+            assert (aggregator.values("n"), other.values("n")) == ([1.0], [2.0])
+            assert all(heard.end is not None for heard in (*aggregator.heard.values(), *other.heard.values()))
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_refusal_in_mid_run_makes_null_objects(
+    process: Process,
+    aggregator: FakeAggregator,
+    wait_until: WaitUntil,
+    said: Callable[[], list[str]],
+    awaited: bool,
+) -> None:
+    """Nothing piles up for an aggregator that will never take it, and one line says so."""
+    flusher = process.attach(aggregator.endpoint, "job", QUICK, awaited=awaited)
+    flusher.wait_for_welcome(5.0)
+    assert flusher._conversation is not None
+    flusher._conversation.refused = ProtocolError("more than 4,096 producers")
+    wait_until(lambda: process.state == "idle", what="giving up")
+    counter(process).add()
+    assert (process.recorders.buffer, process.flusher) == ([], None)
+    wait_until(said, what="a line")
+    assert said() == ["telemetry: nothing is recorded: more than 4,096 producers"]
+
+
+def test_without_room_for_a_thread_instruments_are_null_objects(
+    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """Also in a forked child, whose recording calls don't raise; and nobody waits for that thread at exit."""
+
+    def fail(_self: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    parents = process.flusher
+    assert parents is not None
+    made = counter(process)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        for record in (made.add, lambda: process.put_records(lambda: [records.mark("m", {}, 0)])):
+            process.after_fork_in_child()
+            process.state = "inherited"
+            process.recorders.install(process._first_row)
+            record()
+            assert (process.state, process.flusher, process.recorders.buffer) == ("idle", None, [])
+        patched.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+        counter(process, "another").add()
+    process._end_of_process()
+    parents.finish(5.0)
+    assert len(said()) == 3
+    assert all("can't start new thread" in line for line in said())
+
+
+def test_an_event_on_its_way_when_the_flusher_ends_is_counted(
+    process: Process, aggregator: FakeAggregator, said: Callable[[], list[str]]
+) -> None:
+    """A value may take its time to become a number; the event is in no result, and that is said."""
+
+    class Slow:
+        def __float__(self) -> float:
+            process.finish(5.0)
+            return 1.0
+
+    made = process.instrument("series", "s", "", {})
+    assert isinstance(made, Series)
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    made.record(Slow())
+    process._end_of_process()
+    assert said() == ["telemetry: after finish() events came that are in no result: 1"]
+    assert process.recorders.buffer == []
 
 
 def test_an_attach_can_be_taken_back(process: Process, short_dir: Path) -> None:

@@ -50,11 +50,31 @@ def test_a_ready_aggregator_is_greeted(short_dir: Path, instead: object, monkeyp
         made.process.wait()
         assert made.gone
     words, environ = json.loads(seen.read_text())
-    assert words[:4] == ["-m", "telemetry", "serve", "--name=-job"]
+    assert words[:5] == ["-P", "-m", "telemetry", "serve", "--name=-job"]
     assert words[-2:] == ["--owner-pid", str(os.getpid())]
     assert environ["TELEMETRY_RUN__DIR"] == "here"
     assert environ["TELEMETRY_JOURNAL__ENABLED"] == "false"
     assert "TELEMETRY_ENDPOINT" not in environ
+
+
+def test_the_programs_service_manager_hears_nothing_of_the_aggregator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """READY=1 and STOPPING=1 are the program's to say."""
+    for variable in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.setenv(variable, "1")
+        assert variable not in spawn_module._environment({})
+
+
+def test_files_beside_the_program_are_no_modules_of_the_aggregator(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A working directory may hold a `secrets.py` of its own."""
+    (short_dir / "secrets.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    monkeypatch.chdir(short_dir)
+    made = spawn("job", {}, owner_pid=os.getpid(), timeout_s=30.0)
+    made.process.terminate()
+    made.process.wait(30)
+    assert (Path(made.directory) / "final_snapshot.json").exists()
 
 
 @pytest.mark.parametrize(

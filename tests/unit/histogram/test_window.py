@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from telemetry.histogram.layout import Layout
+from telemetry.histogram.layout import PAGE_SLOTS, Layout
 from telemetry.histogram.pages import PagedCounts
 from telemetry.histogram.window import WindowCounts
 
@@ -32,9 +32,12 @@ def test_window_holds_the_last_intervals() -> None:
             expected = np.zeros(pool.layout.slots, dtype=np.int64)
             for past_rows, past_slots in history[-2:]:
                 np.add.at(expected, past_slots[past_rows == row], 1)
-            pages = pool.pages_of(np.full(pool.layout.pages, row), np.arange(pool.layout.pages))
-            assert np.array_equal(window.counts_of(pages).reshape(-1), expected)
-            assert int(window.page_sums()[pages[pages > 0]].sum()) == int(expected.sum())
+            rows_of, numbers = pool.keys_of(pool.order)
+            mine = rows_of == row
+            found = np.zeros((pool.layout.pages, PAGE_SLOTS), dtype=np.int64)
+            found[numbers[mine]] = window.counts_of(pool.order[mine])
+            assert np.array_equal(found.reshape(-1), expected)
+            assert int(window.page_sums()[pool.order[mine]].sum()) == int(expected.sum())
 
 
 def test_window_of_an_empty_pool_is_empty() -> None:

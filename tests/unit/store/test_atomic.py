@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -58,3 +61,21 @@ def test_data_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "replace", lambda a, b: (steps.append("replace"), real_replace(a, b))[1])
     write_atomic(tmp_path / "file", b"data")
     assert steps == ["fsync", "replace", "fsync"]
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_directory_that_cant_be_synced_at_all_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool
+) -> None:
+    """Network file systems refuse it: what was written is there. A disk that fails at it is another matter."""
+    real_fsync = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(number, os.strerror(number))
+        real_fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="error") if fails else nullcontext():
+        write_atomic(tmp_path / "file", b"data")
+    assert (tmp_path / "file").read_bytes() == b"data"

@@ -126,6 +126,15 @@ def test_merge_of_merges_is_the_merge(parts: list[tuple[Series, Values, Values]]
     assert plain(merge(halves)) == plain(merge(seconds))
 
 
+def test_a_slot_that_was_split_is_added_up_again() -> None:
+    """Also together with an interval that adds nothing to it."""
+    full = {0: (1, 0.0, 0.0, 0.0, {7: 2**32 - 1})}
+    one = {0: (1, 0.0, 0.0, 0.0, {7: 1})}
+    split = merge([interval(0, full, {}, {}), interval(1, one, {}, {})])
+    merged = merge([split, interval(2, {}, {}, {})])
+    assert plain(merged)[0][0][4] == {7: 2**32}
+
+
 def test_sums_along_the_way_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merging early, as it does when many slots wait, gives the same sum."""
     seconds = [interval(at, {1: (3, 1.0, 0.5, 2.0, {at % 3: 2, 9: 1})}, {0: 1.0}, {}) for at in range(20)]

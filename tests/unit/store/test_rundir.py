@@ -187,3 +187,15 @@ def test_what_is_not_found_names_what_comes_near(tmp_path: Path) -> None:
         resolve("???", tmp_path)
     with pytest.raises(RunDirectoryError, match="not a run directory"):
         RunDirectory.open(tmp_path)
+
+
+def test_a_working_directory_that_is_gone_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative place has no meaning then."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(RunDirectoryError, match="can't be made"):
+        RunDirectory.create(Path("runs"), "n", "id", NOON)

@@ -128,3 +128,9 @@ def test_a_dead_address_refuses_and_a_stopped_process_does_not(short_dir: Path) 
 def test_an_address_that_cannot_be_judged_gets_the_benefit_of_the_doubt(address: str) -> None:
     """Only a clear refusal counts as one."""
     assert not refuses(address)
+
+
+def test_a_port_that_does_not_exist_is_refused() -> None:
+    """ZeroMQ would take it modulo 65,536."""
+    with pytest.raises(EndpointError):
+        plan("tcp://127.0.0.1:70000", "run")

@@ -73,3 +73,11 @@ def test_requests_beyond_the_rules_are_malformed(message: dict[str, object]) -> 
     with pytest.raises(codec.Malformed) as caught:
         decode_request(message)
     assert caught.value.reason == "frame_unreadable"
+
+
+@pytest.mark.parametrize("pid", [-1, 1 << 31, 1 << 40])
+@pytest.mark.parametrize("kind", ["hello", "watch"])
+def test_a_pid_is_one_the_system_can_be_asked_for(kind: str, pid: int) -> None:
+    """Whoever looks for the process gets an answer, not an OverflowError."""
+    with pytest.raises(codec.Malformed):
+        decode_request({"type": kind, "pid": pid})

@@ -39,7 +39,7 @@ def ours(series: int) -> Measure:
 
     def roll() -> None:
         nonlocal clock_ns
-        aggregator.roll(clock_ns, clock_ns + 1_000_000_000)
+        aggregator.roll(clock_ns, clock_ns + 1_000_000_000, 1_000_000_000)
         clock_ns += 1_000_000_000
 
     def measure(n: int) -> dict[str, Any]:

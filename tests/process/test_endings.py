@@ -105,6 +105,29 @@ def test_a_killed_owner_is_noticed_and_named(ground: Any, wait_until: Any) -> No
     assert [producer["pid"] for producer in final["producers"]] == [owner.pid]
 
 
+def test_what_was_recorded_for_a_dead_aggregator_is_missing_not_forgotten(ground: Any, wait_until: Any) -> None:
+    """The owner's report falls back to the last live snapshot and adds what the producer itself knows."""
+    program = ground.program(
+        "own.py",
+        "import json, sys, telemetry\nrun = telemetry.start('own')\nn = run.counter('n')\n"
+        "for _ in range(10): n.add()\n"
+        "while run.report.snapshot.accounting.applied < 10: pass\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "for _ in range(1000): n.add()\n"
+        "r = run.finish(timeout=4)\na = r.snapshot.accounting\n"
+        "print(json.dumps([r.source, r.completeness, a.emitted, a.applied, a.missing]))\n",
+    )
+    owner = ground.popen(sys.executable, program, stdin=subprocess.PIPE)
+    owner.stdout.readline()
+    wait_until(lambda: json.loads(ground.run("status", "own", "--json")[1])["accounting"]["applied"] == 10)
+    (live,) = ground.live()
+    os.kill(live["pid"], signal.SIGKILL)
+    out, err = owner.communicate("go\n", timeout=60)
+    source, completeness, emitted, applied, missing = json.loads(out)
+    assert (source, completeness, emitted) == ("last_live", "incomplete", 1010), err
+    assert applied in (0, 10)
+    assert missing == 1010 - applied
+
+
 def test_one_killed_producer_of_two_is_the_one_that_is_named(ground: Any) -> None:
     """The other's account is complete; `stop` need not wait for the dead one until the deadline."""
     _, endpoint = ground.serve()

@@ -246,6 +246,6 @@ def test_no_lie_breaks_the_law(
         _laws(aggregator)
     aggregator.end(End(producer="p", batches=batches, emitted=emitted, dropped=dropped), 0)
     _laws(aggregator)
-    aggregator.roll(0, 1)
+    aggregator.roll(0, 1, 1)
     aggregator.close()
     _laws(aggregator)

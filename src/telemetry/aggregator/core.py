@@ -29,7 +29,7 @@ from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
-_SHORTEST_ROLL_S: Final = 1e-3  # a wall clock may stand still or step back between two rolls
+_SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
 
 
 class Aggregator:
@@ -181,9 +181,12 @@ class Aggregator:
         """Events in the numbers or the record stream, of all producers."""
         return sum(producer.account.ledger.applied for producer in self._book)
 
-    def roll(self, start_wall_ns: int, end_wall_ns: int) -> Interval:
-        """Ends an interval, once a second: what happened in it; also moves windows and rates."""
-        seconds = max((end_wall_ns - start_wall_ns) / 1e9, _SHORTEST_ROLL_S)
+    def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int) -> Interval:
+        """Ends an interval, once a second: what happened in it; also moves windows and rates.
+
+        The interval is dated by the wall clock; it lasted `elapsed_ns`, which no clock step can falsify.
+        """
+        seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
         self._book.roll(seconds)
         return Interval(
             start_wall_ns, end_wall_ns, self.series.roll(seconds), self._counters.roll(seconds), self._gauges.roll()

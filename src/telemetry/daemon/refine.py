@@ -69,8 +69,7 @@ class Refiner:
 
     def _refine(self) -> Refinement:
         search = ExactPass(self._targets)
-        resolved = False
-        while not resolved:
+        while not search.done:
             reader = JournalReader(self._directory.journal)
             for frame in reader.frames():
                 if self._give_up():
@@ -79,7 +78,7 @@ class Refiner:
                     search.feed(*self._aggregator.series_values(decode_batch(frame.data)))
             if reader.torn_bytes:
                 return Refinement(exact=False, reason=f"{reader.torn_bytes} bytes of the journal are damaged")
-            resolved = search.end_pass()
+            search.end_pass()
         warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
         reason = "some series disagree with the journal" if warnings else ""
         return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)

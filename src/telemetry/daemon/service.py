@@ -43,7 +43,7 @@ class Service:
         self._drain_began_ns = now_ns
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
-        self._rolled_wall_ns = parts.clock.wall_ns()
+        self._rolled_wall_ns, self._rolled_ns = parts.clock.wall_ns(), now_ns
         self._alone_since_ns: int | None = None
         self._books_closed = False
         self.cost = CostMeter(now_ns)
@@ -137,9 +137,9 @@ class Service:
 
     def roll(self) -> None:
         """Closes the current interval of the history."""
-        end_ns = self.parts.clock.wall_ns()
-        interval = self.parts.aggregator.roll(self._rolled_wall_ns, end_ns)
-        self._rolled_wall_ns = end_ns
+        end_wall_ns, end_ns = self.parts.clock.wall_ns(), self.parts.clock.monotonic_ns()
+        interval = self.parts.aggregator.roll(self._rolled_wall_ns, end_wall_ns, end_ns - self._rolled_ns)
+        self._rolled_wall_ns, self._rolled_ns = end_wall_ns, end_ns
         history = self.parts.history
         if history is not None:
             keys = self.parts.aggregator.keys()

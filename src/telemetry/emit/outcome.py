@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from telemetry.emit.spawn import Aggregator
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import Malformed, snapshot_from_json
@@ -50,3 +52,19 @@ def second_best(directory: str, newest: MetricsSnapshot | None, why: str, run_id
         why += "; no snapshot was ever seen"
         newest = MetricsSnapshot(run_id=run_id, name=name, directory=directory)
     return Report(snapshot=newest, source="last_live", source_reason=why)
+
+
+def with_own_account(report: Report, producer: str, emitted: int) -> Report:
+    """A last live snapshot is older than the producer that asks: what it emitted since is missing."""
+    if report.source != "last_live":
+        return report
+    snapshot = report.snapshot
+    known = next((stat.emitted for stat in snapshot.producers if stat.producer == producer), 0)
+    unheard = max(0, emitted - known)
+    account = snapshot.accounting
+    account = replace(account, emitted=account.emitted + unheard, missing=account.missing + unheard)
+    producers = [
+        replace(stat, emitted=emitted, missing=stat.missing + unheard) if stat.producer == producer else stat
+        for stat in snapshot.producers
+    ]
+    return replace(report, snapshot=replace(snapshot, accounting=account, producers=producers))

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, cast
 
+from telemetry import limits
 from telemetry.emit import notice, records
+from telemetry.emit.catalog import check_text
 from telemetry.emit.instruments import Counter, Gauge, Series
-from telemetry.emit.outcome import await_report, second_best
+from telemetry.emit.outcome import await_report, second_best, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
 from telemetry.emit.spawn import Aggregator, spawn
@@ -136,12 +138,13 @@ class Run:
     def _finish(self, deadline: float, timeout_s: float) -> Report:
         if not self.endpoint:
             return second_best("", None, "no aggregator was reached", self.run_id, self.name)
-        owner = self.owner
+        owner, flusher = self.owner, self._process.flusher
         ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
         try:
-            return self._end_run(deadline) if owner else self._so_far(deadline, ending.reason)
+            report = self._end_run(deadline) if owner else self._so_far(deadline, ending.reason)
         finally:
             self._let_go()
+        return with_own_account(report, flusher.outbox.producer, flusher.outbox.emitted) if flusher else report
 
     def _end_run(self, deadline: float) -> Report:
         """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
@@ -270,6 +273,8 @@ def start(
     """
     from telemetry.config import load
 
+    if name is not None:
+        check_text("the name of a run", name, limits.NAME_CHARS)
     flags = {
         "run.dir": None if dir is None else os.fspath(dir),
         "run.refresh_hz": refresh_hz,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from telemetry.emit import run as run_module
 from telemetry.emit import start
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.emit.run import Run
-from telemetry.errors import ConfigError, EndpointError, InstrumentError
+from telemetry.errors import ConfigError, EndpointError, InstrumentError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Expect, Mark, Params
 
@@ -163,3 +164,10 @@ def test_only_who_spawned_ends_the_run(aggregator: FakeAggregator) -> None:
     run.finish()
     assert {type(request).__name__ for request in aggregator.requests} <= {"Hello", "Ping", "End", "GetStatus"}
     assert isinstance(run, Run)
+
+
+@pytest.mark.parametrize("name", ["x" * 201, 5])
+def test_a_name_that_can_not_be_is_refused_before_anything_starts(name: Any) -> None:
+    """No aggregator is spawned for it."""
+    with pytest.raises(UsageError):
+        start(name)

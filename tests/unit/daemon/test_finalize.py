@@ -100,8 +100,8 @@ def test_a_complete_run(make_service: Any, connect: Any, monkeypatch: pytest.Mon
     assert (series.exact, series.error_bound, series.percentiles["50"], series.percentiles["99"]) == (
         True,
         0,
-        50,
-        99,
+        50.123,
+        99.123,
     )
     assert result.pending.deadline_s is None
     terminal = [snapshot for snapshot in heard if snapshot.state == "COMPLETE"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import select
 import signal
 import subprocess
@@ -46,7 +45,7 @@ class Job:
         self._status = 0
         self._usage: tuple[float, float, int] = (0.0, 0.0, 0)
         self._failure = ""
-        self._own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+        self._own_bytes = _peak_bytes(os.getpid())
         """Where the kernel's account of the child's peak begins: it was a copy of us before it was the command."""
         self._seen_bytes = 0
         self._news, self._news_in = os.pipe()

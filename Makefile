@@ -6,12 +6,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TIMED := tests/integration tests/process  # real sockets and processes: one at a time, so that deadlines mean something
+FUZZ_INPUTS ?= 200000
+FUZZ_JOBS ?= 2
+TIMED := tests/integration tests/process tests/fault  # real sockets and processes: one at a time, so that deadlines mean something
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-all check bench clean tools
+.PHONY: help demo test test-all check fault soak fuzz bench clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +31,15 @@ check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto -m "not slow" $(TIMED:%=--ignore=%)
+
+fault: $(VENV)/.dev  ## Kill, stop, starve and cut everything at random moments (TELEMETRY_FAULT_SEED=N repeats them)
+	$(BIN)/pytest -n 2 tests/fault
+
+soak: $(VENV)/.dev  ## Push 200 million events through: does memory stay bounded? Seven minutes
+	$(BIN)/python -m benchmarks.soak
+
+fuzz: $(VENV)/.dev  ## Feed every decoder hostile input, guided by coverage (FUZZ_INPUTS=200000 each, FUZZ_JOBS=2)
+	$(BIN)/python -m tests.fuzz.run $(FUZZ_TARGETS) --inputs $(FUZZ_INPUTS) --jobs $(FUZZ_JOBS)
 
 bench: $(VENV)/.dev  ## Measure everything that has a figure
 	$(BIN)/python -m benchmarks.run

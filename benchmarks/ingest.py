@@ -56,7 +56,7 @@ def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
         frames = maker.frames(max(1, n // batch_events))
         turns = [frames[at : at + frames_a_turn] for at in range(0, len(frames), frames_a_turn)]
         folder = Path(tempfile.mkdtemp(prefix="tm"))
-        journal = JournalWriter(folder) if journaled else None
+        journal = JournalWriter(folder, b"", 1) if journaled else None
         before = aggregator.applied
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
         for turn in turns:

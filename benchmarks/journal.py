@@ -23,7 +23,7 @@ _ROUNDS: Final[dict[Size, int]] = {"full": 11, "quick": 3, "tiny": 1}
 def ours() -> Measure:
     from telemetry.store.journal import JournalWriter
 
-    return _measured(lambda folder: _JournalSink(JournalWriter(folder)))
+    return _measured(lambda folder: _JournalSink(JournalWriter(folder, b"", 1)))
 
 
 def plain() -> Measure:

@@ -6,11 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from benchmarks.frames import SERIES
 from benchmarks.peers import nanoseconds
 from benchmarks.worker import Measure
+
+if TYPE_CHECKING:
+    from telemetry import Run
 
 _VALUES: Final = 10_007
 """A prime: in time every series sees every value."""
@@ -48,9 +51,12 @@ class Program:
 
         os.environ.pop("TELEMETRY_ENDPOINT", None)
         self._run = start(name, dir=directory, policy=policy)
-        records = [self._run.series("latency", unit="ns", route=str(index)).record for index in range(SERIES)]
-        self._pairs = zip(cycle(records), cycle(nanoseconds(_VALUES)), strict=False)
+        self._pairs = zip(cycle(self.calls(self._run)), cycle(nanoseconds(_VALUES)), strict=False)
         return {"endpoint": self._run.endpoint}
+
+    def calls(self, run: Run) -> list[Callable[[float], object]]:
+        """What gets a value each, in turn."""
+        return [run.series("latency", unit="ns", route=str(index)).record for index in range(SERIES)]
 
     def record(self, seconds: float = 0.0, rate: int = 0, events: int = 0) -> dict[str, Any]:
         """So many events, or for so long."""

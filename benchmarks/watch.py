@@ -112,9 +112,10 @@ def cpu_percent(sights: list[Sight]) -> float:
 class WatchedRun:
     """A run in a temporary directory: its program in a process of its own, its watcher here."""
 
-    def __init__(self, name: str, policy: str) -> None:
+    def __init__(self, name: str, policy: str, module: str = "benchmarks.load") -> None:
+        """`module` has the program among its alternatives."""
         self.folder = Path(tempfile.mkdtemp(prefix="tm"))
-        self.program = Worker("benchmarks.load", "program")
+        self.program = Worker(module, "program")
         opened = self.program.measure(action="open", name=name, directory=str(self.folder), policy=policy)
         self.watch = Watch(opened["endpoint"])
 

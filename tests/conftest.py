@@ -7,12 +7,15 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from telemetry.transport.keys import KeyFolder
 
 _T = TypeVar("_T")
 
@@ -54,6 +57,21 @@ def short_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
+def become(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], KeyFolder]:
+    """`become("ann")` makes this process the user of that name from now on: with keys of her own."""
+    from telemetry.transport.keys import KeyFolder
+
+    def change(name: str) -> KeyFolder:
+        folder = KeyFolder(short_dir / name)
+        monkeypatch.setenv("TELEMETRY_SECURITY__KEYS_DIR", str(folder.path))
+        if not folder.has_pair:
+            folder.make_pair()
+        return folder
+
+    return change
+
+
+@pytest.fixture
 def wait_until() -> Callable[..., object]:
     """`wait_until(condition, timeout_s=10.0, what="…")` returns the first true value or fails."""
     return _wait_until
@@ -66,6 +84,29 @@ def _wait_until(condition: Callable[[], _T], timeout_s: float = 10.0, what: str 
             pytest.fail(f"{what} did not come true within {timeout_s} s; last value {value!r}")
         time.sleep(0.005)
     return value
+
+
+@pytest.fixture
+def essence() -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """`essence(final)`: what a journal tells of a result, to the last bit. That is all but when, by whom and at
+    what cost it was made, and who was heard of when."""
+    return _essence
+
+
+def _essence(final: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {
+        name: final[name]
+        for name in (
+            *("state", "completeness", "reason", "exact", "exact_reason", "window_s", "progress", "counters"),
+            *("gauges", "series", "marks", "params", "overflow"),
+        )
+    }
+    passing = {"last_seen_ns", "lag_s", "duplicates", "status"}
+    kept["accounting"] = {key: value for key, value in final["accounting"].items() if key != "duplicates"}
+    kept["producers"] = [
+        {key: value for key, value in producer.items() if key not in passing} for producer in final["producers"]
+    ]
+    return kept
 
 
 @pytest.fixture

@@ -11,6 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+from msgspec import Meta
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 50)]
+"""Of events in a saved state: no run comes to more, and the sum over all producers fits into 64 bits."""
 
 
 class Reason(StrEnum):
@@ -70,6 +76,9 @@ class Ledger:
     """Counts of one side of the flow. Not thread-safe: one owner."""
 
     __slots__ = ("applied", "dropped", "received")
+
+    STATE: ClassVar[Mapping[str, Any]] = {"received": Count, "applied": Count, "dropped": dict[str, Count]}
+    DERIVED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self.received = 0

@@ -29,6 +29,7 @@ REASON_CHARS = 64  # a word; every snapshot repeats it
 PRODUCERS = 4_096  # two thousand ranks on one aggregator, twice
 PRODUCER_IDS = 65_536  # ids of one producer index an array; 256 KiB at most
 SEQUENCE_GAPS = 1_024  # ranges of missing batches remembered for each producer
+GAPS_OF_ALL = 1 << 17  # shared by more than 128 producers: at the very most 100 MiB, and 17 MB of a checkpoint
 FUTURE_BATCHES = 1 << 40  # a sequence number further ahead is a lie
 EVENT_NUMBERS = 1 << 50  # seven years at five million a second; a higher event number or drop count is a lie
 ID_SLOTS = 1 << 23  # of all producers' ids together: 2,000 instruments of each of 4,096 producers, 32 MiB
@@ -63,6 +64,11 @@ CATCHUP_RECORDS = 5_000  # in one reply
 CATCHUP_REPLY_BYTES = 2 * MIB  # of lines of the record log; a reply holds one record at least
 HISTORY_REPLY_BYTES = 2 * MIB
 
+# --- keys ----------------------------------------------------------------------------------------
+TRUSTED_KEYS = 1_000  # files looked at once a second and at handshakes; 3 ms
+KEY_FILE_BYTES = 4 * KIB  # a key is 40 characters; larger is something else
+HANDSHAKES_A_TURN = 64  # answered at once, so that a crowd of strangers delays no tick
+
 # --- the run directory ---------------------------------------------------------------------------
 JOURNAL_SEGMENT_BYTES = 256 * MIB
 JOURNAL_CAP_BYTES = 4 * GIB
@@ -77,6 +83,12 @@ DRAIN_TIMEOUT_S = 10.0
 EXACT_BUDGET_S = 60.0
 TERMINAL_GRACE_S = 1.0  # the terminal snapshot is repeated for this long
 BLOCK_TIMEOUT_S = 5.0
+RESTARTS = 5  # in a row, of an aggregator that lasts less than RESTART_LASTS_S each time: the next would not either
+RESTART_LASTS_S = 10.0
+RESTART_PAUSE_S = 0.2  # before the second of them, then twice as long each time: what is in the way may pass
+RESTART_TIMEOUT_S = 30.0  # until it listens: it reads one segment of the journal, ten million events, first
+RETURN_S = 10.0  # a restart takes one or two seconds; whose address refuses for longer does not come back
+RECOVERY_S = 60.0  # a journal at its cap holds 160 million events
 LATE_AFTER_S = 3.0  # a producer that has said nothing for this long is late
 LOST_AFTER_S = 30.0
 ORPHAN_GRACE_S = 5.0  # a run without producers ends after this, once it has had one

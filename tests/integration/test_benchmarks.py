@@ -96,6 +96,29 @@ def test_the_users_bench_measures() -> None:
     assert found["aggregator_rss_bytes"] > 0
 
 
+def test_the_soak_measures(tmp_path: Path) -> None:
+    """All events of all kinds are in the result; the figure means nothing at this size."""
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "benchmarks.soak", "--events", "300000", "--rate", "0", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=100, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(out.read_bytes())["measurements"]
+    assert found["run"]["applied"] == found["run"]["events"] == 300_000
+    assert found["rss_bytes_by_applied"]["300000"] > 0
+
+
+def test_a_kill_loses_nothing() -> None:
+    """The benchmark's own sums add up, with a restart in between."""
+    command = [sys.executable, "-m", "benchmarks.kills", "--kills", "1", "--rate", "20000", "--seed", "1"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kills"], found["missing"], found["faults"]) == (1, 0, [])
+    assert found["sent"] == found["applied"] > 0
+
+
 def test_an_unknown_group_is_refused() -> None:
     """The message lists the groups there are."""
     command = [sys.executable, "-m", "benchmarks.run", "--only", "emti"]

@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "telemetry"
 PACKAGES = "tests/unit/test_package.py"  # the names of every `__init__.py` are loaded there
 ELSEWHERE: dict[str, tuple[str, str]] = {
     "__main__.py": ("tests/process", "it is one call, and only a process can make it"),
+    "daemon/feed.py": ("tests/unit/daemon/test_live.py", "it declares what `live` and `playback` do"),
     "daemon/options.py": ("tests/unit/daemon/test_build.py", "it declares what `build` is given"),
     "daemon/parts.py": ("tests/unit/daemon/test_build.py", "it declares what `build` puts together"),
     "demo/http_benchmark.py": ("tests/process/test_examples.py", "it is a program, and its server another"),

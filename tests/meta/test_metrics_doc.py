@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from telemetry import ledger
+from telemetry import ledger, limits
 from telemetry.wire import snapshot
 
 TEXT = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
@@ -40,6 +40,22 @@ def test_every_figure_of_the_aggregators_cost_is_explained() -> None:
     """`cost` has no key that nobody describes."""
     written = first_column("What the aggregator says about itself")
     assert written == {field.name for field in msgspec.structs.fields(snapshot.SelfCost)}
+
+
+def test_every_figure_about_batches_and_signs_of_life_is_one() -> None:
+    """What a producer's line says about what is missing, and whether it is still there, can be looked up."""
+    written = first_column("Batches that did not come in order") | first_column("Signs of life")
+    fields = {field.name for field in msgspec.structs.fields(snapshot.ProducerStat)}
+    assert written <= fields
+    assert {"repaired", "unrepairable", "unrepairable_batches", "last_event_ns"} <= written
+    for figure in (
+        f"the first {limits.GAPS_SHOWN}",
+        f"the last {limits.GAPS_SHOWN}",
+        f"{limits.SEQUENCE_GAPS:,} gaps",
+        f"after {limits.LATE_AFTER_S:g} s",
+        f"after {limits.LOST_AFTER_S:g} s",
+    ):
+        assert figure in TEXT
 
 
 def test_every_word_of_completeness_is_explained() -> None:

@@ -111,12 +111,12 @@ def test_a_live_run_from_first_look_to_report(site: Site) -> None:
     assert status["state"] == "LIVE"
     for spec in ("job", listed["run_id"], listed["dir"], site.endpoint, "latest"):
         live = site.run("report", spec)
-        assert live.stdout.startswith("incomplete: job LIVE, 4 of 4 events applied, 0 lost\n"), spec
+        assert live.stdout.startswith("live: job, 4 of 4 events applied, 0 lost\n"), spec
     assert site.run("report", "job", "--strict").returncode == 4
 
     stopped = site.run("stop", "job", "--reason", "enough")
     assert stopped.returncode == 0, stopped.stderr
-    assert "job COMPLETE, 4 of 4 events applied, 0 lost" in stopped.stderr
+    assert "complete: job, 4 of 4 events applied, 0 lost" in stopped.stderr
     assert stopped.stdout == ""
     assert site.aggregator.wait(DEADLINE_S) == 0
     (listed,) = json.loads(site.run("ls", "--json").stdout)

@@ -321,27 +321,176 @@ def test_inside_a_running_event_loop(script: Script) -> None:
     assert done.told[0]["completeness"] == "complete"
 
 
-def test_an_aggregator_that_was_killed_leaves_the_last_live_snapshot(script: Script) -> None:
+KILL = """
+import signal
+
+def applied(run):
+    return run.report.snapshot.accounting.applied
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+def kill(run):
+    os.kill(run._keeper.aggregator.pid, signal.SIGKILL)
+"""
+
+
+def test_an_aggregator_that_was_killed_is_started_again(script: Script, short_dir: Path) -> None:
+    """The program notices nothing but a line; its children go on too, and the result is complete and exact."""
+    done = script(
+        KILL
+        + """
+import subprocess
+child = "import sys, telemetry; add = telemetry.counter('n').add; add(1); input(); add(1)"
+run = telemetry.start("job")
+count, series = run.counter("n"), run.series("s", unit="ms")
+with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, text=True) as process:
+    wait_for(lambda: applied(run) == 1)
+    for number in range(5_000):
+        count.add(1)
+        series.record(number % 100)
+    kill(run)
+    for number in range(5_000):
+        count.add(1)
+        series.record(number % 100)
+    wait_for(lambda: run._keeper.restarts == 1)
+    process.communicate("\\n")
+    assert process.returncode == 0
+run.finish()
+assert run.report.series("s").exact
+tell(run)
+"""
+    )
+    assert done.code == 0, done.said
+    [told] = done.told
+    assert (told["source"], told["reason"], told["state"]) == ("pubsub", "", "COMPLETE")
+    assert (told["completeness"], told["counters"]) == ("complete", {"n": 10_002})
+    assert (told["emitted"], told["lost"], told["producers"]) == (20_002, 0, 2)
+    [line] = done.said.splitlines()
+    assert line.startswith("telemetry: the aggregator (pid ")
+    assert line.endswith(") died by SIGKILL; restarted, the run goes on")
+    assert counters(final(short_dir)) == {"n": 10_002}
+
+
+def test_an_aggregator_that_is_killed_while_the_program_finishes(script: Script) -> None:
+    """Right after the flush and before the run was asked to end: finish waits for the one that follows."""
+    done = script(
+        KILL
+        + """
+run = telemetry.start("job")
+run.counter("n").add(3)
+ask = run._keeper.ask
+def kill_first(request, timeout_s):
+    kill(run)
+    run._keeper.aggregator.process.wait()
+    ask(request, timeout_s)
+run._keeper.ask = kill_first
+run.finish()
+tell(run)
+"""
+    )
+    assert done.code == 0, done.said
+    [told] = done.told
+    assert (told["state"], told["completeness"], told["counters"]) == ("COMPLETE", "complete", {"n": 3})
+
+
+def test_an_aggregator_that_is_killed_at_the_exit_of_the_program(script: Script, short_dir: Path) -> None:
+    """Nobody called finish, and the interpreter is about to end: it starts another all the same."""
+    done = script(
+        KILL
+        + """
+import atexit
+run = telemetry.start("job")
+run.counter("n").add(3)
+wait_for(lambda: applied(run) == 1)
+atexit.register(kill, run)
+"""
+    )
+    assert done.code == 0, done.said
+    snapshot = final(short_dir)
+    assert (snapshot["state"], snapshot["completeness"], counters(snapshot)) == ("COMPLETE", "complete", {"n": 3})
+
+
+def test_a_forked_child_starts_no_aggregator(script: Script) -> None:
+    """The run is the parent's, and so is the keeping of it."""
+    done = script(
+        KILL
+        + """
+run = telemetry.start("job")
+run.counter("n").add(1)
+wait_for(lambda: applied(run) == 1)
+reading, writing = os.pipe()
+if os.fork() == 0:
+    before = {thread.name for thread in threading.enumerate()}
+    kill(run)
+    run.counter("n").add(1)
+    wait_for(lambda: applied(run) == 2)
+    os.write(writing, b"keeper" if "telemetry-keeper" in before or run._keeper.restarts else b"child")
+    sys.exit(0)
+assert os.read(reading, 10) == b"child"
+os.wait()
+assert run._keeper.restarts == 1
+run.finish()
+tell(run)
+"""
+    )
+    assert done.code == 0, done.said
+    assert (done.told[0]["counters"], done.told[0]["completeness"]) == ({"n": 2}, "complete")
+    assert done.said.count("restarted, the run goes on") == 1
+
+
+def test_without_a_journal_a_killed_aggregator_leaves_the_last_live_snapshot(script: Script) -> None:
     """The program goes on, finish is bounded, and the report says what it is and why."""
-    done = script("""
-        import signal
-        run = telemetry.start("job")
-        run.counter("n").add(4)
-        deadline = time.monotonic() + 20
-        while run.report.snapshot.accounting.applied < 1 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.3)
-        os.kill(run._aggregator.pid, signal.SIGKILL)
-        run.counter("n").add(1)
-        begun = time.monotonic()
-        run.finish()
-        assert time.monotonic() - begun < 15
-        tell(run)
-    """)
-    assert done.code == 0
+    done = script(
+        KILL
+        + """
+run = telemetry.start("job", journal=False)
+run.counter("n").add(4)
+wait_for(lambda: applied(run) == 1)
+time.sleep(0.3)
+kill(run)
+run.counter("n").add(1)
+begun = time.monotonic()
+run.finish()
+assert time.monotonic() - begun < 15
+tell(run)
+"""
+    )
+    assert done.code == 0, done.said
     [told] = done.told
     assert (told["source"], told["counters"], told["completeness"]) == ("last_live", {"n": 4}, "incomplete")
-    assert "final_snapshot.json" in told["reason"]
+    assert "the run keeps no journal; there is no final_snapshot.json" in told["reason"]
+    assert "is not restarted: the run keeps no journal. What is recorded now is lost" in done.said
+
+
+def test_when_no_other_can_be_started_the_journal_is_the_result(script: Script, short_dir: Path) -> None:
+    """Bounded, with what had been written, and what this program emitted since counted as missing."""
+    (short_dir / "sitecustomize.py").write_text(
+        "import os, sys\nif '--resume' in sys.orig_argv: os.kill(os.getpid(), 9)\n"
+    )
+    done = script(
+        KILL
+        + """
+run = telemetry.start("job")
+run.counter("n").add(4)
+wait_for(lambda: applied(run) == 1)
+kill(run)
+wait_for(lambda: run._keeper.gone)
+run.counter("n").add(1)
+begun = time.monotonic()
+run.finish()
+assert time.monotonic() - begun < 25
+tell(run)
+""",
+        PYTHONPATH=str(short_dir),
+    )
+    assert done.code == 0, done.said
+    [told] = done.told
+    assert (told["source"], told["counters"], told["emitted"], told["lost"]) == ("journal", {"n": 4}, 2, 1)
+    assert "is not restarted: the aggregator ended before it was ready" in told["reason"]
 
 
 def test_a_run_directory_that_cannot_be_written_is_one_clear_error(script: Script, short_dir: Path) -> None:

@@ -106,10 +106,11 @@ def test_a_killed_owner_is_noticed_and_named(ground: Any, wait_until: Any) -> No
 
 
 def test_what_was_recorded_for_a_dead_aggregator_is_missing_not_forgotten(ground: Any, wait_until: Any) -> None:
-    """The owner's report falls back to the last live snapshot and adds what the producer itself knows."""
+    """Without a journal the owner's report falls back to the last live snapshot and adds what the producer itself
+    knows."""
     program = ground.program(
         "own.py",
-        "import json, sys, telemetry\nrun = telemetry.start('own')\nn = run.counter('n')\n"
+        "import json, sys, telemetry\nrun = telemetry.start('own', journal=False)\nn = run.counter('n')\n"
         "for _ in range(10): n.add()\n"
         "while run.report.snapshot.accounting.applied < 10: pass\nprint('up', flush=True)\nsys.stdin.readline()\n"
         "for _ in range(1000): n.add()\n"
@@ -126,6 +127,39 @@ def test_what_was_recorded_for_a_dead_aggregator_is_missing_not_forgotten(ground
     assert (source, completeness, emitted) == ("last_live", "incomplete", 1010), err
     assert applied in (0, 10)
     assert missing == 1010 - applied
+
+
+def test_what_nobody_has_any_more_is_not_waited_for(ground: Any) -> None:
+    """A new aggregator at the address of a dead one, without its journal: the producer says which batches it can't
+    send again, and ends at once, with what is missing named."""
+    program = ground.program(
+        "job.py",
+        "import json, sys, time, telemetry\nrun = telemetry.start('x')\nn = run.counter('n')\n"
+        "for _ in range(10): n.add()\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "while getattr(run._process.flusher.welcome, 'run_id', run.run_id) == run.run_id: time.sleep(0.01)\n"
+        "for _ in range(5): n.add()\nbegun = time.monotonic()\n"
+        "a = run.finish().snapshot.accounting\n"
+        "print(json.dumps([time.monotonic() - begun, a.emitted, a.applied, a.missing, a.unrepairable]))\n",
+    )
+    address = f"ipc://{ground.folder}/c"
+    first, _ = ground.serve("--bind", address)
+    producer = ground.popen(sys.executable, program, stdin=subprocess.PIPE, environ={"TELEMETRY_ENDPOINT": address})
+    producer.stdout.readline()
+    with subscribe(address, conflate=False) as snapshots:  # the tick after it was applied acknowledges it
+        assert all(next(s for s in snapshots if s.accounting.applied == 10) for _ in range(3))
+    first.kill()
+    first.wait()
+    second, _ = ground.serve("--bind", address)
+    out, err = producer.communicate("go\n", timeout=60)
+    took_s, *account, unrepairable = json.loads(out)
+    assert account == [15, 5, 10], err
+    assert unrepairable > 0
+    assert took_s < 2.0 * SLACK
+    second.send_signal(signal.SIGTERM)
+    second.communicate(timeout=30)
+    (stat,) = ground.final()["producers"]
+    assert (stat["status"], stat["completeness"]) == ("ended", "lossy")
+    assert stat["unrepairable_batches"] == [[0, unrepairable - 1]]
 
 
 def test_one_killed_producer_of_two_is_the_one_that_is_named(ground: Any) -> None:
@@ -182,7 +216,7 @@ def test_an_aggregator_whose_producers_are_gone_ends_by_itself(ground: Any) -> N
     ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint}).communicate(timeout=30)
     _, err = aggregator.communicate(timeout=30)
     assert aggregator.returncode == 0
-    assert "complete: job COMPLETE, 1 of 1 events applied, 0 lost" in err
+    assert "complete: job, 1 of 1 events applied, 0 lost" in err
     assert ground.final()["reason"] == "all producers have been gone for 0.3 s"
 
 

@@ -40,7 +40,7 @@ def test_a_job_of_several_processes_by_itself(ground: Any) -> None:
     job = ground.popen(sys.executable, JOB, *SIZES)
     out, err = job.communicate(timeout=90)
     assert job.returncode == 0, err
-    assert out.startswith("complete: job COMPLETE")
+    assert out.startswith("complete: job, ")
     check_job(ground.final())
 
 
@@ -48,8 +48,8 @@ def test_a_job_of_several_processes_under_run(ground: Any) -> None:
     """The same numbers, with the bill of the command."""
     code, out, err = ground.run("run", "--name", "job", "--", sys.executable, JOB, *SIZES)
     assert code == 0, err
-    assert "complete: job COMPLETE" in err
-    assert "job LIVE" in out, "inside, the run goes on"
+    assert "complete: job, " in err
+    assert "live: job, " in out, "inside, the run goes on"
     final = ground.final()
     check_job(final)
     assert final["command"]["exit_code"] == 0
@@ -89,7 +89,7 @@ def test_the_demo(ground: Any, where: list[str]) -> None:
     """One command from nothing to a report; stdout stays empty."""
     code, out, err = ground.run("demo", "--requests", "300", *where)
     assert (code, out) == (0, ""), err
-    assert "complete: demo COMPLETE" in err
+    assert "complete: demo, " in err
     for word in ("latency", "route=/slow", "requests", "p99"):
         assert word in err, word
     root = ground.folder / (where[1] if where else "runs")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 RECORD = """
@@ -31,7 +33,7 @@ def test_a_command_that_uses_the_api_is_reported_whole(ground: Any) -> None:
     program = ground.program("job.py", RECORD)
     code, out, err = ground.run("run", "--name", "mine", "--", sys.executable, program)
     assert (code, out) == (0, "to stdout\n"), err
-    assert "complete: mine COMPLETE, 1,004 of 1,004 events applied, 0 lost" in err
+    assert "complete: mine, 1,004 of 1,004 events applied, 0 lost" in err
     assert f"run directory: {ground.folder}/runs/mine-" in err
     final = ground.final()
     assert final["schema_version"] == 1
@@ -90,7 +92,7 @@ def test_a_run_that_was_stopped_is_said_and_its_command_goes_on(ground: Any) -> 
     _, err = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 4
     assert "died" not in err
-    assert "complete: cut COMPLETE" in err
+    assert "complete: cut, " in err
 
 
 def test_a_command_that_is_not_there_says_so(ground: Any) -> None:
@@ -165,29 +167,206 @@ def test_a_killed_wrapper_does_not_end_a_run_whose_command_lives(ground: Any, wa
     assert "is gone" in final["reason"]
 
 
-def test_a_dead_aggregator_is_said_and_does_not_touch_the_command(ground: Any) -> None:
-    """kill -9 of the aggregator: the command runs on to its own exit code, the report is the last live one."""
-    program = ground.program(
-        "job.py",
-        "import os, time, telemetry\nrun = telemetry.start('x')\nrun.counter('n').add(1)\n"
-        "print('up', flush=True)\n"
-        "while not os.path.exists('go'): run.counter('n').add(1); time.sleep(0.001)\n"
-        "raise SystemExit(3)\n",
-    )
-    wrapper = ground.telemetry(
-        "run", "--name", "lone", "--", sys.executable, program, environ={"TELEMETRY_EMIT__FINISH_TIMEOUT_S": "2"}
-    )
-    wrapper.stdout.readline()
-    lines = iter(wrapper.stderr.readline, "")
-    assert "LIVE" in next(line for line in lines if "lone" in line or "LIVE" in line)
+# --- an aggregator that dies ---------------------------------------------------------------------
+
+PACED = """
+import os, time, telemetry
+n, v = telemetry.counter("n"), telemetry.series("v", unit="ms")
+print("up", flush=True)
+number = 0
+while number < 20_000 or not os.path.exists("go"):
+    for _ in range(100):
+        n.add(1)
+        v.record(number % 1000)
+        number += 1
+    time.sleep(0.001)
+open("count", "w").write(str(number))
+raise SystemExit(3)
+"""
+"""Records without a pause, at some 50,000 events a second, until it is told to end."""
+
+CRASH_ON_RESUME = """
+import os, sys
+if "--resume" in sys.orig_argv:
+    os.kill(os.getpid(), 9)
+"""
+
+
+CRASH_AT_EXACT_PASS = """
+import os, sys
+if "serve" in sys.orig_argv and "--resume" not in sys.orig_argv:
+    import telemetry.daemon.finalize as finalize
+    def die(*_, **__):
+        open("died", "w").close()
+        os.kill(os.getpid(), 9)
+    finalize.Refiner = die
+"""
+
+
+def kill_aggregator(ground: Any) -> int:
+    """Of the one live run. Returns its process id."""
     (live,) = ground.live()
     os.kill(live["pid"], signal.SIGKILL)
-    assert any("the aggregator died" in line for line in lines)
+    return int(live["pid"])
+
+
+def said(lines: Iterator[str], *words: str) -> str:
+    """The first line that has all of the words."""
+    return next(line for line in lines if all(word in line for word in words))
+
+
+def assert_whole(ground: Any) -> None:
+    """The final file says that everything the paced program recorded is in it, exactly and once."""
+    final, count = ground.final(), int((ground.folder / "count").read_text())
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True)
+    (counter,), (series,) = final["counters"], final["series"]
+    assert (counter["value"], counter["events"], series["count"]) == (count, count, count)
+    assert series["total"] == sum(number % 1000 for number in range(count))
+    assert (series["min"], series["max"], series["percentiles"]["50"]) == (0, 999, sorted_median(count))
+    account = final["accounting"]
+    assert (account["emitted"], account["received"], account["applied"]) == (2 * count,) * 3
+    assert (account["missing"], account["unrepairable"], account["dropped_by_producer"]) == (0, 0, {})
+
+
+def sorted_median(count: int) -> int:
+    values = sorted(number % 1000 for number in range(count))
+    return values[-(-count // 2) - 1]
+
+
+def test_an_aggregator_that_is_killed_is_started_again(ground: Any) -> None:
+    """Twice in mid-run: the command notices nothing and keeps its exit code; the result is complete and exact."""
+    program = ground.program("job.py", PACED)
+    wrapper = ground.telemetry("run", "--name", "twice", "--", sys.executable, program)
+    wrapper.stdout.readline()
+    lines = iter(wrapper.stderr.readline, "")
+    said(lines, "LIVE")
+    for _ in range(2):
+        pid = kill_aggregator(ground)
+        assert said(lines, "the aggregator").strip() == (
+            f"telemetry: the aggregator (pid {pid}) died by SIGKILL; restarted, the run goes on"
+        )
+        said(lines, "LIVE")
+    (ground.folder / "go").touch()
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 3, err
+    assert "complete: twice, " in err
+    assert_whole(ground)
+    assert ground.final()["reason"] == "the command exited with code 3"
+
+
+def test_the_next_aggregator_belongs_to_the_command_as_well(ground: Any, wait_until: Any) -> None:
+    """It is told whom to watch: a wrapper that dies then does not end a run whose command lives."""
+    program = ground.program("job.py", PACED)
+    wrapper = ground.telemetry("run", "--name", "both", "--", sys.executable, program)
+    wrapper.stdout.readline()
+    lines = iter(wrapper.stderr.readline, "")
+    said(lines, "LIVE")
+    first = kill_aggregator(ground)
+    said(lines, "restarted, the run goes on")
+    wrapper.kill()
+    wrapper.wait()
+    (live,) = ground.live()
+    assert live["pid"] != first
+    (ground.folder / "go").touch()
+    wait_until((ground.folder / "runs" / "latest" / "final_snapshot.json").exists, 30.0, "the final file")
+    assert_whole(ground)
+    assert "is gone" in ground.final()["reason"]
+
+
+def test_an_aggregator_that_is_killed_while_it_drains_is_started_again(ground: Any, wait_until: Any) -> None:
+    """The run stays asked to end, with the command's bill; a producer that is held up is still waited for."""
+    child = ground.program("child.py", PACED)
+    program = ground.program(
+        "job.py",
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, {child!r}], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\nprint(child.pid, flush=True)\ninput()\nraise SystemExit(5)\n",
+    )
+    wrapper = ground.telemetry("run", "--name", "held", "--", sys.executable, program, stdin=subprocess.PIPE)
+    held = pid_of(wrapper.stdout.readline())
+    lines = iter(wrapper.stderr.readline, "")
+    said(lines, "LIVE")
+    os.kill(held, signal.SIGSTOP)
+    try:
+        wrapper.stdin.write("\n")
+        wrapper.stdin.flush()
+        wait_until(lambda: [run for run in ground.live() if run["state"] == "DRAINING"], 30.0, "the drain")
+        kill_aggregator(ground)
+        said(lines, "restarted, the run goes on")
+    finally:
+        (ground.folder / "go").touch()
+        os.kill(held, signal.SIGCONT)
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 5, err
+    final = ground.final()
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "complete", True), err
+    assert (final["reason"], final["command"]["exit_code"]) == ("the command exited with code 5", 5)
+    assert final["accounting"]["missing"] == 0
+
+
+def test_an_aggregator_that_is_killed_at_its_exact_pass_is_started_again(ground: Any) -> None:
+    """No producer is left then: the journal alone gives the result, maybe before anybody can say what happened."""
+    (ground.folder / "sitecustomize.py").write_text(CRASH_AT_EXACT_PASS)
+    (ground.folder / "go").touch()
+    program = ground.program("job.py", PACED)
+    code, _, err = ground.run(
+        "run", "--name", "last", "--", sys.executable, program, environ={"PYTHONPATH": str(ground.folder)}
+    )
+    assert code == 3, err
+    assert (ground.folder / "died").exists()
+    assert "complete: last, " in err
+    assert_whole(ground)
+    assert ground.final()["command"]["exit_code"] == 3
+
+
+def test_without_a_journal_a_dead_aggregator_is_said_and_does_not_touch_the_command(ground: Any) -> None:
+    """There is nothing to start another from: the command runs on to its own exit code, the report is the last live
+    one."""
+    program = ground.program("job.py", PACED)
+    wrapper = ground.telemetry(
+        "run", "--name", "lone", "--no-journal", "--", sys.executable, program,
+        environ={"TELEMETRY_EMIT__FINISH_TIMEOUT_S": "2"},
+    )  # fmt: skip
+    wrapper.stdout.readline()
+    lines = iter(wrapper.stderr.readline, "")
+    said(lines, "LIVE")
+    pid = kill_aggregator(ground)
+    assert said(lines, "the aggregator").strip() == (
+        f"telemetry: the aggregator (pid {pid}) died by SIGKILL and is not restarted: the run keeps no journal. "
+        "What is recorded now is lost"
+    )
     (ground.folder / "go").touch()
     _, err = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 3
     assert "incomplete: lone" in err
     assert "last live snapshot" in err
+
+
+def test_a_crash_loop_ends_with_what_the_journal_holds(ground: Any) -> None:
+    """Each aggregator that is started dies at once: after some of them nobody tries again, the command ends as it
+    would have, and the result is what had been written."""
+    (ground.folder / "sitecustomize.py").write_text(CRASH_ON_RESUME)
+    program = ground.program("job.py", PACED)
+    wrapper = ground.telemetry(
+        "run", "--name", "loop", "--", sys.executable, program,
+        environ={"PYTHONPATH": str(ground.folder), "TELEMETRY_EMIT__FINISH_TIMEOUT_S": "20"},
+    )  # fmt: skip
+    wrapper.stdout.readline()
+    lines = iter(wrapper.stderr.readline, "")
+    said(lines, "LIVE")
+    pid = kill_aggregator(ground)
+    assert said(lines, "the aggregator").strip() == (
+        f"telemetry: the aggregator (pid {pid}) died by SIGKILL and is not restarted: "
+        "the aggregator ended before it was ready. What is recorded now is lost"
+    )
+    (ground.folder / "go").touch()
+    _, err = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 3, err
+    assert "from the journal: the aggregator" in err, err
+    assert "exit code 3" in err
+    final = ground.final()
+    assert final["completeness"] in ("incomplete", "interrupted")
+    assert final["counters"][0]["value"] > 0
 
 
 def test_strict_turns_a_lossy_result_into_exit_4(ground: Any) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import inspect as mi
 
 from telemetry.ledger import FRAME_REASONS, Reason
-from telemetry.wire import codec, control, events, frames, history, snapshot
+from telemetry.wire import codec, control, events, frames, history, journal, snapshot
 
 SIZE = 3
 INT64 = (-(1 << 63), (1 << 63) - 1)
@@ -45,7 +45,34 @@ def whole_of(kind: mi.IntType) -> st.SearchStrategy[int]:
 
 
 def struct_of(kind: mi.StructType) -> st.SearchStrategy[Any]:
-    return st.builds(kind.cls, **fields_of(kind.cls))
+    return OWN[kind.cls] if kind.cls in OWN else st.builds(kind.cls, **fields_of(kind.cls))
+
+
+@st.composite
+def series_columns(draw: st.DrawFn) -> history.SeriesColumns:
+    """Columns that fit together."""
+    occupied = draw(st.lists(st.integers(0, SIZE), max_size=SIZE))
+    lengths = {"count": 8, "total": 8, "min": 8, "max": 8, "index": 4}
+    drawn = {name: draw(column_of(len(occupied) * width)) for name, width in lengths.items()}
+    slots, counts = (draw(column_of(4 * sum(occupied))) for _ in range(2))
+    return history.SeriesColumns(
+        **drawn, occupied=b"".join(number.to_bytes(4, "little") for number in occupied), slots=slots, counts=counts
+    )
+
+
+def column_of(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
+
+
+def value_columns(count: int) -> st.SearchStrategy[history.ValueColumns]:
+    return st.builds(history.ValueColumns, column_of(4 * count), column_of(8 * count))
+
+
+OWN: dict[type, st.SearchStrategy[Any]] = {
+    history.SeriesColumns: series_columns(),
+    history.ValueColumns: st.integers(0, SIZE).flatmap(value_columns),
+}
+"""Structs whose fields have to agree with each other."""
 
 
 def fields_of(kind: type) -> dict[str, st.SearchStrategy[Any]]:
@@ -90,6 +117,7 @@ batch = st.builds(
 stream_record = values_of(events.StreamRecord)
 whole_snapshot = values_of(snapshot.MetricsSnapshot)
 request = st.one_of([values_of(kind) for kind in get_args(control.Request)])
+note = st.one_of([values_of(kind) for kind in journal.NOTES])
 response = st.one_of([values_of(kind) for kind in get_args(control.Response)])
 
 DECODERS: dict[str, tuple[Callable[[bytes], object], st.SearchStrategy[bytes]]] = {
@@ -99,6 +127,8 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], st.SearchStrategy[bytes]]] 
     "interval": (codec.decode_interval, values_of(history.Interval).map(codec.encode_interval)),
     "request": (codec.decode_request, request.map(codec.encode_control)),
     "response": (codec.decode_response, response.map(codec.encode_control)),
+    "note": (codec.decode_note, note.map(codec.encode_note)),
+    "checkpoint": (codec.decode_checkpoint, values_of(journal.Checkpoint).map(codec.encode_checkpoint)),
 }
 TOPIC = {"batch": frames.EVENTS, "snapshot": frames.SNAPSHOTS, "stream record": frames.RECORDS}
 
@@ -156,6 +186,12 @@ def test_responses_round_trip(value: control.Response) -> None:
     assert codec.encode_control(decoded) == data
     if not isinstance(value, control.History):
         assert decoded == value
+
+
+@given(note)
+def test_notes_of_the_journal_round_trip(value: journal.Note) -> None:
+    """Whoever folds a journal hears what was written into it."""
+    assert codec.decode_note(codec.encode_note(value)) == value
 
 
 @given(values_of(history.Interval))

@@ -1,4 +1,4 @@
-"""The gap machine against a set of numbers."""
+"""The gap machine against sets of numbers."""
 
 from __future__ import annotations
 
@@ -26,24 +26,39 @@ def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return ranges
 
 
+def _numbers(ranges: Iterable[tuple[int, int]]) -> set[int]:
+    return {number for first, last in ranges for number in range(first, last + 1)}
+
+
 class SequenceMachine(RuleBasedStateMachine):
-    """Any order of batches, duplicates and announcements."""
+    """Any order of batches, duplicates, announcements and batches given up."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tracker = SequenceTracker()
         self.seen: set[int] = set()
+        self.given_up: set[int] = set()
         self.end = 0
         self.duplicates = 0
+        self.repaired = 0
+        self.closed = False
+
+    @property
+    def missing(self) -> set[int]:
+        return set(range(self.end)) - self.seen - self.given_up
 
     @rule(seq=NUMBERS)
     def admit(self, seq: int) -> None:
-        """A batch is new exactly if its number was not seen before."""
-        new = seq not in self.seen
+        """A batch is new exactly if its number was not seen before, nor given up when the account was closed."""
+        new = seq not in self.seen and not (self.closed and seq in self.given_up)
+        late = new and seq < self.end
         assert self.tracker.admit(seq) == new
-        self.seen.add(seq)
+        if new:
+            self.seen.add(seq)
+            self.given_up.discard(seq)
         self.end = max(self.end, seq + 1)
         self.duplicates += not new
+        self.repaired += late
 
     @rule(batches=NUMBERS)
     def expect(self, batches: int) -> None:
@@ -51,18 +66,29 @@ class SequenceMachine(RuleBasedStateMachine):
         self.tracker.expect(batches)
         self.end = max(self.end, batches)
 
+    @rule(first=NUMBERS, last=NUMBERS)
+    def give_up(self, first: int, last: int) -> None:
+        """Exactly the missing ones of a range are given up."""
+        gone = {number for number in self.missing if first <= number <= last}
+        assert self.tracker.give_up(first, last) == len(gone)
+        self.given_up |= gone
+
+    @rule()
+    def close(self) -> None:
+        self.tracker.close()
+        self.closed = True
+
     @invariant()
-    def agrees_with_the_set(self) -> None:
-        """Gaps, end, contiguity and duplicates are those of the set of numbers seen."""
-        missing = set(range(self.end)) - self.seen
-        assert _ranges(number for gap in self.tracker.gaps for number in range(gap[0], gap[1] + 1)) == _ranges(
-            missing
-        )
+    def agrees_with_the_sets(self) -> None:
+        """Gaps, end, contiguity and all counts are those of the sets of numbers."""
+        assert _ranges(_numbers(self.tracker.gaps)) == _ranges(self.missing)
         assert self.tracker.gaps == sorted(self.tracker.gaps)
-        assert self.tracker.contiguous == min(missing, default=self.end)
+        assert self.tracker.given_up == _ranges(self.given_up)
+        assert self.tracker.contiguous == min(self.missing, default=self.end)
         assert self.tracker.next_seq == self.end
         assert self.tracker.duplicates == self.duplicates
-        assert self.tracker.abandoned_batches == 0
+        assert self.tracker.repaired == self.repaired
+        assert self.tracker.unrepairable == len(self.given_up)
 
 
 TestSequence = SequenceMachine.TestCase
@@ -82,16 +108,27 @@ def test_numbers_far_apart_are_told_apart(jumps: list[int]) -> None:
         assert not tracker.admit(first)
 
 
-@given(st.lists(st.integers(0, 200), max_size=120), st.integers(1, 6))
-def test_the_number_of_gaps_is_bounded_and_nothing_is_admitted_twice(numbers: list[int], bound: int) -> None:
-    """Beyond the bound the oldest gaps are given up: every number is seen, missing, or given up."""
-    with patch.object(limits, "SEQUENCE_GAPS", bound):
+@given(
+    st.lists(st.integers(0, 200) | st.tuples(st.integers(0, 200), st.integers(0, 200)), max_size=120),
+    st.integers(1, 6),
+    st.integers(1, 4),
+)
+def test_all_ranges_are_bounded_and_nothing_is_admitted_twice(
+    steps: list[int | tuple[int, int]], gaps: int, given_up: int
+) -> None:
+    """Beyond the bounds the oldest are given up, then forgotten: every number is seen, missing, or unrepairable."""
+    with patch.multiple(limits, SEQUENCE_GAPS=gaps, GAPS_SHOWN=given_up):
         tracker = SequenceTracker()
         seen: set[int] = set()
-        for seq in numbers:
-            if tracker.admit(seq):
-                assert seq not in seen
-                seen.add(seq)
-            assert len(tracker.gaps) <= bound
-            missing = sum(last - first + 1 for first, last in tracker.gaps)
-            assert tracker.next_seq == len(seen) + missing + tracker.abandoned_batches
+        for step in steps:
+            if isinstance(step, tuple):
+                tracker.give_up(*step)
+            elif tracker.admit(step):
+                assert step not in seen
+                seen.add(step)
+            assert len(tracker.gaps) <= gaps
+            assert len(tracker.given_up) <= given_up
+            missing, known = _numbers(tracker.gaps), _numbers(tracker.given_up)
+            assert not missing & known
+            assert not (missing | known) & seen
+            assert tracker.next_seq == len(seen) + len(missing) + tracker.unrepairable

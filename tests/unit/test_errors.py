@@ -14,6 +14,7 @@ from telemetry import errors
         (errors.InstrumentError, 2),
         (errors.ConfigError, 2),
         (errors.EndpointError, 1),
+        (errors.KeysError, 1),
         (errors.ProtocolError, 1),
         (errors.RunDirectoryError, 1),
         (errors.RunNotFoundError, 1),

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from telemetry import limits
-from telemetry.ledger import PRODUCER_REASONS, Ledger
+from telemetry.aggregator.state import PART
+from telemetry.ledger import PRODUCER_REASONS, Count, Ledger
 
 _OTHER: Final = "other"
+_USUAL: Final = frozenset(reason.value for reason in PRODUCER_REASONS)
 
 
 class ReasonWords:
     """Reasons that are told apart, those of all producers together: every snapshot repeats them."""
 
+    STATE: ClassVar[Mapping[str, Any]] = {"_unusual": dict[str, None]}
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self) -> None:
-        self._words = {reason.value for reason in PRODUCER_REASONS}
-        self._room = limits.DROP_REASONS
+        self._unusual: dict[str, None] = {}
+        """Those of no producer of this version."""
 
     def word(self, reason: str) -> str:
         """The reason itself while there is room for it: a newer producer's has a place, noise has none."""
-        if reason not in self._words:
-            if not self._room:
+        if reason not in _USUAL and reason not in self._unusual:
+            if len(self._unusual) >= limits.DROP_REASONS:
                 return _OTHER
-            self._room -= 1
-            self._words.add(reason)
+            self._unusual[reason] = None
         return reason
 
 
@@ -33,6 +37,9 @@ class Account:
     """`emitted = received + dropped by the producer + missing` holds by construction, whatever it claims."""
 
     __slots__ = ("_dropped", "_horizon", "_words", "ledger")
+
+    STATE: ClassVar[Mapping[str, Any]] = {"ledger": PART, "_dropped": dict[str, Count], "_horizon": Count}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_words",)
 
     def __init__(self, words: ReasonWords | None = None) -> None:
         self.ledger = Ledger()

@@ -59,8 +59,11 @@ class Applier:
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
         """Applies admitted batches, records first, so that a definition is known before any row of the call is
-        routed. `now_ns` is wall clock. Returns the records for the stream, in order."""
+        routed; those of producers that are reconciled are refused. `now_ns` is wall clock. Returns the records for
+        the stream, in order."""
         owners = [self._book[batch.producer] for batch in batches]
+        if any(producer.reconciled for producer in owners):
+            owners, batches = _refuse_late(owners, batches)
         streamed: list[StreamedRecord] = []
         for producer, batch in zip(owners, batches, strict=True):
             if batch.records:
@@ -173,6 +176,19 @@ class Applier:
             if end > start:
                 kept = lot.producer.waiting.add(rows.part(slice(start, end)))
                 lot.producer.account.ledger.drop(Reason.UNKNOWN_ID, end - start - kept)
+
+
+def _refuse_late(
+    owners: Sequence[Producer], batches: Sequence[EventBatch]
+) -> tuple[list[Producer], list[EventBatch]]:
+    """The others, after those of reconciled producers are refused."""
+    kept = []
+    for producer, batch in zip(owners, batches, strict=True):
+        if producer.reconciled:
+            producer.refuse(batch.seq)
+        else:
+            kept.append((producer, batch))
+    return [producer for producer, _ in kept], [batch for _, batch in kept]
 
 
 def _outcomes(group: Group) -> NDArray[np.int8]:

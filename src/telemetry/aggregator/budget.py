@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 
 class Budget:
-    """So many units in all, whoever takes them."""
+    """So many units in all, whoever takes them. An owner whose state is restored takes again what it had."""
 
     __slots__ = ("left",)
+
+    STATE: ClassVar[Mapping[str, Any]] = {}
+    DERIVED: ClassVar[tuple[str, ...]] = ("left",)
 
     def __init__(self, units: int) -> None:
         self.left = units

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from telemetry import limits
 
@@ -15,7 +18,7 @@ class AggregatorConfig:
     """Decimal strings, as they become keys."""
     window_s: float = 10
     """Length of the moving window, in whole rolls of one second, at least one."""
-    series_cap: int = limits.SERIES
+    series_cap: Annotated[int, Meta(ge=0, le=limits.SERIES_MOST)] = limits.SERIES
     """Instruments of each kind; the rest share one called `overflow`."""
     late_after_s: float = limits.LATE_AFTER_S
     lost_after_s: float = limits.LOST_AFTER_S

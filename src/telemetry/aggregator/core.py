@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from telemetry.aggregator.account import plausible
@@ -21,7 +24,10 @@ from telemetry.aggregator.replay import replay_series
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
-from telemetry.ledger import Ledger, Reason
+from telemetry.aggregator.state import PART, encode, load, save
+from telemetry.errors import UsageError
+from telemetry.ledger import Count, Reason, merge_reasons
+from telemetry.wire.codec import Malformed
 from telemetry.wire.control import End, Ended, Hello, SeriesKey
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
@@ -30,13 +36,39 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
+_FORMAT: Final = 1
+"""Of checkpoints. Another one can't be read."""
+
+
+class _Checkpoint(Struct):
+    format: int
+    config: AggregatorConfig
+    state: Any
+
+
+_CHECKPOINT: Final = msgspec.msgpack.Decoder(_Checkpoint)
 
 
 class Aggregator:
     """All numbers of one run. `now_ns` is the monotonic clock, `wall_ns` the wall clock, both nanoseconds.
 
     Nothing that comes from a producer raises: it is counted, by reason, and named in the snapshot.
+
+    The same calls with the same arguments give the same state to the last bit, in any process. What only asks may
+    be left out or added; only `acknowledgements` remembers what it said, and a restored aggregator says it anew.
     """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_registry": PART,
+        "_notes": PART,
+        "series": PART,
+        "_counters": PART,
+        "_gauges": PART,
+        "_book": PART,
+        "_bad_frames": dict[str, Count],
+        "_new_bad_frames": dict[str, Count],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier")
 
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
@@ -45,7 +77,9 @@ class Aggregator:
         self._gauges = GaugeTable()
         self._notes = Notes()
         self._book = ProducerBook(config)
-        self._bad_frames = Ledger()
+        self._bad_frames: Counter[str] = Counter()
+        self._new_bad_frames: Counter[str] = Counter()
+        """Those since the last `take_bad_frames`."""
         self._registry = Registry(
             {
                 "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
@@ -72,6 +106,32 @@ class Aggregator:
             )
         return index
 
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def checkpoint(self) -> bytes:
+        """The whole state, between two turns: what `restore` makes of it goes on as this one does."""
+        config = msgspec.convert(msgspec.to_builtins(self._config), AggregatorConfig)  # 10 becomes 10.0
+        return encode(_Checkpoint(_FORMAT, config, save(self)))
+
+    @staticmethod
+    def restore(data: bytes | memoryview) -> Aggregator:
+        """The aggregator that made the checkpoint. Raises Malformed for bytes that none did."""
+        try:
+            checkpoint = _CHECKPOINT.decode(data)
+            if checkpoint.format != _FORMAT:
+                raise Malformed(Reason.WRONG_VERSION, f"a checkpoint of format {checkpoint.format}, not {_FORMAT}")
+            aggregator = Aggregator(checkpoint.config)
+            load(aggregator, checkpoint.state)
+        except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, UsageError) as error:
+            raise Malformed(Reason.FRAME_UNREADABLE, f"no checkpoint: {error}") from None
+        return aggregator
+
+    def restored(self) -> None:
+        """All ids lead to instruments that are there."""
+        instruments = [len(self._registry.instruments[kind]) for kind in KIND_CODES]
+        if not all(producer.ids.fits(instruments) for producer in self._book):
+            raise ValueError("an id that leads to no instrument")
+
     # --- in --------------------------------------------------------------------------------------
 
     def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
@@ -89,7 +149,8 @@ class Aggregator:
             known.last_seen_ns = now_ns
 
     def admit(self, batch: EventBatch, now_ns: int) -> bool:
-        """Whether the batch is new and to be journaled, then applied. A new one's events count as received."""
+        """Whether the batch is new and to be journaled, then applied. A new one's events count as received, also
+        those that `apply` drops because their producer's end is reconciled."""
         known = self._book.get(batch.producer)
         events = count_events(batch)
         sequence = known.sequence if known is not None else _UNUSED
@@ -101,7 +162,18 @@ class Aggregator:
 
     def bad_frame(self, reason: Reason) -> None:
         """A frame that can't be taken."""
-        self._bad_frames.drop(reason)
+        self._new_bad_frames[reason.value] += 1
+
+    def take_bad_frames(self) -> dict[str, int]:
+        """By reason, those since the last call."""
+        taken = dict(self._new_bad_frames)
+        self.add_bad_frames(taken)
+        return taken
+
+    def add_bad_frames(self, counts: Mapping[str, int]) -> None:
+        """What another aggregator's `take_bad_frames` gave, in place of what this one's would."""
+        self._new_bad_frames.clear()
+        self._bad_frames.update(counts)
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int, wall_ns: int) -> list[StreamedRecord]:
         """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order."""
@@ -115,6 +187,14 @@ class Aggregator:
         for complaint in producer.finish(end, now_ns):
             self._notes.warn(f"producer {end.producer!r} {complaint}")
         producer.reconcile()
+
+    def cannot_resend(self, producer: str, first: int, last: int, now_ns: int) -> None:
+        """A producer no longer has these batches. Those of them that are missing are given up; if its end waited
+        for nothing else, it is reconciled."""
+        known = self._book.get(producer)
+        if known is not None:
+            known.cannot_resend(first, last, now_ns)
+            known.reconcile()
 
     def close(self) -> None:
         """The drain is over: rows still waiting for a definition are dropped. The numbers no longer change."""
@@ -189,7 +269,11 @@ class Aggregator:
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
         self._book.roll(seconds)
         return Interval(
-            start_wall_ns, end_wall_ns, self.series.roll(seconds), self._counters.roll(seconds), self._gauges.roll()
+            start_wall_ns,
+            end_wall_ns,
+            self.series.roll(seconds),
+            self._counters.roll(seconds),
+            self._gauges.roll(end_wall_ns),
         )
 
     def keys(self) -> list[SeriesKey]:
@@ -206,7 +290,7 @@ class Aggregator:
             series=self.series.stats(),
             producers=self._book.stats(now_ns, wall_ns),
             waiting_for=self._book.waiting_for(),
-            bad_frames=self._bad_frames,
+            bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.state import Column
 from telemetry.aggregator.values import LARGEST, bounded, grown
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import CounterStat
@@ -18,12 +21,25 @@ Values = NDArray[np.float64]
 
 _EXACT_ADDEND: Final = float(limits.EXACT_INTEGER // (1 << limits.CHUNK_EVENTS.bit_length()))
 """A chunk of integers below this adds up in float64 without rounding."""
+_LEAST_EXPONENT: Final = -1_074  # of a float64
 _SPILL: Final = 1 << 62
 """An int64 total beyond this moves into a Python integer; one chunk adds less than 2**53."""
 
 
 class CounterTable:
     """Totals never decrease: increments are finite and not negative (the caller filters)."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_whole": Column(np.int64),
+        "huge": dict[int, str],
+        "_fraction": Column(np.float64),
+        "_compensation": Column(np.float64),
+        "_fractional": Column(np.bool_),
+        "_events": Column(np.int64),
+        "_increase": Column(np.float64),
+        "_rolls": list[tuple[float, Values]],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_names", "_huge", "_rates")
 
     def __init__(self, window_rolls: int) -> None:
         self._names: list[tuple[str, dict[str, str], str]] = []
@@ -36,6 +52,22 @@ class CounterTable:
         self._increase = np.zeros(0, np.float64)
         self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
         self._rates: list[float] = []
+
+    def restored(self) -> None:
+        if not all(seconds > 0.0 and len(increase) <= len(self) for seconds, increase in self._rolls):
+            raise ValueError("a roll that can't be")
+        self._rates = self._window_rates() if self._rolls else []
+
+    @property
+    def huge(self) -> dict[int, str]:
+        """What totals exceed 64 bits by, in hexadecimal: more than msgpack can carry."""
+        return {index: f"{number:x}" for index, number in self._huge.items()}
+
+    @huge.setter
+    def huge(self, huge: dict[int, str]) -> None:
+        if not huge.keys() <= set(range(len(self))):
+            raise ValueError("a total of no counter")
+        self._huge = {index: int(digits, 16) for index, digits in huge.items()}
 
     def __len__(self) -> int:
         return len(self._names)
@@ -89,7 +121,8 @@ class CounterTable:
         if not len(index):
             return
         size = len(self._fraction)
-        grain = 2.0 ** (int(np.ceil(np.log2(value.max()))) + limits.CHUNK_EVENTS.bit_length() - 52)
+        _, exponent = math.frexp(value.max())
+        grain = math.ldexp(1.0, max(exponent + limits.CHUNK_EVENTS.bit_length() - 52, _LEAST_EXPONENT))
         coarse = np.rint(value / grain) * grain
         for part in (coarse, value - coarse):
             sums = np.bincount(index, part, minlength=size)

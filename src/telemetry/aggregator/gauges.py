@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.state import Column
 from telemetry.aggregator.values import grown, plain
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import GaugeStat
@@ -17,6 +21,16 @@ Times = NDArray[np.int64]
 class GaugeTable:
     """Values are finite (the caller filters); times are wall clock nanoseconds, not negative."""
 
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_value": Column(np.float64),
+        "_min": Column(np.float64),
+        "_max": Column(np.float64),
+        "_time_ns": Column(np.int64),
+        "_events": Column(np.int64),
+        "_touched": Column(np.bool_),
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_names",)
+
     def __init__(self) -> None:
         self._names: list[tuple[str, dict[str, str], str]] = []
         self._value = np.zeros(0, np.float64)
@@ -25,6 +39,12 @@ class GaugeTable:
         self._time_ns = np.zeros(0, np.int64)
         self._events = np.zeros(0, np.int64)
         self._touched = np.zeros(0, np.bool_)
+
+    def restored(self) -> None:
+        used = self._events > 0
+        values = (self._value, self._min, self._max)
+        if not all(np.isfinite(column[used]).all() for column in values) or self._time_ns.min(initial=0) < 0:
+            raise ValueError("a gauge that can't be")
 
     def __len__(self) -> int:
         return len(self._names)
@@ -53,8 +73,12 @@ class GaugeTable:
         self._value[index[order]] = value[order]  # of repeated indices the last assignment stays: the newest
         self._time_ns[index[order]] = time_ns[order]
 
-    def roll(self) -> ValueColumns:
-        """Ends an interval: the value of each gauge that was set in it."""
+    def roll(self, wall_ns: int) -> ValueColumns:
+        """Ends an interval at `wall_ns`: the value of each gauge that was set in it.
+
+        No value is of a later time: where the clock was set back, what is set next is the newest.
+        """
+        np.minimum(self._time_ns, wall_ns, out=self._time_ns)
         touched = np.flatnonzero(self._touched[: len(self)])
         self._touched[:] = False
         return ValueColumns(touched.astype("<u4").tobytes(), self._value[touched].astype("<f8").tobytes())

@@ -58,6 +58,7 @@ class Group:
             end += lot.rows
             wall = wall_ns(self.rows.times.item(end - 1), lot.anchor, now_ns)
             lot.producer.lag_s = max(0, now_ns - wall) / 1e9
+            lot.producer.heard_event(wall, now_ns)
 
     def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
         """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that

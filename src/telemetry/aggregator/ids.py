@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.budget import Budget
-from telemetry.aggregator.routes import MALFORMED, UNKNOWN, Routes
+from telemetry.aggregator.routes import INDEX_BITS, MALFORMED, UNKNOWN, Routes
 from telemetry.aggregator.rows import ShiftedIds
 
 _SMALLEST = 16
@@ -17,6 +21,9 @@ class IdTable:
     so that one clipped take answers for a whole column."""
 
     __slots__ = ("_budget", "_entries")
+
+    STATE: ClassVar[Mapping[str, Any]] = {"bound": NDArray[np.int32]}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_budget", "_entries")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -33,6 +40,27 @@ class IdTable:
             return False
         self._entries[row_id + 1] = route
         return True
+
+    @property
+    def bound(self) -> Routes:
+        """The route of each id up to the highest that has one. Once, a new table can be given them."""
+        used = int((self._entries != UNKNOWN).nonzero()[0][-1])
+        return self._entries[1 : used + 1]
+
+    @bound.setter
+    def bound(self, routes: Routes) -> None:
+        if len(routes) > limits.PRODUCER_IDS or (len(routes) and not self._grow(len(routes))):
+            raise ValueError(f"no room for {len(routes)} ids")
+        self._entries[1 : len(routes) + 1] = routes
+
+    def fits(self, instruments: Sequence[int]) -> bool:
+        """Whether every route leads to one of so many instruments of its kind, or says why it leads nowhere."""
+        routes = self.bound
+        leading = routes[routes >= 0]
+        kinds = leading >> INDEX_BITS
+        if routes.min(initial=0) < MALFORMED or kinds.max(initial=0) >= len(instruments):
+            return False
+        return bool((leading - (kinds << INDEX_BITS) < np.array(instruments)[kinds]).all())
 
     def look_up(self, ids: ShiftedIds) -> Routes:
         return self._entries.take(ids, mode="clip")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from telemetry import limits
 from telemetry.wire.events import Expect, Mark, Params, Scalar
@@ -10,6 +12,16 @@ from telemetry.wire.snapshot import MarkStat
 
 
 class Notes:
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "marks": list[MarkStat],
+        "params": dict[str, Scalar],
+        "expected": dict[str, float],
+        "_param_chars": int,
+        "_warnings": dict[str, None],
+        "_unsaid": int,
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self) -> None:
         self.marks: deque[MarkStat] = deque(maxlen=limits.MARKS_KEPT)
         """The newest ones; all of them are in the record stream."""

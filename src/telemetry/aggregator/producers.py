@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from telemetry import limits
 from telemetry.aggregator.account import Account, ReasonWords, plausible
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.ids import IdTable
+from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.waiting import WaitingRows
-from telemetry.ledger import Reason
+from telemetry.ledger import Count, Reason
 from telemetry.wire.control import End, Ended, Hello
-from telemetry.wire.events import EventBatch
+from telemetry.wire.events import EventBatch, Natural
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, ProducerStatus
 
@@ -21,17 +23,47 @@ from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, Producer
 class Budgets:
     """What all producers of a book share."""
 
-    __slots__ = ("ids", "reasons", "waiting", "window_rolls")
+    __slots__ = ("ids", "producers", "reasons", "waiting", "window_rolls")
+
+    STATE: ClassVar[Mapping[str, Any]] = {"reasons": PART}
+    DERIVED: ClassVar[tuple[str, ...]] = ("ids", "producers", "waiting", "window_rolls")
 
     def __init__(self, window_rolls: int) -> None:
         self.ids = Budget(limits.ID_SLOTS)
         self.waiting = Budget(limits.UNKNOWN_ROWS)
         self.reasons = ReasonWords()
         self.window_rolls = window_rolls
+        self.producers = 0
+
+    def gaps(self) -> int:
+        """How many ranges of missing batches each producer may have."""
+        return min(limits.SEQUENCE_GAPS, max(limits.GAPS_SHOWN, limits.GAPS_OF_ALL // max(1, self.producers)))
 
 
 class Producer:
     """`received = applied + dropped + waiting` holds at any time: what is admitted and not yet applied waits."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "name": str,
+        "host": str,
+        "pid": int,
+        "rank": int | None,
+        "greeted": bool,
+        "last_seen_ns": Natural,
+        "last_event_ns": Natural,
+        "lag_s": float | None,
+        "sequence": PART,
+        "account": PART,
+        "ids": PART,
+        "waiting": PART,
+        "applied_batches": Natural,
+        "end": End | None,
+        "closed_at": Natural | None,
+        "_unapplied": dict[int, Count],
+        "_rolls": list[Count],
+        "_received_at_roll": Count,
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("key", "newly_bound", "acknowledged_batches")
 
     def __init__(self, key: str, budgets: Budgets, now_ns: int) -> None:
         self.key = key
@@ -43,8 +75,10 @@ class Producer:
         """It said hello, so it will say end."""
         self.last_seen_ns = now_ns
         """The aggregator's monotonic clock."""
+        self.last_event_ns = 0
+        """Wall clock of its newest event; 0 before the first."""
         self.lag_s: float | None = None
-        self.sequence = SequenceTracker()
+        self.sequence = SequenceTracker(budgets.gaps)
         self.account = Account(budgets.reasons)
         self.ids = IdTable(budgets.ids)
         self.waiting = WaitingRows(budgets.waiting)
@@ -53,9 +87,10 @@ class Producer:
         self.applied_batches = 0
         """All batches below this number are in the numbers, or were given up."""
         self.acknowledged_batches = 0
+        """What it was told of `applied_batches`; after a restart, nothing."""
         self.end: End | None = None
-        self.reconciled = False
-        """It ended, and all of its batches came or were given up."""
+        self.closed_at: int | None = None
+        """Batches from this number on came when all before it had come or were given up, and it had ended."""
         self._unapplied: dict[int, int] = {}
         """Events of each admitted batch that is not applied yet, by batch number."""
         self._rolls: deque[int] = deque(maxlen=budgets.window_rolls)
@@ -66,21 +101,45 @@ class Producer:
         self.greeted = True
         self.last_seen_ns = now_ns
 
+    @property
+    def reconciled(self) -> bool:
+        """It ended, and all of its batches came or were given up."""
+        return self.closed_at is not None
+
     def admit(self, batch: EventBatch, events: int, now_ns: int) -> bool:
-        """Whether the batch is to be applied. What comes after a reconciled end counts as dropped."""
+        """Whether the batch is new: then its events count as received, and `applied` or `refuse` has to follow."""
         self.last_seen_ns = now_ns
         if not self.sequence.admit(batch.seq):
             return False
         self.account.receive(batch.first, events, batch.dropped)
-        if self.reconciled:
-            self.account.ledger.drop(Reason.AFTER_END, events)
-            return False
         self._unapplied[batch.seq] = events
         return True
 
     def applied(self, seq: int) -> None:
         """An admitted batch is in the numbers now, dropped, or waiting. Raises KeyError for any other batch."""
         del self._unapplied[seq]
+        self._move_on()
+
+    def refuse(self, seq: int) -> None:
+        """An admitted batch came after the reconciled end: its events are dropped."""
+        self.account.ledger.drop(Reason.AFTER_END, self._unapplied.pop(seq))
+        self._move_on()
+
+    def belongs(self, seq: int) -> bool:
+        """False for batches that came after the reconciled end."""
+        return self.closed_at is None or seq < self.closed_at
+
+    def heard_event(self, wall_ns: int, now_ns: int) -> None:
+        """The producer's own wall clock for an event. None comes from later than now, also the wall clock."""
+        self.last_event_ns = max(self.last_event_ns, min(wall_ns, now_ns))
+
+    def cannot_resend(self, first: int, last: int, now_ns: int) -> None:
+        """It no longer has these batches: those that are missing are given up."""
+        self.last_seen_ns = now_ns
+        self.sequence.give_up(first, last)
+        self._move_on()
+
+    def _move_on(self) -> None:
         if not self._unapplied:
             self.applied_batches = self.sequence.contiguous
 
@@ -103,8 +162,9 @@ class Producer:
         """Once it has ended and nothing is missing, no definition can come any more: what waits for one is lost."""
         if self.end is None or self.reconciled or self.sequence.gaps or self._unapplied:
             return
-        self.reconciled = True
-        self.applied_batches = self.sequence.contiguous
+        self.closed_at = self.sequence.next_seq
+        self.sequence.close()
+        self._move_on()
         self.give_up_waiting()
 
     def give_up_waiting(self) -> None:
@@ -141,11 +201,15 @@ class Producer:
             dropped_by_producer=account.dropped_by_producer,
             missing=account.missing,
             missing_batches=self.sequence.gaps[: limits.GAPS_SHOWN],
+            unrepairable_batches=self.sequence.given_up,
+            repaired=self.sequence.repaired,
+            unrepairable=self.sequence.unrepairable,
             duplicates=self.sequence.duplicates,
             waiting=self.unsettled,
             events_per_s=sum(self._rolls) / window_s if window_s else 0.0,
             lag_s=self.lag_s,
             last_seen_ns=max(0, wall_ns - (now_ns - self.last_seen_ns)),
+            last_event_ns=self.last_event_ns,
         )
 
     def status(self, now_ns: int, config: AggregatorConfig) -> ProducerStatus:
@@ -169,6 +233,14 @@ def _totals(end: End) -> tuple[int, int, dict[str, int]]:
 class ProducerBook:
     """All producers of the run, by id, in order of appearance; at most `limits.PRODUCERS`."""
 
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_budgets": PART,
+        "known": list[str],
+        "_producers": PARTS,
+        "_rolls_s": list[float],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_config",)
+
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
         self._budgets = Budgets(config.window_rolls)
@@ -180,6 +252,18 @@ class ProducerBook:
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    @property
+    def known(self) -> list[str]:
+        """Ids. Once, a new book can be given them, and meets each."""
+        return list(self._producers)
+
+    @known.setter
+    def known(self, keys: list[str]) -> None:
+        for key in keys:
+            self.meet(key, 0)
+        if self.known != keys:
+            raise ValueError("producers that are too many, or the same")
 
     def __getitem__(self, key: str) -> Producer:
         """Raises KeyError for a producer never heard of."""
@@ -193,6 +277,7 @@ class ProducerBook:
         producer = self._producers.get(key)
         if producer is None and len(self._producers) < limits.PRODUCERS:
             producer = self._producers[key] = Producer(key, self._budgets, now_ns)
+            self._budgets.producers = len(self._producers)
         return producer
 
     def roll(self, seconds: float) -> None:

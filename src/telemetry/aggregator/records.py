@@ -88,6 +88,7 @@ class RecordReader:
         """Reads the records of a batch; returns those for the stream, which count as applied."""
         streamed: list[StreamedRecord] = []
         before = len(self._values)
+        newest_ns = 0
         for raw in batch.records:
             try:
                 record = decode_record(raw)
@@ -97,13 +98,17 @@ class RecordReader:
             if isinstance(record, Define):
                 self._define(producer, record)
             elif isinstance(record, Sample | Count | Gauge):
-                self._collect(record, wall_ns(record.time_ns, batch.anchor, now_ns))
+                at_ns = wall_ns(record.time_ns, batch.anchor, now_ns)
+                self._collect(record, at_ns)
+                newest_ns = max(newest_ns, at_ns)
             else:
                 start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
                 at_ns = wall_ns(start_ns, batch.anchor, now_ns)
+                newest_ns = max(newest_ns, at_ns)
                 streamed.append(StreamedRecord(producer.key, at_ns, record))
                 if type(record) in self._noted:
                     self._noted[type(record)](producer, at_ns, record)
+        producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
             self._lots.append(Lot(producer, WALL_TIMES, len(self._values) - before))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from hashlib import blake2b
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
 
 from telemetry import limits
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, UNKNOWN, route
@@ -48,12 +51,30 @@ class Name(NamedTuple):
     indices: list[int]
 
 
+class Listed(NamedTuple):
+    """An instrument as it was first asked for."""
+
+    name: str
+    labels: dict[str, str]
+    unit: str
+    bounds: Bounds
+
+
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _DEFAULT: Final = Bounds()
 
 
 class Registry:
     """Bounded: `cap` instruments of each kind, INSTRUMENT_CHARS of all, and the overflow instruments."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "listed": dict[Kind, list[Listed]],
+        "_beyond": dict[Kind, dict[int, None]],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_add_to", "_cap", "_chars_left", "_warn", "_routes", "_bounds", "_overflow_routes"),
+        *("names", "instruments"),
+    )
 
     def __init__(self, add: Mapping[Kind, Add], cap: int, warn: Callable[[str], None]) -> None:
         self._add_to = add
@@ -63,7 +84,8 @@ class Registry:
         self._routes: dict[_Key, int] = {}
         self._bounds: dict[int, Bounds] = {}
         self._overflow_routes: dict[Kind, int] = {}
-        self._beyond: dict[Kind, set[int]] = {}
+        self._beyond: dict[Kind, dict[int, None]] = {}
+        """Hashes of the instruments that found no room."""
         self.names: dict[str, Name] = {}
         self.instruments: dict[Kind, list[Instrument]] = {kind: [] for kind in KINDS}
 
@@ -99,6 +121,26 @@ class Registry:
             return CONFLICT
         found = self._routes.get(_key(name, labels))
         return self._overflow_routes.get(kind, UNKNOWN) if found is None else found
+
+    @property
+    def listed(self) -> dict[Kind, list[Listed]]:
+        """All instruments by index. Once, a new registry can be given them, and adds them as it did."""
+        return {
+            kind: [
+                Listed(item.name, item.labels, item.unit, self._bounds.get(route(kind, item.index), _DEFAULT))
+                for item in instruments
+            ]
+            for kind, instruments in self.instruments.items()
+        }
+
+    @listed.setter
+    def listed(self, listed: dict[Kind, list[Listed]]) -> None:
+        for kind, items in listed.items():
+            for index, item in enumerate(items):
+                self.resolve(kind, *item)
+                made = self.instruments[kind]
+                if len(made) != index + 1 or made[index].name != item.name:
+                    raise ValueError(f"{kind} {item.name!r} can't be number {index}")
 
     @property
     def overflow(self) -> dict[Kind, int]:
@@ -145,9 +187,9 @@ class Registry:
         return self._overflow_routes[kind]
 
     def _put_beyond(self, kind: Kind, key: _Key, why: str) -> int:
-        hashes = self._beyond.setdefault(kind, set())
+        hashes = self._beyond.setdefault(kind, {})
         if len(hashes) < _DISTINCT_COUNTED:
-            hashes.add(hash(key))
+            hashes[_stable_hash(key)] = None
         self._warn(f"{why}: the rest is counted in {OVERFLOW!r}")
         return self._overflow(kind)
 
@@ -155,6 +197,11 @@ class Registry:
         """Events without bounds of their own, self-describing ones, agree with any."""
         if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
             self._warn(f"series {name!r} was defined before with other digits or bounds, which stay")
+
+
+def _stable_hash(key: _Key) -> int:
+    """64 bits, the same in every process."""
+    return int.from_bytes(blake2b(msgspec.msgpack.encode(key), digest_size=8).digest(), "little")
 
 
 def _chars(name: str, labels: dict[str, str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,14 @@ from telemetry.wire.codec import Malformed, decode_record
 from telemetry.wire.events import EventBatch, Sample
 
 SeriesValues = tuple[NDArray[np.intp], NDArray[np.float64]]
+_NOTHING: Final[SeriesValues] = np.zeros(0, np.intp), np.zeros(0)
 
 
 def replay_series(batch: EventBatch, producer: Producer | None, registry: Registry) -> SeriesValues:
     """Indices and values in the order in which they were applied."""
-    pieces = []
+    pieces: list[SeriesValues] = []
+    if producer is not None and not producer.belongs(batch.seq):
+        return _NOTHING
     if batch.records:
         pieces.append(_samples(batch, registry))
     if producer is not None:
@@ -25,13 +30,13 @@ def replay_series(batch: EventBatch, producer: Producer | None, registry: Regist
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
-        return np.zeros(0, np.intp), np.zeros(0)
+        return _NOTHING
     return np.concatenate([index for index, _ in pieces]), np.concatenate([value for _, value in pieces])
 
 
 def _rows(batch: EventBatch, producer: Producer) -> SeriesValues:
     if not count_rows(batch.rows).readable:
-        return np.zeros(0, np.intp), np.zeros(0)
+        return _NOTHING
     rows = decode_rows(batch.rows)
     return _of_series(producer.ids.look_up(rows.ids), rows.values)
 
@@ -52,7 +57,7 @@ def _samples(batch: EventBatch, registry: Registry) -> SeriesValues:
 def _of_series(routes: NDArray[np.int32], values: NDArray[np.float64]) -> SeriesValues:
     """The same test of values as when they were applied."""
     if not len(routes):
-        return np.zeros(0, np.intp), np.zeros(0)
+        return _NOTHING
     clean = routes.min() >= 0 and routes.max() < 1 << INDEX_BITS and values.min() >= 0 and values.max() < np.inf
     if not clean:
         good = (routes >= 0) & (routes < 1 << INDEX_BITS) & (values >= 0) & (values < np.inf)

@@ -7,8 +7,9 @@ different layouts; most runs have one group.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from telemetry import limits
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.exact import ExactTargets, GroupTargets
 from telemetry.aggregator.series_group import Definition, IntervalSlots, SeriesGroup
-from telemetry.aggregator.series_moments import Moments
+from telemetry.aggregator.series_moments import SQUARABLE, Moments
 from telemetry.aggregator.series_stats import StatBuilder, Window
 from telemetry.aggregator.series_ticks import Indices
+from telemetry.aggregator.state import PART, PARTS, Column
 from telemetry.histogram.layout import Floats, Integers, Layout
 from telemetry.histogram.pages import grown
 from telemetry.histogram.percentiles import find_ranks
@@ -28,8 +30,6 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat
 
-SQUARABLE: Final = 1e100
-"""Below this neither squares of values nor their ticks overflow."""
 _CHEAP_DIGITS: Final = 3
 """Up to these the number of series alone is bound enough: 700 KB for one that fills its whole range."""
 
@@ -40,6 +40,19 @@ class SeriesTable:
     Raises UsageError for a percentile outside (0, 100].
     """
 
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_groups": PARTS,
+        "_moments": PART,
+        "_rolls": list[Window],
+        "_rolled_count": Column(np.int64),
+        "_rolled_total": Column(np.float64),
+        "_rolled_rest": Column(np.float64),
+        "_stats": PART,
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_definitions", "_fine_pages", "_group_of", "_row_of", "_window_rolls", "_window_moved"),
+    )
+
     def __init__(self, percentiles: tuple[str, ...], window_rolls: int) -> None:
         self._definitions: list[Definition] = []
         self._fine_pages = Budget(limits.FINE_PAGES)
@@ -47,12 +60,22 @@ class SeriesTable:
         self._group_of = np.zeros(16, dtype=np.uint8)
         self._row_of = np.zeros(16, dtype=np.intp)
         self._moments = Moments(self._counts)
-        self._stats = StatBuilder(percentiles, self._moments)
+        self._stats = StatBuilder(percentiles)
         self._window_rolls = window_rolls
         self._rolls: deque[Window] = deque(maxlen=window_rolls)
         self._window_moved = False
-        self._rolled_count = np.zeros(0, dtype=np.int64)
-        self._rolled_total = np.zeros((0, 2))
+        self._rolled_count = np.zeros(16, dtype=np.int64)
+        """Counts and totals as they were at the last roll."""
+        self._rolled_total = np.zeros(16)
+        self._rolled_rest = np.zeros(16)
+
+    def restored(self) -> None:
+        size = 0
+        for seconds, least, most in self._rolls:
+            if not (seconds > 0.0 and size <= len(least) == len(most) <= len(self)):
+                raise ValueError("a roll that can't be")
+            size = len(least)
+        self._window_moved = bool(self._rolls)
 
     def __len__(self) -> int:
         return len(self._definitions)
@@ -80,6 +103,9 @@ class SeriesTable:
         if index == self._row_of.size:
             self._group_of = grown(self._group_of, 2 * index)
             self._row_of = grown(self._row_of, 2 * index)
+            self._rolled_count = grown(self._rolled_count, 2 * index)
+            self._rolled_total = grown(self._rolled_total, 2 * index)
+            self._rolled_rest = grown(self._rolled_rest, 2 * index)
         number = self._group_number(Layout.of(definition.digits))
         self._group_of[index] = number
         self._row_of[index] = self._groups[number].add(index, definition)
@@ -148,15 +174,13 @@ class SeriesTable:
 
     def _interval_columns(self, parts: list[IntervalSlots]) -> SeriesColumns:
         size, moments = len(self), self._moments
-        if self._rolled_count.size < size:
-            self._rolled_count = grown(self._rolled_count, size)
-            self._rolled_total = grown(self._rolled_total, size)
-        counts = moments.count[:size] - self._rolled_count
-        totals = np.stack((moments.total[:size], moments.total_rest[:size]), axis=1)
+        counts = moments.count[:size] - self._rolled_count[:size]
         with np.errstate(invalid="ignore"):
-            total = (totals - self._rolled_total).sum(axis=1)
-        self._rolled_count = moments.count[:size].copy()
-        self._rolled_total = totals
+            total = moments.total[:size] - self._rolled_total[:size]
+            total += moments.total_rest[:size] - self._rolled_rest[:size]
+        self._rolled_count[:size] = moments.count[:size]
+        self._rolled_total[:size] = moments.total[:size]
+        self._rolled_rest[:size] = moments.total_rest[:size]
         used = np.flatnonzero(counts)
         occupied, slots, slot_counts = self._by_index(parts)
         return SeriesColumns(
@@ -188,13 +212,13 @@ class SeriesTable:
 
     def stats(self) -> list[SeriesStat]:
         """All series by index; recomputes what changed since the last call."""
-        self._moments.fold()
         window = self._window() if self._window_moved else None
         self._window_moved = False
-        return self._stats.build(self._groups, window)
+        return self._stats.build(self._groups, self._moments.summary(), window)
 
     def _window(self) -> Window:
-        least, most = np.full(len(self), np.inf), np.full(len(self), -np.inf)
+        size = len(self._rolls[-1].min)
+        least, most = np.full(size, np.inf), np.full(size, -np.inf)
         for _, roll_min, roll_max in self._rolls:
             np.minimum(least[: roll_min.size], roll_min, out=least[: roll_min.size])
             np.maximum(most[: roll_max.size], roll_max, out=most[: roll_max.size])
@@ -202,22 +226,23 @@ class SeriesTable:
 
     def targets(self) -> ExactTargets:
         """What the exact pass has to find: the slot of each percentile, and its rank within."""
-        self._moments.fold()
+        summary = self._moments.summary()
         groups = []
         for group in self._groups:
-            counts = self._moments.count[group.members]
+            counts = summary.count[group.members]
             rows = np.flatnonzero(counts)
             wanted = ranks(self._stats.ratios, counts[rows])
             found = find_ranks(group.index(group.counts), rows, wanted)
             groups.append(GroupTargets(group.ticks, group.members, rows, found))
         size = len(self)
-        integral = self._moments.integral[:size].copy()
-        return ExactTargets(self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size], integral)
+        return ExactTargets(
+            self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size], summary.integral
+        )
 
     def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
         """Puts order statistics in place of bucket bounds: series index → percentile key → value in units."""
         self.stats()
-        self._stats.set_exact(values)
+        self._stats.set_exact(values, self._moments.summary())
 
     def _group_number(self, layout: Layout) -> int:
         for number, group in enumerate(self._groups):

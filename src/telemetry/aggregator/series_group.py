@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.series_ticks import Indices, TickColumns, highest_tick
+from telemetry.aggregator.state import PART
 from telemetry.aggregator.values import grown
 from telemetry.errors import InstrumentError
 from telemetry.histogram.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
@@ -81,6 +83,9 @@ class IntervalSlots(NamedTuple):
 
 class SeriesGroup:
     """The series of one layout. Rows are dense from 0 and know their series index."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART}
+    DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick")
 
     def __init__(self, layout: Layout, window_rolls: int) -> None:
         self.layout = layout

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.state import Column
 from telemetry.histogram.pages import grown
 
 Floats = NDArray[np.float64]
@@ -23,10 +25,46 @@ _VELTKAMP: Final = _HALF_WORD + 1.0
 _SPLITTABLE: Final = 2.0**990
 _COLUMNS: Final = (
     *("_sums", "_high_sums", "_shift", "interval_min", "interval_max", "count", "total", "total_rest"),
-    *("mean", "squares", "min", "max", "integral", "imprecise", "changed"),
+    *("mean", "squares", "min", "max", "integral", "imprecise"),
 )
+SQUARABLE: Final = 1e100
+"""Below this neither squares of values nor their ticks overflow."""
 FOLD_EVENTS: Final = 1 << 24
 """Events between two folds. A count of fewer than 26 bits times half a float is exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all values of each series come to."""
+
+    count: Integers
+    total: Floats
+    total_rest: Floats
+    """What `total` lost to rounding; for integers, the sum of both is exact."""
+    mean: Floats
+    squares: Floats
+    min: Floats
+    max: Floats
+    integral: NDArray[np.bool_]
+    """All values are integers below 2**53."""
+    imprecise: Integers
+
+    def exact_totals(self, indices: Indices) -> list[int | float]:
+        """Integers of any size where all values were integers."""
+        totals, rests = self.total[indices].tolist(), self.total_rest[indices].tolist()
+        integral = self.integral[indices].tolist()
+        return [
+            int(total) + int(rest) if whole else total + rest
+            for total, rest, whole in zip(totals, rests, integral, strict=True)
+        ]
+
+    def add(self, touched: Indices, term: Floats) -> None:
+        """To totals, by Neumaier's compensated sum."""
+        total = self.total[touched]
+        added = total + term
+        rest = np.where(np.abs(total) >= np.abs(term), (total - added) + term, (term - added) + total)
+        self.total[touched] = added
+        self.total_rest[touched] += np.where(np.isfinite(rest), rest, 0.0)
 
 
 class Moments:
@@ -36,7 +74,30 @@ class Moments:
     columns from time to time: squares of deviations stay small, so that the spread of 1e9-sized values survives,
     and the sum of deviations of integers stays an exact integer. How many values there are is known by the
     histograms already, whose `counts` are asked at each fold.
+
+    When a fold happens decides how sums round. So nothing but values and `fold` itself makes one: `summary` may be
+    asked at any time.
     """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_sums": Column(np.complex128),
+        "_high_sums": Column(np.float64),
+        "_shift": Column(np.float64),
+        "_reach": float,
+        "_events": int,
+        "interval_min": Column(np.float64),
+        "interval_max": Column(np.float64),
+        "count": Column(np.int64),
+        "total": Column(np.float64),
+        "total_rest": Column(np.float64),
+        "mean": Column(np.float64),
+        "squares": Column(np.float64),
+        "min": Column(np.float64),
+        "max": Column(np.float64),
+        "integral": Column(np.bool_),
+        "imprecise": Column(np.int64),
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("size", "_counts", "_terms", "_seek_fractions")
 
     def __init__(self, counts: Callable[[], Integers]) -> None:
         self.size = 0
@@ -56,17 +117,17 @@ class Moments:
         self.count = np.zeros(0, dtype=np.int64)
         self.total = np.zeros(0)
         self.total_rest = np.zeros(0)
-        """What `total` lost to rounding; for integers, the sum of both is exact."""
         self.mean = np.zeros(0)
         self.squares = np.zeros(0)
         self.min = np.zeros(0)
         self.max = np.zeros(0)
         self.integral = np.zeros(0, dtype=np.bool_)
-        """All values are integers below 2**53."""
         self.imprecise = np.zeros(0, dtype=np.int64)
-        self.changed = np.zeros(0, dtype=np.bool_)
-        """Folded something since whoever reads this column cleared it."""
         self._seek_fractions = True
+        """A used series may still have only integers."""
+
+    def __len__(self) -> int:
+        return self.size
 
     def add_series(self) -> None:
         if self.size == self.count.size:
@@ -88,6 +149,13 @@ class Moments:
         split = reach >= limits.EXACT_INTEGER
         self._reach += index.size * _HALF_WORD if split else reach
         self._events += index.size
+        if highest_shift < SQUARABLE:
+            self._collect(index, value, shift, split)
+        else:  # the caller knows the size of values, not what they are measured from
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._collect(index, value, shift, split)
+
+    def _collect(self, index: Indices, value: Floats, shift: Floats, split: bool) -> None:
         terms = self._terms[: index.size]
         deviation = terms.real
         np.subtract(value, shift, out=deviation)
@@ -101,43 +169,56 @@ class Moments:
         np.maximum.at(self.interval_max, index, value)
 
     def fold(self) -> None:
-        """Brings the running columns up to date."""
-        counts = self._counts()
-        added = counts - self.count[: self.size]
-        touched = np.flatnonzero(added)
+        """Brings the running columns up to date, and moves shifts to the new means."""
+        summary = self.summary()
+        touched = np.flatnonzero(summary.count != self.count[: self.size])
         if not touched.size:
             return
-        count = added[touched].astype(np.float64)
-        sums, high_sums, shift = self._sums[touched], self._high_sums[touched], self._shift[touched]
-        with np.errstate(over="ignore", invalid="ignore"):
-            shift_high = _upper_half(shift)
-            self._add_total(touched, count * shift_high)
-            self._add_total(touched, count * (shift - shift_high))
-            self._add_total(touched, high_sums)
-            self._add_total(touched, sums.real)
-            self._merge_spread(touched, count, sums.real + high_sums, sums.imag)
-        self.count[: self.size] = counts
-        self.min[touched] = np.minimum(self.min[touched], self.interval_min[touched])
-        self.max[touched] = np.maximum(self.max[touched], self.interval_max[touched])
-        self.changed[touched] = True
+        for field in fields(summary):
+            getattr(self, field.name)[: self.size] = getattr(summary, field.name)
+        mean = self.mean[touched]
+        shift = np.where(self.integral[touched], np.rint(mean), _few_bits(mean))
+        self._shift[touched] = np.where(np.isfinite(shift), shift, 0.0)
         self._sums[touched] = 0.0
         self._high_sums[touched] = 0.0
         self._reach = 0.0
         self._events = 0
 
+    def summary(self) -> Summary:
+        """As a fold would leave the running columns. Changes nothing."""
+        size = self.size
+        summary = Summary(
+            count=self._counts(),
+            total=self.total[:size].copy(),
+            total_rest=self.total_rest[:size].copy(),
+            mean=self.mean[:size].copy(),
+            squares=self.squares[:size].copy(),
+            min=self.min[:size].copy(),
+            max=self.max[:size].copy(),
+            integral=self.integral[:size].copy(),
+            imprecise=self.imprecise[:size].copy(),
+        )
+        added = summary.count - self.count[:size]
+        touched = np.flatnonzero(added)
+        if not touched.size:
+            return summary
+        count = added[touched].astype(np.float64)
+        sums, high_sums, shift = self._sums[touched], self._high_sums[touched], self._shift[touched]
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift_high = _upper_half(shift)
+            summary.add(touched, count * shift_high)
+            summary.add(touched, count * (shift - shift_high))
+            summary.add(touched, high_sums)
+            summary.add(touched, sums.real)
+            self._merge_spread(summary, touched, count, sums.real + high_sums, sums.imag)
+        summary.min[touched] = np.minimum(summary.min[touched], self.interval_min[touched])
+        summary.max[touched] = np.maximum(summary.max[touched], self.interval_max[touched])
+        return summary
+
     def start_interval(self) -> None:
         """Forgets the minimum and maximum of the interval that ends. Call after `fold`."""
         self.interval_min.fill(np.inf)
         self.interval_max.fill(-np.inf)
-
-    def exact_totals(self, indices: Indices) -> list[int | float]:
-        """Totals as of the last fold: integers of any size where all values were integers."""
-        totals, rests = self.total[indices].tolist(), self.total_rest[indices].tolist()
-        integral = self.integral[indices].tolist()
-        return [
-            int(total) + int(rest) if whole else total + rest
-            for total, rest, whole in zip(totals, rests, integral, strict=True)
-        ]
 
     def _find_fractions(self, index: Indices, value: Floats, largest: float) -> None:
         """Clears `integral` where a value is no integer below 2**53; stops looking once no used series is left."""
@@ -166,27 +247,17 @@ class Moments:
         fits = self._reach + min(reach, events * _HALF_WORD) < limits.EXACT_INTEGER
         return fits and self._events + events <= FOLD_EVENTS
 
-    def _add_total(self, touched: Indices, term: Floats) -> None:
-        """Neumaier's compensated sum."""
-        total = self.total[touched]
-        added = total + term
-        rest = np.where(np.abs(total) >= np.abs(term), (total - added) + term, (term - added) + total)
-        self.total[touched] = added
-        self.total_rest[touched] += np.where(np.isfinite(rest), rest, 0.0)
-
-    def _merge_spread(self, touched: Indices, count: Floats, deviation: Floats, squares: Floats) -> None:
-        """Chan's pairwise merge of mean and squared deviations; moves the shift to the new mean."""
-        shift = self._shift[touched]
+    def _merge_spread(
+        self, summary: Summary, touched: Indices, count: Floats, deviation: Floats, squares: Floats
+    ) -> None:
+        """Chan's pairwise merge of mean and squared deviations."""
         offset = deviation / count
         squares = np.maximum(squares - deviation * offset, 0.0)
         before = self.count[touched].astype(np.float64)
         after = before + count
-        distance = (shift - self.mean[touched]) + offset
-        mean = self.mean[touched] + distance * (count / after)
-        self.squares[touched] += squares + distance * distance * (before * count / after)
-        self.mean[touched] = mean
-        shift = np.where(self.integral[touched], np.rint(mean), _few_bits(mean))
-        self._shift[touched] = np.where(np.isfinite(shift), shift, 0.0)
+        distance = (self._shift[touched] - self.mean[touched]) + offset
+        summary.mean[touched] = self.mean[touched] + distance * (count / after)
+        summary.squares[touched] += squares + distance * distance * (before * count / after)
 
     def _grow(self, length: int) -> None:
         old = self.size

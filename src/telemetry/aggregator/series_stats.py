@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.series_group import Definition, SeriesGroup
-from telemetry.aggregator.series_moments import Moments
+from telemetry.aggregator.series_moments import Summary
 from telemetry.aggregator.series_ticks import Indices
-from telemetry.aggregator.values import LARGEST, bounded, plain
+from telemetry.aggregator.values import LARGEST, bounded, grown, plain
 from telemetry.histogram.cells import count_cells
 from telemetry.histogram.layout import Floats
 from telemetry.histogram.ranks import Ratio, parse_percentile, ranks
@@ -22,7 +23,7 @@ Percentiles = dict[str, Number]
 
 
 class Window(NamedTuple):
-    """The last rolls together: their length, and the extremes of each series in them."""
+    """The last rolls together, or one of them: their length, and the extremes of each series that was there."""
 
     seconds: float
     min: Floats
@@ -35,16 +36,24 @@ class StatBuilder:
     Raises UsageError for a percentile outside (0, 100].
     """
 
-    def __init__(self, keys: tuple[str, ...], moments: Moments) -> None:
+    STATE: ClassVar[Mapping[str, Any]] = {"_exact": dict[int, tuple[int, Percentiles]]}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("keys", "ratios", "_definitions"),
+        *("_built", "_percentiles", "_histograms", "_windows", "_outside", "_stats"),
+    )
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = keys
         self.ratios: list[Ratio] = [parse_percentile(key) for key in keys]
-        self._moments = moments
+        self._built = np.zeros(0, np.int64)
+        """The count of each series whose percentiles are cached."""
         self._definitions: list[Definition] = []
         self._percentiles: list[Percentiles] = []
         self._histograms: list[list[tuple[int, int]]] = []
         self._windows: list[WindowStat] = []
         self._stats: list[SeriesStat] = []
-        self._exact: dict[int, Percentiles] = {}
+        self._exact: dict[int, tuple[int, Percentiles]] = {}
+        """Order statistics, of so many values."""
         self._outside: list[tuple[int, int]] = []
 
     def add(self, definition: Definition) -> None:
@@ -55,37 +64,36 @@ class StatBuilder:
         self._outside.append((0, 0))
         self._stats.append(empty_stat(definition, self._windows[-1]))
 
-    def set_exact(self, values: dict[int, Percentiles]) -> None:
+    def set_exact(self, values: dict[int, Percentiles], summary: Summary) -> None:
         """Order statistics in place of bucket bounds, until the series changes. Keys keep their order."""
         for index, found in values.items():
-            self._exact[index] = {key: plain(found[key]) for key in self.keys if key in found}
-        self._rebuild(np.array(sorted(values), dtype=np.intp))
+            exact = {key: plain(found[key]) for key in self.keys if key in found}
+            self._exact[index] = int(summary.count[index]), exact
+        self._rebuild(np.array(sorted(values), dtype=np.intp), summary)
 
-    def build(self, groups: Sequence[SeriesGroup], window: Window | None) -> list[SeriesStat]:
+    def build(self, groups: Sequence[SeriesGroup], summary: Summary, window: Window | None) -> list[SeriesStat]:
         """All series by index; `window` if it moved since the last call."""
         size = len(self._definitions)
-        changed = self._moments.changed[:size].copy()
-        self._moments.changed[:size] = False
-        if self._exact:
-            for index in np.flatnonzero(changed).tolist():
-                self._exact.pop(index, None)
+        self._built = grown(self._built, size)
+        changed = summary.count != self._built[:size]
+        self._built[:size] = summary.count
         for group in groups:
-            self._refresh_counts(group, changed)
+            self._refresh_counts(group, summary, changed)
             if window is not None:
                 self._refresh_window(group, window)
         stale = np.flatnonzero(changed) if window is None else np.arange(size)
-        self._rebuild(stale)
+        self._rebuild(stale, summary)
         return self._stats.copy()
 
-    def _refresh_counts(self, group: SeriesGroup, changed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    def _refresh_counts(self, group: SeriesGroup, summary: Summary, changed: NDArray[np.bool_]) -> None:
         rows = np.flatnonzero(changed[group.members])
         if not rows.size:
             return
         members = group.members[rows]
         index = group.index(group.counts)
-        wanted = ranks(self.ratios, self._moments.count[members])
+        wanted = ranks(self.ratios, summary.count[members])
         found = group.percentiles(index, rows, wanted)
-        lines = self._percentile_lines(found, self._moments.min[members], self._moments.max[members])
+        lines = self._percentile_lines(found, summary.min[members], summary.max[members])
         cells = count_cells(index, group.layout, rows, group.cells_per_tick[rows])
         pairs = list(zip(cells.cells.tolist(), cells.counts.tolist(), strict=True))
         starts = cells.starts.tolist()
@@ -106,7 +114,8 @@ class StatBuilder:
         lines = self._percentile_lines(found, window.min[members], window.max[members])
         empty = WindowStat(seconds=seconds)
         for member in group.members.tolist():
-            self._windows[member] = empty
+            if member < window.min.size:
+                self._windows[member] = empty
         for member, line, count in zip(members.tolist(), lines, counts[rows].tolist(), strict=True):
             rate = count / seconds if seconds > 0.0 else 0.0
             self._windows[member] = WindowStat(seconds=seconds, count=count, rate=rate, percentiles=line)
@@ -118,19 +127,18 @@ class StatBuilder:
         keys = self.keys
         return [dict(zip(keys, line, strict=True)) for line in _number_lines(values)]
 
-    def _rebuild(self, stale: Indices) -> None:
-        moments = self._moments
-        counts = moments.count[stale]
+    def _rebuild(self, stale: Indices, summary: Summary) -> None:
+        counts = summary.count[stale]
         with np.errstate(invalid="ignore"):
-            deviations = np.sqrt(moments.squares[stale] / np.maximum(counts, 1))
+            deviations = np.sqrt(summary.squares[stale] / np.maximum(counts, 1))
         columns = zip(
             stale.tolist(),
             counts.tolist(),
-            moments.exact_totals(stale),
-            _numbers(moments.min[stale]),
-            _numbers(moments.max[stale]),
+            summary.exact_totals(stale),
+            _numbers(summary.min[stale]),
+            _numbers(summary.max[stale]),
             deviations.tolist(),
-            moments.imprecise[stale].tolist(),
+            summary.imprecise[stale].tolist(),
             strict=True,
         )
         for index, count, total, least, most, deviation, imprecise in columns:
@@ -144,7 +152,9 @@ class StatBuilder:
         self, index: int, count: int, total: Number, least: Number, most: Number, deviation: float, imprecise: int
     ) -> SeriesStat:
         definition = self._definitions[index]
-        statistics = self._exact.get(index)
+        of_count, statistics = self._exact.get(index, (0, None))
+        if of_count != count:
+            statistics = None
         exact = statistics is not None and not imprecise
         below, above = self._outside[index]
         mean = total / count

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.state import Column
 from telemetry.aggregator.values import grown
 from telemetry.histogram.layout import Floats, Integers, Layout
 
@@ -25,6 +27,11 @@ def highest_tick(scale: float, high: float | None) -> float:
 class TickColumns:
     """Tick size and range of each row, and how many values fell outside."""
 
+    STATE: ClassVar[Mapping[str, Any]] = {"below": Column(np.int64), "above": Column(np.int64)}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("layout", "rows", "scale", "_smallest", "_highest_tick", "_lowest_ceiling", "_one_scale"),
+    )
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.rows = 0
@@ -36,6 +43,9 @@ class TickColumns:
         self._highest_tick = np.zeros(0)
         self._lowest_ceiling = HIGHEST_TICK
         self._one_scale: float | None = None
+
+    def __len__(self) -> int:
+        return self.rows
 
     def add_row(self, scale: float, smallest: float, high: float | None) -> None:
         """`smallest` is the smallest value told from 0, `high` the largest one of the range, both in units."""
@@ -68,6 +78,7 @@ class TickColumns:
         np.rint(ticks, out=ticks)
         if largest > self._lowest_ceiling:
             self._hold_below_ceiling(rows, ticks, count)
+            smallest = min(smallest, self._lowest_ceiling)
         return self.layout.slot_of_whole(ticks, smallest < self.layout.linear)
 
     def range_of(self, row: int, slot: int) -> tuple[float, float]:

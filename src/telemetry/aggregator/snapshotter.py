@@ -12,7 +12,7 @@ from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.values import bounded
-from telemetry.ledger import Ledger, Reason, merge_reasons
+from telemetry.ledger import Reason, merge_reasons
 from telemetry.wire.snapshot import (
     TERMINAL,
     Accounting,
@@ -29,6 +29,7 @@ from telemetry.wire.snapshot import (
 )
 
 _NAMED: Final = 5  # producers named in one warning
+_MOST_BATCHES: Final = (1 << 63) - 1  # the wire carries no more, and producers may lie about each of their own
 _ROUNDED: Final = "some series hold integers beyond 2**53"
 
 
@@ -66,7 +67,7 @@ class Parts:
     series: list[SeriesStat]
     producers: list[ProducerStat]
     waiting_for: list[str]
-    bad_frames: Ledger
+    bad_frames: dict[str, int]
     window_s: float
 
 
@@ -107,7 +108,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
     )
 
 
-def account_for(producers: Sequence[ProducerStat], bad_frames: Ledger) -> Accounting:
+def account_for(producers: Sequence[ProducerStat], bad_frames: dict[str, int]) -> Accounting:
     """All producers together."""
     return Accounting(
         emitted=sum(producer.emitted for producer in producers),
@@ -117,8 +118,10 @@ def account_for(producers: Sequence[ProducerStat], bad_frames: Ledger) -> Accoun
         dropped=merge_reasons(*(producer.dropped for producer in producers)),
         dropped_by_producer=merge_reasons(*(producer.dropped_by_producer for producer in producers)),
         missing=sum(producer.missing for producer in producers),
+        repaired=sum(producer.repaired for producer in producers),
+        unrepairable=min(sum(producer.unrepairable for producer in producers), _MOST_BATCHES),
         duplicates=sum(producer.duplicates for producer in producers),
-        bad_frames=bad_frames.by_reason(),
+        bad_frames=bad_frames,
     )
 
 

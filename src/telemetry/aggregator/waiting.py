@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,25 @@ class WaitingRows:
 
     __slots__ = ("_budget", "_pieces", "count")
 
+    STATE: ClassVar[Mapping[str, Any]] = {"rows": Waiting}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_budget", "_pieces", "count")
+
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._pieces: list[Waiting] = []
         self.count = 0
+
+    @property
+    def rows(self) -> Waiting:
+        """All of them. Once, a new owner of no rows can be given them."""
+        if len(self._pieces) != 1:
+            self._pieces = [self._joined()]
+        return self._pieces[0]
+
+    @rows.setter
+    def rows(self, rows: Waiting) -> None:
+        if {len(column) for column in rows} != {len(rows.ids)} or self.add(rows) != len(rows.ids):
+            raise ValueError(f"no room for {len(rows.ids)} waiting rows")
 
     def add(self, rows: Waiting) -> int:
         """Keeps as many rows as there is room for, the first ones; returns how many."""

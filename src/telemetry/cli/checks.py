@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.config import Config
-from telemetry.errors import TelemetryError
+from telemetry.errors import KeysError, TelemetryError
 
 Status = Literal["ok", "warn", "fail"]
 Finding = tuple[Status, str] | tuple[Status, str, str]
@@ -156,9 +156,35 @@ def check_endpoint(_config: Config) -> Finding:
         return "ok", "TELEMETRY_ENDPOINT is not set: `start` makes its own aggregator"
     try:
         welcome = hello(endpoint, _HELLO_TIMEOUT_S)
+    except KeysError as error:
+        return "fail", error.message, error.hint
     except TelemetryError as error:
         return "fail", error.message, "unset TELEMETRY_ENDPOINT, or start the aggregator it names"
     return "ok", f"{endpoint}: run {welcome.name} {welcome.state}"
+
+
+def check_keys(config: Config) -> Finding:
+    """Whether they could be used; a user without any needs none as long as nothing leaves the machine."""
+    from telemetry.transport import plan
+    from telemetry.transport.facts import zmq_facts
+    from telemetry.transport.keys import of_user
+    from telemetry.transport.zap import keys_for
+
+    try:
+        folder = of_user(config.security.keys_dir)
+        if config.transport.bind:
+            keys_for(plan(config.transport.bind, ""), config)
+        if not folder.has_pair:
+            return "ok", f"none in {folder.path}: only runs that other machines reach need them"
+        if not zmq_facts().curve:
+            return "fail", "this libzmq can't encrypt", "install the pyzmq wheel, which brings one that can"
+        folder.own()
+        trusted = folder.trusted()
+    except TelemetryError as error:
+        return "fail", error.message, error.hint
+    if trusted.problems:
+        return "warn", "; ".join(trusted.problems)
+    return "ok", f"a pair in {folder.path}, {len(trusted.keys):,} others trusted"
 
 
 def check_round_trip(_config: Config) -> Finding:
@@ -216,6 +242,7 @@ CHECKS: Final[list[tuple[str, Callable[[Config], Finding], bool]]] = [
     ("clock", check_clock, False),
     ("open files", check_open_files, False),
     ("processors", check_processors, False),
+    ("keys", check_keys, False),
     ("endpoint", check_endpoint, False),
     ("round trip", check_round_trip, True),
 ]

@@ -37,7 +37,19 @@ def fish(parser: argparse.ArgumentParser) -> Iterator[str]:
         line = f"complete -c {parser.prog} -n __fish_use_subcommand -f -a {pseudo.dest}"
         yield f"{line} -d {_quoted(pseudo.help or '')}"
     for name, child in commands.choices.items():
-        yield from _options(child, parser.prog, f"__fish_seen_subcommand_from {name}")
+        yield from _command(child, parser.prog, f"__fish_seen_subcommand_from {name}")
+
+
+def _command(parser: argparse.ArgumentParser, program: str, condition: str) -> Iterator[str]:
+    """A command's options, and its own commands with theirs."""
+    yield from _options(parser, program, condition)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for pseudo in action._choices_actions:
+                line = f"complete -c {program} -n {_quoted(condition)} -f -a {pseudo.dest}"
+                yield f"{line} -d {_quoted(pseudo.help or '')}"
+            for name, child in action.choices.items():
+                yield from _command(child, program, f"{condition}; and __fish_seen_subcommand_from {name}")
 
 
 def _options(parser: argparse.ArgumentParser, program: str, condition: str) -> Iterator[str]:

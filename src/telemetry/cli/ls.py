@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from telemetry.cli import console, runs
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _PING_TIMEOUT_S = 0.5
 DEAD = "DEAD"
 """Stands for a state where an aggregator died without leaving a result."""
+_SOMEWHERE = "LIVE"
+"""Of a run that some process has, though none of this host has announced it: it begins, or is on another host."""
+_OFFERED = 5
 
 
 class Listed(Struct, kw_only=True, frozen=True):
@@ -34,16 +38,8 @@ class Listed(Struct, kw_only=True, frozen=True):
     endpoint: str | None = None
     dir: str
     started_ns: int = 0
-
-
-class _Head(Struct):
-    """The beginning of a final file, as far as a list needs it."""
-
-    name: str
-    run_id: str
-    state: str
-    completeness: str
-    started_ns: int = 0
+    recoverable: bool = False
+    """`telemetry recover` makes a result of what it left."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,22 +54,28 @@ def run(args: argparse.Namespace) -> int:
         console.write_json(found)
     elif found:
         _print_table(found)
+        _offer_recovery([item for item in found if item.recoverable])
     else:
         console.say("no live runs" if args.live else "no runs")
     return Exit.OK
 
 
 def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
-    """Live runs, the newest first, then those on disk below `root`, the newest first."""
+    """Live runs, the newest first, then those on disk below `root`, the newest first, and dead ones elsewhere."""
     from telemetry.store.liveruns import list_live
     from telemetry.store.rundir import list_runs
     from telemetry.transport import runtime_directory
 
-    live = [_live(found) for found in list_live(runtime_directory()) if found.alive]
+    announced = list_live(runtime_directory())
+    live = [_live(found) for found in announced if found.alive]
     known = {item.run_id for item in live}
-    on_disk = [] if only_live else [_finished(directory) for directory in list_runs(root)]
-    finished = [item for item in on_disk if item.run_id not in known]
-    return live + finished
+    if only_live:
+        return live
+    fallback_dirs = runs.fallback_dirs()
+    on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
+    known |= {item.run_id for item in on_disk}
+    elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
+    return live + on_disk + [item for item in elsewhere if item.run_id not in known]
 
 
 def _live(found: LiveRun) -> Listed:
@@ -101,10 +103,35 @@ def _state_now(found: LiveRun) -> str:
     return answer.state if isinstance(answer, Pong) else found.state
 
 
-def _finished(directory: RunDirectory) -> Listed:
+def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+    """A run whose aggregator was killed; None if it has a result. Where there is nothing to go on with, what its
+    aggregator left beside the sockets goes."""
+    from telemetry.store.liveruns import forget
+    from telemetry.store.rundir import RunDirectory
+    from telemetry.transport import runtime_directory
+
+    if found.alive:
+        return None
     try:
-        head = msgspec.json.decode(directory.final.read_bytes(), type=_Head)
-    except (OSError, msgspec.MsgspecError):
+        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+    except TelemetryError:
+        item = None
+    if item is not None and item.completeness is None:
+        return item
+    forget(runtime_directory(), found.run_id)
+    return None
+
+
+def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
+    from telemetry.store.final import find_final, read_head
+    from telemetry.wire.snapshot import TERMINAL
+
+    path = find_final(directory, fallback_dirs)
+    try:
+        head = read_head(path) if path is not None else None
+    except TelemetryError:
+        head = None
+    if head is None or head.state not in TERMINAL:
         return _without_result(directory)
     return Listed(
         name=head.name,
@@ -117,13 +144,31 @@ def _finished(directory: RunDirectory) -> Listed:
 
 
 def _without_result(directory: RunDirectory) -> Listed:
+    from telemetry.store.remains import remains
+
     try:
         name = directory.read_manifest().name
     except TelemetryError:
         name = directory.slug
+    locked = directory.locked()
     return Listed(
-        name=name, run_id=directory.run_id, state=DEAD, dir=str(directory.path), started_ns=directory.started_ns
+        name=name,
+        run_id=directory.run_id,
+        state=_SOMEWHERE if locked else DEAD,
+        dir=str(directory.path),
+        started_ns=directory.started_ns,
+        recoverable=not locked and remains(directory).recoverable,
     )
+
+
+def _offer_recovery(found: list[Listed]) -> None:
+    from telemetry.report.humane import printable
+
+    for item in found[:_OFFERED]:
+        command = f"telemetry recover {shlex.quote(item.dir)}"
+        console.say(printable(f"{item.name} is dead; `{command}` makes a result of what it left"))
+    if len(found) > _OFFERED:
+        console.say(f"and {len(found) - _OFFERED:,} more")
 
 
 def _print_table(found: list[Listed]) -> None:

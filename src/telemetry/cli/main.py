@@ -26,9 +26,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
     "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
     "report": ("telemetry.cli.report", "say what a run came to: text, JSON, Markdown, HdrHistogram log"),
+    "recover": ("telemetry.cli.recover", "make the result of a run whose aggregator died, from its journal"),
+    "replay": ("telemetry.cli.replay", "run a journal through a live aggregator once more"),
     "bench": ("telemetry.cli.bench", "measure what telemetry costs on this machine"),
     "demo": ("telemetry.cli.demo", "run an example benchmark to its report"),
     "doctor": ("telemetry.cli.doctor", "check that telemetry can work here"),
+    "keys": ("telemetry.cli.keys", "make a key pair and say whom to trust, for runs over the network"),
     "config": ("telemetry.cli.config_cmd", "show the settings and where they come from"),
     "completion": ("telemetry.cli.completion", "print a completion script for bash, zsh or fish"),
 }

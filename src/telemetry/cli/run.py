@@ -8,20 +8,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from telemetry import limits
 from telemetry.cli import console, serve
 from telemetry.cli.exits import Exit, strictly
 from telemetry.cli.job import Job
 from telemetry.cli.live_line import describe
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import TERMINAL
+from telemetry.wire.snapshot import TERMINAL, CommandFacts
 
 if TYPE_CHECKING:
-    from telemetry.emit.spawn import Aggregator
+    from telemetry.emit.keeper import AggregatorKeeper
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.config.load import load
-    from telemetry.emit.outcome import await_report
+    from telemetry.emit.keeper import AggregatorKeeper
+    from telemetry.emit.outcome import RunFiles, await_report
     from telemetry.emit.spawn import spawn
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -47,14 +49,23 @@ def run(args: argparse.Namespace) -> int:
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
     aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
-    with Subscription(aggregator.snapshots) as snapshots, ControlClient(aggregator.endpoint) as control:
+    keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), console.say)
+    with Subscription(aggregator.snapshots) as snapshots:
         job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint})
         if job.started:
-            _ask(control, Watch(pid=job.pid))
-            job.wait(_Watch(snapshots, aggregator, quiet=args.quiet))
-        if not aggregator.gone:
-            _ask(control, Stop(reason=job.ending(), command=job.facts()))
-        report = await_report(snapshots, aggregator, config.run.drain_timeout_s + config.emit.finish_timeout_s)
+            _ask(keeper, Watch(pid=job.pid))
+            job.wait(_Watch(snapshots, keeper, quiet=args.quiet))
+        _ask(keeper, Stop(reason=job.ending(), command=job.facts()))
+        patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
+        report = await_report(
+            snapshots,
+            keeper,
+            patience_s,
+            recovery_s=limits.RECOVERY_S,
+            patience_after_restart_s=patience_s,
+        )
+        keeper.release()
+    report = _with_bill(report, job.facts())
     if not args.quiet:
         _say(report)
     if job.exit_code:
@@ -71,32 +82,36 @@ def _name_of(program: str) -> str:
 class _Watch:
     """What happens each second while the command runs."""
 
-    def __init__(self, snapshots: Subscription, aggregator: Aggregator, *, quiet: bool) -> None:
+    def __init__(self, snapshots: Subscription, keeper: AggregatorKeeper, *, quiet: bool) -> None:
         self._snapshots = snapshots
-        self._aggregator = aggregator
+        self._keeper = keeper
         self._quiet = quiet
-        self._mourned = False
         self._over = False
 
     def __call__(self) -> None:
         snapshot = self._snapshots.recv(0.0)
-        if snapshot is not None and not self._quiet and not self._over:
+        if snapshot is None or self._over:
+            return
+        if not self._quiet:
             console.talk(describe(snapshot) + "\n")
-        if snapshot is not None and snapshot.state in TERMINAL:
-            if not self._over:
-                console.say("the run was stopped; the command goes on, what it records now is in no result")
+        if snapshot.state in TERMINAL:
             self._over = True
-        elif self._aggregator.gone and not self._mourned and not self._over:
-            self._mourned = True
-            console.say("the aggregator died; the command goes on, what it records now is lost")
+            self._keeper.release()
+            console.say("the run was stopped; the command goes on, what it records now is in no result")
 
 
-def _ask(control: ControlClient, request: Request) -> None:
+def _ask(keeper: AggregatorKeeper, request: Request) -> None:
     """The run's result does not hang on an answer: without one it is read from disk."""
     try:
-        control.request(request)
+        keeper.ask(request, limits.CONTROL_TIMEOUT_S)
     except TelemetryError as error:
         console.say(str(error))
+
+
+def _with_bill(report: Report, command: CommandFacts) -> Report:
+    """A source that is older than the command's end can't know what it took."""
+    snapshot = report.snapshot
+    return replace(report, snapshot=replace(snapshot, command=snapshot.command or command))
 
 
 def _say(report: Report) -> None:

@@ -15,6 +15,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 if TYPE_CHECKING:
     from telemetry.store.liveruns import LiveRun
+    from telemetry.store.remains import Remains
 
 LATEST = "latest"
 
@@ -100,10 +101,8 @@ def report_of(target: Target) -> Report:
 
     Raises RunNotFoundError or RunDirectoryError, or the aggregator's failure if the disk has nothing either.
     """
-    from telemetry.report import load_report
-
     if not target.endpoint:
-        return load_report(target.spec, target.root)
+        return _load(target.spec, target.root)
     try:
         return Report(snapshot=ask(target.endpoint), source="status")
     except (EndpointError, ProtocolError) as silence:
@@ -111,15 +110,39 @@ def report_of(target: Target) -> Report:
 
 
 def from_disk(target: Target, silence: TelemetryError) -> Report:
-    """The report of a live run that did not answer. Raises `silence` if it has left no result either."""
-    from telemetry.report import load_report
-
+    """The report of a live run that did not answer. Raises `silence` if it has left no result either, or what is
+    left of it if it is dead."""
     try:
-        found = load_report(target.directory_spec, target.root)
-    except TelemetryError:
-        raise silence from None
+        found = _load(target.directory_spec, target.root)
+    except TelemetryError as nothing:
+        raise nothing if dead(target) is not None else silence from None
     reasons = [reason for reason in (silence.message, found.source_reason) if reason]
     return Report(snapshot=found.snapshot, source=found.source, source_reason="; ".join(reasons))
+
+
+def dead(target: Target) -> Remains | None:
+    """What is left of a run whose aggregator ended without a result; None for all others."""
+    from telemetry.store.remains import is_dead, remains
+    from telemetry.store.rundir import resolve
+
+    try:
+        directory = resolve(target.directory_spec, target.root)
+    except TelemetryError:
+        return None
+    return remains(directory) if is_dead(directory, fallback_dirs()) else None
+
+
+def fallback_dirs() -> tuple[str, ...]:
+    """Where results go whose run directory can't be written."""
+    from telemetry.config import load
+
+    return load({}).config.run.fallback_dirs
+
+
+def _load(spec: str, root: Path) -> Report:
+    from telemetry.report import load_report
+
+    return load_report(spec, root, fallback_dirs())
 
 
 def _find_live(spec: str, root: Path) -> LiveRun | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -34,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--insecure",
         action="store_true",
         default=None,
-        help="allow a tcp address that is not loopback, unprotected",
+        help="no keys on a tcp address that is not loopback: anybody on the network reads, writes and stops",
+    )
+    parser.add_argument(
+        "--resume",
+        default=None,
+        metavar="RUN",
+        help="go on with a run whose aggregator died: same directory, addresses and numbers",
     )
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
@@ -65,21 +72,47 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or socket.gethostname()
     check_name(name)
     loaded = load({key: getattr(args, flag, None) for flag, key in FLAGS.items()})
+    root = Path(loaded.config.run.dir).absolute()
     options = DaemonOptions(
         name=name,
         run_id=args.run_id or secrets.token_hex(4),
         epoch=secrets.token_hex(4),
-        root=Path(loaded.config.run.dir).absolute(),
+        root=root,
         config=loaded.config,
         owner_pid=args.owner_pid,
         ready_fd=args.ready_fd,
         command_line=tuple(sys.argv),
+        resume=_to_resume(args, root),
     )
+    begun: list[bool] = []
     alone = args.ready_fd is None
-    written, snapshot = run_daemon(options, on_ready=_say_where if alone else None)
+
+    def ready(facts: dict[str, object]) -> None:
+        begun.append(True)
+        if alone:
+            say_where(facts)
+
+    written, snapshot = run_daemon(options, on_ready=ready)
+    if not begun:
+        console.say("nothing to resume: the run has ended")
     if alone:
-        _say_outcome(snapshot)
+        say_outcome(snapshot)
     return Exit.OK if written else Exit.ERROR
+
+
+def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
+    """The directory of the run that goes on. Raises UsageError for flags that contradict what it says of itself."""
+    if args.resume is None:
+        return None
+    known = [flag for flag in ("name", "bind", "run_id", "journal") if getattr(args, flag) is not None]
+    if known:
+        flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
+        raise UsageError(f"--resume goes on with a run as it is: {flags} can't be changed", hint="leave it out")
+    if args.ready_fd is not None:  # a program means a directory, and is told what is wrong with it
+        return Path(args.resume)
+    from telemetry.store.rundir import resolve
+
+    return resolve(args.resume, root).path
 
 
 def check_name(name: str) -> None:
@@ -90,13 +123,17 @@ def check_name(name: str) -> None:
         )
 
 
-def _say_outcome(snapshot: MetricsSnapshot) -> None:
+def say_outcome(snapshot: MetricsSnapshot) -> None:
     report = Report(snapshot=snapshot, source="pubsub")
     lines = [report.headline(), *snapshot.warnings, report.directory]
     for line in lines:
         console.say(line)
 
 
-def _say_where(facts: dict[str, object]) -> None:
+def say_where(facts: dict[str, object]) -> None:
     console.say(f"run {facts['name']} ({facts['run_id']}) in {facts['dir']}")
-    console.say(f"export TELEMETRY_ENDPOINT={facts['endpoint']}")
+    console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
+    trusted = facts.get("trusted")
+    if trusted is not None:
+        others = f"and {trusted:,} trusted" if trusted else "alone: `telemetry keys trust` lets in others"
+        console.say(f"encrypted, for this user's own key {others}")

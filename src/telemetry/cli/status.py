@@ -5,22 +5,62 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
+from telemetry.errors import RunDirectoryError
 from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.store.remains import Remains
+
+
+class DeadRun(Struct, kw_only=True, frozen=True):
+    """What JSON says of a run whose aggregator ended without a result."""
+
+    run_id: str
+    state: str = "DEAD"
+    dir: str
+    last_seen_ns: int
+    """Wall clock."""
+    journal_segments: int
+    journal_bytes: int
+    recoverable: bool
+
+    @staticmethod
+    def of(left: Remains) -> DeadRun:
+        return DeadRun(
+            run_id=left.directory.run_id,
+            dir=str(left.directory.path),
+            last_seen_ns=left.since_ns,
+            journal_segments=left.segments,
+            journal_bytes=left.journal_bytes,
+            recoverable=left.recoverable,
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_run_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the whole snapshot as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the whole snapshot as JSON, or what is left of a dead run"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.report import render
 
     target = runs.find(args)
-    report = runs.report_of(target)
+    try:
+        report = runs.report_of(target)
+    except RunDirectoryError:
+        left = runs.dead(target) if args.json else None
+        if left is None:
+            raise
+        console.write_json(DeadRun.of(left))
+        return Exit.ERROR
     if args.json:
         console.write(render(report, "json"))
     else:

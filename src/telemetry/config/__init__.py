@@ -8,6 +8,7 @@ from telemetry.config.schema import (
     JournalConfig,
     LimitsConfig,
     RunConfig,
+    SecurityConfig,
     TransportConfig,
 )
 
@@ -19,6 +20,7 @@ __all__ = [
     "LimitsConfig",
     "Loaded",
     "RunConfig",
+    "SecurityConfig",
     "TransportConfig",
     "load",
 ]

@@ -25,6 +25,7 @@ ENV_PREFIX: Final = "TELEMETRY_"
 ENV_NEST: Final = "__"
 DEFAULT: Final = "default"
 FLAG: Final = "flag"
+_SHOWN_CHARS: Final = 200
 
 _SECTIONS: Final[dict[str, type[Struct]]] = {info.name: info.type for info in msgspec.structs.fields(Config)}
 
@@ -149,7 +150,7 @@ def _from_file(place: Place, problems: list[str]) -> Iterator[_Entry]:
         if section not in _SECTIONS:
             problems.append(f"unknown section {section!r} in {place.path}{_question(closest(section, _SECTIONS))}")
         elif not isinstance(table, dict):
-            problems.append(f"{section!r} in {place.path} must be a table, not {table!r}")
+            problems.append(f"{section!r} in {place.path} must be a table, not {_shown(table)}")
         else:
             for key, value in table.items():
                 yield _Entry(f"{section}.{key}", value, place.origin, f"{section}.{key}")
@@ -167,7 +168,7 @@ def _read_toml(path: Path, problems: list[str]) -> Any:
 
     try:
         return tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # it also lets through what `int` says of thousands of digits
         problems.append(f"{path} is no valid TOML: {error}")
         return {}
 
@@ -180,7 +181,7 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
     try:
         value = _convert(entry.value, info)
     except ValueError as error:
-        problems.append(f"{entry.key} = {entry.value!r} ({entry.origin}): {_wanted(error)}")
+        problems.append(f"{entry.key} = {_shown(entry.value)} ({entry.origin}): {_wanted(error)}")
         return
     section, name = entry.key.split(".")
     values[section][name] = value
@@ -195,6 +196,15 @@ def _convert(value: object, info: FieldInfo) -> Any:
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError("expected a finite number")
     return converted
+
+
+def _shown(value: object) -> str:
+    """As Python writes it, as far as a line can hold it."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "a number"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 def _unknown(entry: _Entry) -> str:
@@ -234,5 +244,7 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"journal.cap_bytes = {config.journal.cap_bytes} is less than "
             f"journal.segment_bytes = {config.journal.segment_bytes}"
         )
+    if config.security.curve == "always" and config.transport.insecure:
+        yield "security.curve = 'always' contradicts transport.insecure"
     if len(set(config.run.percentiles)) < len(config.run.percentiles):
         yield f"run.percentiles = {list(config.run.percentiles)} names one twice"

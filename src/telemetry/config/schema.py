@@ -127,8 +127,26 @@ class TransportConfig(_Section, kw_only=True, frozen=True):
     ] = ""
     insecure: Annotated[
         bool,
-        Meta(description="Allow a tcp address that is not loopback although nothing encrypts or authenticates it."),
+        Meta(
+            description="Use no keys on a tcp address that is not loopback: nothing is encrypted or authenticated."
+        ),
     ] = False
+
+
+class SecurityConfig(_Section, kw_only=True, frozen=True):
+    """Keys: who may talk to an aggregator over the network, and how it proves who it is."""
+
+    keys_dir: Annotated[
+        str,
+        Meta(description="Folder of this user's key and of those trusted; empty: `keys` beside the user's config."),
+    ] = ""
+    curve: Annotated[
+        Literal["auto", "always"],
+        Meta(
+            description="Which tcp addresses demand keys: `auto`, those that other machines reach, or `always`, "
+            "loopback too."
+        ),
+    ] = "auto"
 
 
 class LimitsConfig(_Section, kw_only=True, frozen=True):
@@ -152,4 +170,5 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     journal: JournalConfig = field(default_factory=JournalConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     transport: TransportConfig = field(default_factory=TransportConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)

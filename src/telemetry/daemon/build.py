@@ -1,208 +1,148 @@
-"""Composition root: from options to a running service, and the order in which it is taken down."""
+"""Composition root: from options to a service of a live run, new or resumed."""
 
 from __future__ import annotations
 
-import gc
-import logging
-import os
-import resource
 import socket
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
-from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.clock import SYSTEM_CLOCK
-from telemetry.daemon.finalize import finalize
+from telemetry.config.schema import Config
+from telemetry.daemon.cost import CostMeter
+from telemetry.daemon.course import Course
 from telemetry.daemon.guardian import Guardian
-from telemetry.daemon.heap import keep_small
-from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
+from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
+from telemetry.daemon.live import LiveFeed
+from telemetry.daemon.logbook import Logbook
+from telemetry.daemon.notify import tell_failure
+from telemetry.daemon.opening import Opening, open_new
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.parts import Parts
+from telemetry.daemon.resume import Claim, claim, open_again
 from telemetry.daemon.service import Service
 from telemetry.daemon.signals import SignalPipe
 from telemetry.daemon.worker import Worker
-from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
-from telemetry.store.history import HistoryWriter
-from telemetry.store.journal import JournalWriter
-from telemetry.store.liveruns import LiveRun, announce, withdraw
-from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory, manifest_for
-from telemetry.transport.endpoints import plan, runtime_directory
+from telemetry.errors import KeysError, RunDirectoryError, TelemetryError
+from telemetry.store.liveruns import forget
+from telemetry.transport.endpoints import Endpoints, ipc_path, plan, runtime_directory
 from telemetry.transport.hub import Hub
+from telemetry.transport.zap import keys_for
 from telemetry.wire.codec import carriable
+from telemetry.wire.control import Watch
 from telemetry.wire.snapshot import MetricsSnapshot
-
-_LOG = logging.getLogger("telemetry.daemon")
-
-OnReady = Callable[[dict[str, object]], None]
 
 
 def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple[bool, MetricsSnapshot]:
     """Runs one aggregator to its end on the calling (main) thread.
 
-    `on_ready` is told where the aggregator listens once it does. Returns whether a final file was written, and the
-    terminal snapshot. Raises TelemetryError if it could not begin; whoever reads `ready_fd` has been told then.
+    `on_ready` is told where the aggregator listens once it does; not if the run to resume has ended already.
+    Returns whether there is a final file, and the terminal snapshot. Raises TelemetryError if it could not begin;
+    whoever reads `ready_fd` has been told then.
     """
-    keep_small()
-    _allow_connections()
-    service, withdraw_it = _begin(options)
-    # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
-    gc.collect()
-    gc.freeze()
-    try:
-        facts = _ready_facts(service)
-        tell_ready(options.ready_fd, facts)
-        if on_ready is not None:
-            on_ready(facts)
-        _run(service)
-        sd_notify("STOPPING=1")
-        written = finalize(service)
-    finally:
-        withdraw_it()
-        service.parts.hub.close()
-    return written, service.snapshot()
-
-
-def _run(service: Service) -> None:
-    """Until the run is to be finalized. A defect of ours ends it, and costs no result."""
-    try:
-        service.live()
-        service.drain()
-    except Exception as error:  # noqa: BLE001 – root of the loop: what was counted until now is still true
-        _LOG.exception("the aggregator failed")
-        service.course.end(carriable(f"the aggregator failed: {error!r}"), interrupted=True)
-
-
-def _allow_connections() -> None:
-    """Each peer takes a descriptor or two, and ZeroMQ aborts the process when there are none left."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS calls its limit infinite and takes no such number
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _begin(options: DaemonOptions) -> tuple[Service, Callable[[], None]]:
-    """The service, findable, and what takes its announcement back."""
-    try:
-        service = build(options, SignalPipe())
-        try:
-            return service, _announce(service)
-        except TelemetryError:
-            service.parts.hub.close()
-            raise
-    except TelemetryError as error:
-        tell_failure(options.ready_fd, error)
-        raise
+    prepare_process()
+    directory = options.resume
+    if directory is None:
+        return serve(or_tell(options.ready_fd, lambda: build(options, SignalPipe())), on_ready)
+    claimed = or_tell(options.ready_fd, lambda: claim(directory))
+    options = replace(options, name=claimed.manifest.name, run_id=claimed.manifest.run_id)
+    if claimed.result is not None:
+        return True, _nothing_left(options, claimed, claimed.result)
+    return serve(or_tell(options.ready_fd, lambda: build_again(options, SignalPipe(), claimed)), on_ready)
 
 
 def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
-    """Binds, opens and connects everything; raises TelemetryError before anything has been promised, and has let go
-    of the sockets then."""
-    hub = _bind(options)
-    try:
-        return Service(_parts(options, hub, signals))
-    except BaseException:
-        hub.close()
-        raise
+    """A new run: binds, opens and connects everything.
+
+    Raises TelemetryError before anything has been promised, and has let go of everything then.
+    """
+    with ExitStack() as undo:
+        hub = bind(plan(options.config.transport.bind or None, options.run_id), options)
+        undo.callback(hub.close)
+        opening = open_new(options, hub)
+        undo.callback(opening.let_go)
+        service = _live(options, hub, opening, signals)
+        undo.pop_all()
+    return service
 
 
-def _bind(options: DaemonOptions) -> Hub:
-    transport = options.config.transport
-    endpoints = plan(transport.bind or None, options.run_id)
+def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Claim) -> Service:
+    """A run that goes on; otherwise as `build`."""
+    with ExitStack() as undo:
+        undo.callback(claimed.let_go)
+        endpoints = claimed.endpoints
+        _make_folders(endpoints)
+        hub = bind(endpoints, options)
+        undo.callback(hub.close)
+        if hub.address != claimed.manifest.endpoint:
+            raise KeysError(
+                f"the peers of this run know it as {claimed.manifest.endpoint} and refuse other keys, or none",
+                hint="use the same keys, and --insecure if the run did",
+            )
+        service = _live(options, hub, open_again(claimed, options.config), signals)
+        undo.pop_all()
+    return service
+
+
+def bind(endpoints: Endpoints, options: DaemonOptions) -> Hub:
+    """Raises EndpointError or KeysError, and leaves no folder behind then."""
+    config: Config = options.config
     try:
-        return Hub(endpoints, insecure=transport.insecure)
-    except EndpointError:
+        return Hub(endpoints, insecure=config.transport.insecure, keys=keys_for(endpoints, config))
+    except TelemetryError:
         with suppress(OSError):  # made by `plan`; it is empty unless another aggregator is in it
             (runtime_directory() / options.run_id).rmdir()
         raise
 
 
-def _parts(options: DaemonOptions, hub: Hub, signals: SignalPipe | None) -> Parts:
-    directory = RunDirectory.create(options.root, options.name, options.run_id, time.time_ns())
-    directory.write_manifest(
-        manifest_for(directory, options.name, options.run_id, options.command_line, hub.endpoints.control)
-    )
-    _log_to(directory.log)
-    journal, history = _journal(options, directory.journal), _history(options, directory.history)
-    records = RecordLog(directory.records)
-    worker = Worker("telemetry-worker")
-    guardian = Guardian()
+def _make_folders(endpoints: Endpoints) -> None:
+    """The private folder of ipc sockets goes with its directory when the machine restarts."""
+    for endpoint in vars(endpoints).values():
+        path = ipc_path(endpoint)
+        if path is not None:
+            with suppress(OSError):  # binding says what is wrong
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _live(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPipe | None) -> Service:
+    parts = assemble(options, hub, opening, signals)
+    logbook = Logbook(opening.numbers, opening.journal, opening.clock, opening.last_ns)
     if options.owner_pid is not None:
-        guardian.watch(options.owner_pid)
+        logbook.watch(Watch(pid=options.owner_pid))
+    for pid in opening.numbers.run.watched:
+        parts.guardian.watch(pid)
+    course = Course.of(
+        opening.numbers.run, options.epoch, carriable(str(opening.directory.path)), options.config.run.refresh_hz
+    )
+    course.on_ending = logbook.ending
+    cost = CostMeter(opening.clock.monotonic_ns())
+    return Service(parts, course, cost, LiveFeed(parts, logbook, course, cost), logbook)
+
+
+def assemble(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPipe | None) -> Parts:
+    """The parts, and what wakes the loop."""
+    worker = Worker("telemetry-worker")
     for fd in (worker.fd, *([signals.fd] if signals else [])):
         hub.watch(fd)
     return Parts(
         options=options,
-        clock=SYSTEM_CLOCK,
+        clock=opening.clock,
         hub=hub,
-        aggregator=Aggregator(_aggregator_config(options)),
-        directory=directory,
-        journal=journal,
-        history=history,
-        records=records,
+        numbers=opening.numbers,
+        directory=opening.directory,
+        let_go=opening.let_go,
+        journal=opening.journal,
+        history=opening.history,
+        records=opening.records,
         worker=worker,
-        guardian=guardian,
+        guardian=Guardian(),
         signals=signals,
         host=socket.gethostname(),
     )
 
 
-def _aggregator_config(options: DaemonOptions) -> AggregatorConfig:
-    run = options.config.run
-    return AggregatorConfig(
-        percentiles=tuple(sorted(run.percentiles, key=float)),
-        window_s=run.window_s,
-        series_cap=options.config.limits.series,
-    )
-
-
-def _journal(options: DaemonOptions, folder: Path) -> JournalWriter | None:
-    journal = options.config.journal
-    return JournalWriter(folder, journal.segment_bytes, journal.cap_bytes) if journal.enabled else None
-
-
-def _history(options: DaemonOptions, folder: Path) -> HistoryWriter | None:
-    history = options.config.history
-    if not history.enabled:
-        return None
-    return HistoryWriter(folder, {1: history.retention_1s_s, 10: history.retention_10s_s, 60: None})
-
-
-def _announce(service: Service) -> Callable[[], None]:
-    """Makes the run findable; returns what ends that."""
-    parts, runtime = service.parts, runtime_directory()
-    live = LiveRun(
-        run_id=parts.options.run_id,
-        name=parts.options.name,
-        pid=os.getpid(),
-        endpoint=parts.hub.endpoints.control,
-        dir=service.course.directory,
-        state="LIVE",
-        started_ns=service.course.started_ns,
-    )
-    announce(runtime, live)
-    return lambda: withdraw(runtime, live)
-
-
-def _ready_facts(service: Service) -> dict[str, object]:
-    parts = service.parts
-    return {
-        "endpoint": parts.hub.endpoints.control,
-        "run_id": parts.options.run_id,
-        "name": parts.options.name,
-        "dir": service.course.directory,
-        "pid": os.getpid(),
-        "epoch": parts.options.epoch,
-    }
-
-
-def _log_to(path: Path) -> None:
-    try:
-        handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("telemetry")
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
+def _nothing_left(options: DaemonOptions, claimed: Claim, result: MetricsSnapshot) -> MetricsSnapshot:
+    """The run has ended; its announcement may have outlived its aggregator."""
+    with suppress(TelemetryError):
+        forget(runtime_directory(), options.run_id)
+    claimed.let_go()
+    tell_failure(options.ready_fd, RunDirectoryError(f"nothing to resume: the run has ended, {result.state}"))
+    return result

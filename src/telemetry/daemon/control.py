@@ -10,7 +10,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.aggregator import Aggregator
 from telemetry.daemon.course import Course
+from telemetry.daemon.feed import Door
 from telemetry.daemon.parts import Parts
 from telemetry.ledger import Reason
 from telemetry.store.history import HistoryReader
@@ -32,9 +34,9 @@ _LATE_NS: Final = int(limits.LATE_AFTER_S * 1e9)
 class Control:
     """The aggregator's side of the control channel."""
 
-    def __init__(self, parts: Parts, course: Course, snapshot: Callable[[], MetricsSnapshot]) -> None:
+    def __init__(self, parts: Parts, course: Course, snapshot: Callable[[], MetricsSnapshot], door: Door) -> None:
         self._hub = parts.hub
-        self._aggregator = parts.aggregator
+        self._numbers = parts.numbers
         self._guardian = parts.guardian
         self._worker = parts.worker
         self._directory = parts.directory
@@ -42,6 +44,7 @@ class Control:
         self._clock = parts.clock
         self._course = course
         self._snapshot = snapshot
+        self._door = door
         self._peers: dict[str, bytes] = {}
         """Producers that said hello → where to push acknowledgements and resend requests."""
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
@@ -59,6 +62,7 @@ class Control:
             msg.Hello: self._hello,
             msg.Ping: self._ping,
             msg.End: self._end,
+            msg.CannotResend: self._cannot_resend,
             msg.Barrier: self._barrier,
             msg.GetStatus: self._status,
             msg.GetHistory: self._history,
@@ -66,6 +70,11 @@ class Control:
             msg.Stop: self._stop,
             msg.Watch: self._watch,
         }
+
+    @property
+    def _aggregator(self) -> Aggregator:
+        """A replay's may change."""
+        return self._numbers.aggregator
 
     @property
     def owed(self) -> int:
@@ -102,10 +111,10 @@ class Control:
 
     def acknowledge(self) -> None:
         """Tells producers which batches they need not keep."""
-        for producer, batches in self._aggregator.acknowledgements():
+        for producer, _ in self._aggregator.acknowledgements():
             peer = self._peers.get(producer)
             if peer is not None:
-                self._reply(peer, msg.Ack(epoch=self._course.epoch, batches=batches))
+                self._acknowledge(peer, producer)
 
     def ask_for_missing(self, now_ns: int) -> None:
         """Asks each producer for the batches that never came, at most every 300 ms, and only one that is there."""
@@ -152,9 +161,9 @@ class Control:
             return
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         if hello.producer:
-            if not self._aggregator.hello(hello, now_ns, wall_ns):
-                text = f"more than {limits.PRODUCERS:,} producers"
-                self._reply(peer, msg.Error(code="refused", message=text), hello.id)
+            refusal = self._door.hello(hello)
+            if refusal:
+                self._reply(peer, msg.Error(code="refused", message=refusal), hello.id)
                 return
             self._peers[hello.producer] = peer
         endpoints = self._hub.endpoints
@@ -173,15 +182,24 @@ class Control:
             echo_ns=hello.mono_ns,
         )
         self._reply(peer, welcome, hello.id)
+        if hello.producer:
+            self._acknowledge(peer, hello.producer)
 
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
-        if ping.producer:
-            self._aggregator.ping(ping.producer, self._clock.monotonic_ns())
+        self._door.ping(ping.producer)
         self._reply(peer, self._pong(ping.mono_ns), ping.id)
+        if self._peers.get(ping.producer) == peer:  # the last one may have been lost, and no other may come
+            self._acknowledge(peer, ping.producer)
 
     def _end(self, peer: bytes, end: msg.End) -> None:
-        self._aggregator.end(end, self._clock.monotonic_ns())
-        self._owe(peer, end)
+        refusal = self._door.end(end)
+        if refusal:
+            self._reply(peer, msg.Error(code="refused", message=refusal), end.id)
+        else:
+            self._owe(peer, end)
+
+    def _cannot_resend(self, _peer: bytes, message: msg.CannotResend) -> None:
+        self._door.cannot_resend(message)
 
     def _barrier(self, peer: bytes, barrier: msg.Barrier) -> None:
         self._owe(peer, barrier)
@@ -223,6 +241,8 @@ class Control:
 
     def _watch(self, peer: bytes, watch: msg.Watch) -> None:
         watching = self._guardian.watch(watch.pid)
+        if watching:
+            self._door.watch(watch)
         refused = msg.Error(code="refused", message="too many processes are watched")
         self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
 
@@ -249,6 +269,11 @@ class Control:
             self._reads += 1
         else:
             self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)
+
+    def _acknowledge(self, peer: bytes, producer: str) -> None:
+        batches = self._aggregator.applied_batches(producer)
+        if batches:
+            self._reply(peer, msg.Ack(epoch=self._course.epoch, batches=batches))
 
     def _pong(self, echo_ns: int) -> msg.Pong:
         return msg.Pong(

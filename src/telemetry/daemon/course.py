@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from telemetry import limits
 from telemetry.aggregator import Lifecycle, RunFacts
 from telemetry.wire.codec import carriable
+from telemetry.wire.journal import Ending, RunState
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
 
 
@@ -22,7 +23,9 @@ class Course:
     started_ns: int
     """Wall clock."""
     started_mono_ns: int
-    refresh_hz: float
+    refresh_hz: float = 0.0
+    on_ending: Callable[[Ending], object] = lambda ending: None
+    """Told how the run ends, each time that is asked for, before anybody else hears of it."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     ending: bool = False
     interrupted: bool = False
@@ -39,16 +42,40 @@ class Course:
     seq: int = 0
     newest: MetricsSnapshot | None = None
 
+    @staticmethod
+    def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> Course:
+        """The course of a run that has come so far, and goes on to its end if somebody has asked for that."""
+        course = Course(
+            name=run.name,
+            run_id=run.run_id,
+            epoch=epoch,
+            directory=directory,
+            started_ns=run.started_ns,
+            started_mono_ns=run.started_mono_ns,
+            refresh_hz=refresh_hz,
+            seq=run.snapshot_seq,
+            warnings=list(run.warnings),
+        )
+        if run.ending is not None:
+            course.follow(run.ending)
+        return course
+
+    def follow(self, ending: Ending) -> None:
+        """Asks the run to end as a journal says that it did."""
+        self.end(ending.reason, interrupted=ending.interrupted, command=ending.command)
+
     def end(self, reason: str, *, interrupted: bool = False, command: CommandFacts | None = None) -> None:
-        """Asks the run to end. The first reason stays; an interruption overrides a drain that goes on."""
+        """Asks the run to end. The first reason and the first command stay; an interruption overrides a drain that
+        goes on."""
         self.interruptions += interrupted
-        self.command = command or self.command
+        self.command = self.command or command
         if self.decided:
             return
         if not self.ending or (interrupted and not self.interrupted):
             self.reason = reason
         self.ending = True
         self.interrupted = self.interrupted or interrupted
+        self.on_ending(Ending(reason=self.reason, interrupted=self.interrupted, command=self.command))
 
     def warn(self, messages: Iterable[str]) -> None:
         """Adds warnings, each once, up to the bound."""

@@ -6,17 +6,15 @@ The file and the published snapshot are independent: neither failure stops the o
 from __future__ import annotations
 
 import logging
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.daemon.refine import Refinement, Refiner, obstacle
+from telemetry.daemon.refine import Refinement, Refiner
 from telemetry.daemon.service import Service
-from telemetry.store.final import write_final
+from telemetry.store.final import final_candidates, write_final
 from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot, State
 
@@ -32,8 +30,9 @@ def finalize(service: Service) -> bool:
         _LOG.exception("the run could not be concluded")
         _fall_back(service, repr(error))
     path = _write(service, service.snapshot())
-    if path != service.parts.directory.final:  # subscribers have to hear where the file is
+    if path != service.parts.directory.final:  # subscribers have to hear of it, and so has who finds it
         service.course.newest = replace(service.snapshot(), warnings=list(service.course.warnings))
+        _write(service, service.snapshot())
     try:
         _tell(service)
     except Exception:  # noqa: BLE001 – the file is written
@@ -88,11 +87,12 @@ def _close_books(service: Service) -> None:
 
 def _refine(service: Service) -> Refinement:
     """The exact pass, while ticks and control go on. An interruption on the way ends it, not the run."""
-    parts = service.parts
-    hindrance = obstacle(parts.journal)
+    parts, feed = service.parts, service.feed
+    hindrance = feed.obstacle()
     if hindrance:
         return Refinement(exact=False, reason=hindrance)
-    refiner = Refiner(parts.aggregator, parts.directory, limits.EXACT_BUDGET_S, wake=parts.worker.wake)
+    wake = parts.worker.wake
+    refiner = Refiner(parts.aggregator, feed.journal, limits.EXACT_BUDGET_S, wake, feed.torn_bytes)
     interruptions = service.course.interruptions
 
     def over() -> bool:
@@ -114,19 +114,14 @@ def _apply(service: Service, refinement: Refinement) -> None:
 
 def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
     """The final file, in the run directory or the next best place; None if there is none."""
-    options = service.parts.options
-    home = service.parts.directory.final
-    fallback = [Path(folder) for folder in options.config.run.fallback_dirs]
-    with suppress(OSError):  # not every machine has a directory for temporary files
-        fallback.append(Path(tempfile.gettempdir()))
-    candidates = [home, *(folder / f"telemetry-{options.run_id}-final_snapshot.json" for folder in fallback)]
+    directory, config = service.parts.directory, service.parts.options.config
     try:
-        path = write_final(snapshot, candidates)
+        path = write_final(snapshot, final_candidates(directory, config.run.fallback_dirs))
     except Exception as error:  # noqa: BLE001 – it can still be published
         _LOG.exception("the final file could not be written")
         service.course.warn([f"the final file could not be written: {error}"])
         return None
-    if path != home:
+    if path != directory.final:
         service.course.warn([f"the run directory could not be written; the final file is {path}"])
     return path
 

@@ -6,20 +6,17 @@ from collections.abc import Sequence
 
 from telemetry import limits
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.parts import Parts
+from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.stream import RecordStream
-from telemetry.wire.codec import Malformed, decode_batch
-from telemetry.wire.events import EventBatch
+from telemetry.transport.hub import Hub
 
 
 class Ingest:
     """One turn takes a bounded number of frames, so that ticks and signals wait for none."""
 
-    def __init__(self, parts: Parts, stream: RecordStream, cost: CostMeter) -> None:
-        self._hub = parts.hub
-        self._aggregator = parts.aggregator
-        self._journal = parts.journal
-        self._clock = parts.clock
+    def __init__(self, hub: Hub, logbook: Logbook, stream: RecordStream, cost: CostMeter) -> None:
+        self._hub = hub
+        self._logbook = logbook
         self._stream = stream
         self._cost = cost
 
@@ -31,25 +28,5 @@ class Ingest:
         return len(frames)
 
     def take(self, frames: Sequence[bytes]) -> None:
-        now_ns = self._clock.monotonic_ns()
         self._cost.took(len(frames), sum(map(len, frames)))
-        admitted: list[bytes] = []
-        batches: list[EventBatch] = []
-        for frame in frames:
-            batch = self._admit(frame, now_ns)
-            if batch is not None:
-                admitted.append(frame)
-                batches.append(batch)
-        if not batches:
-            return
-        if self._journal is not None:
-            self._journal.append(admitted, now_ns)
-        self._stream.publish(self._aggregator.apply(batches, now_ns, self._clock.wall_ns()))
-
-    def _admit(self, frame: bytes, now_ns: int) -> EventBatch | None:
-        try:
-            batch = decode_batch(frame)
-        except Malformed as malformed:
-            self._aggregator.bad_frame(malformed.reason)
-            return None
-        return batch if self._aggregator.admit(batch, now_ns) else None
+        self._stream.publish(self._logbook.turn(frames))

@@ -22,3 +22,5 @@ class DaemonOptions:
     ready_fd: int | None = None
     """Where one JSON line goes once the sockets are bound."""
     command_line: tuple[str, ...] = ()
+    resume: Path | None = None
+    """The directory of a run that goes on, which says its name, id and addresses."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from telemetry.aggregator import Aggregator
 from telemetry.clock import Clock
 from telemetry.daemon.guardian import Guardian
+from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.signals import SignalPipe
 from telemetry.daemon.worker import Worker
@@ -24,8 +26,10 @@ class Parts:
     options: DaemonOptions
     clock: Clock
     hub: Hub
-    aggregator: Aggregator
+    numbers: Numbers
     directory: RunDirectory
+    let_go: Callable[[], None]
+    """Of the run directory."""
     journal: JournalWriter | None
     history: HistoryWriter | None
     records: RecordLog
@@ -33,3 +37,7 @@ class Parts:
     guardian: Guardian
     signals: SignalPipe | None
     host: str
+
+    @property
+    def aggregator(self) -> Aggregator:
+        return self.numbers.aggregator

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact import ExactPass
 from telemetry.store.journal import BATCH, JournalReader, JournalWriter
-from telemetry.store.rundir import RunDirectory
 from telemetry.wire.codec import decode_batch
 
 
@@ -30,9 +30,11 @@ def obstacle(journal: JournalWriter | None) -> str:
         return "the journal is off"
     if journal.failed:
         return f"the journal could not be written: {journal.failed}"
-    if journal.dropped_segments:
-        return f"the journal passed its cap and lost its {journal.dropped_segments} oldest segments"
-    return ""
+    return _lost(journal.dropped_segments)
+
+
+def _lost(segments: int) -> str:
+    return f"the journal passed its cap and lost its {segments} oldest segments" if segments else ""
 
 
 class Refiner:
@@ -42,14 +44,21 @@ class Refiner:
     """
 
     def __init__(
-        self, aggregator: Aggregator, directory: RunDirectory, budget_s: float, wake: Callable[[], object]
+        self,
+        aggregator: Aggregator,
+        journal: Path,
+        budget_s: float,
+        wake: Callable[[], object],
+        torn_bytes: int = 0,
     ) -> None:
-        """`wake` is called from the thread once there is an outcome."""
+        """`wake` is called from the thread once there is an outcome. `torn_bytes`: at the end of the journal, which
+        never were in the numbers."""
         self._aggregator = aggregator
         self._targets = aggregator.series.targets()  # on the caller's thread: it completes the moments
-        self._directory = directory
+        self._journal = journal
         self._deadline = time.monotonic() + budget_s
         self._budget_s = budget_s
+        self._torn_bytes = torn_bytes
         self._wake = wake
         self._stopped_because = ""
         self.outcome: Refinement | None = None
@@ -70,18 +79,24 @@ class Refiner:
     def _refine(self) -> Refinement:
         search = ExactPass(self._targets)
         while not search.done:
-            reader = JournalReader(self._directory.journal)
+            reader = JournalReader(self._journal)
             for frame in reader.frames():
                 if self._give_up():
                     return Refinement(exact=False, reason=self._stopped_because)
                 if frame.kind == BATCH:
                     search.feed(*self._aggregator.series_values(decode_batch(frame.data)))
-            if reader.torn_bytes:
-                return Refinement(exact=False, reason=f"{reader.torn_bytes} bytes of the journal are damaged")
+            if reason := self._gap(reader):
+                return Refinement(exact=False, reason=reason)
             search.end_pass()
         warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
         reason = "some series disagree with the journal" if warnings else ""
         return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
+
+    def _gap(self, reader: JournalReader) -> str:
+        damaged_bytes = reader.torn_bytes - self._torn_bytes
+        if damaged_bytes:
+            return f"{damaged_bytes} bytes of the journal are damaged"
+        return _lost(reader.missing_segments)
 
     def _give_up(self) -> bool:
         if time.monotonic() > self._deadline:

@@ -2,7 +2,11 @@
 
     connecting --welcome--> live --end--> ended
                              ^ |
-                             +-+  another epoch: hello again, definitions again, the ring again
+                             +-+  another epoch: hello again, definitions again, the ring again, the end again
+
+A batch is in the ring from when it is packed until it is acknowledged. So whatever became of it on the way, in a
+pipe or in an aggregator that died, it can be sent again. A full ring holds back the next batch: what has no room in
+the buffer then is dropped, and counted.
 
 Used by the flusher's thread alone; nothing here blocks but `step` with a timeout.
 """
@@ -10,7 +14,8 @@ Used by the flusher's thread alone; nothing here blocks but `step` with a timeou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -19,14 +24,31 @@ from telemetry import limits
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.emit.outbox import Outbox, Packed
 from telemetry.emit.ring import ResendRing
-from telemetry.errors import EndpointError, ProtocolError, TelemetryError
+from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryError
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import seen_from
-from telemetry.wire.control import Ack, End, Ended, Error, Hello, Ping, Pong, Request, Resend, Response, Welcome
+from telemetry.wire.control import (
+    Ack,
+    CannotResend,
+    End,
+    Ended,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    Request,
+    Resend,
+    Response,
+    Welcome,
+)
 
 _SECOND_NS: Final = 1_000_000_000
 _PING_NS: Final = _SECOND_NS
 _ASK_AGAIN_NS: Final = 2 * _SECOND_NS  # hello and end, until they are answered
+_QUIET_NS: Final = _SECOND_NS // 2  # while anything moves, something is acknowledged ten times a second
+_SILENT_NS: Final = 2 * _SECOND_NS  # two pings without an answer: it is gone or stopped
+_STUCK_NS: Final = 2 * _SECOND_NS  # for a batch that was taken, and asked for again and again, and not acknowledged
+_RANGES_SAID: Final = 16  # in answer to one request; who wants to know more asks again
 _HELLO, _PING, _END = 1, 2, 3  # ids: each kind has one, as one answer is as good as another
 
 
@@ -74,8 +96,11 @@ class Conversation:
         self._clock = clock
         self._on_welcome = on_welcome
         self._epoch = ""
-        self._head: Packed | None = None
+        self._unsent: deque[Packed] = deque()
+        """The last batches packed, which the pipe has not taken yet."""
         self._again: deque[int] = deque()
+        self._moved_ns = self.heard_ns
+        """Since when the oldest batch of the ring could have been acknowledged."""
         self._end: End | None = None
         self._hello_due_ns = self._ping_due_ns = self._end_due_ns = 0
 
@@ -83,7 +108,14 @@ class Conversation:
 
     def step(self, timeout_s: float = 0.0) -> None:
         """Takes what the aggregator said, waiting for it at most `timeout_s`, and says what is due."""
-        for response in self.link.receive_control(timeout_s):
+        try:
+            heard = self.link.receive_control(timeout_s)
+        except KeysError as error:
+            self.refused = error
+            return
+        for response in heard:
+            if self._unheard_ns > _SILENT_NS:
+                self._moved_ns = self._clock.monotonic_ns()
             self.heard_ns = self._clock.monotonic_ns()
             self._take(response)
         now_ns = self._clock.monotonic_ns()
@@ -100,30 +132,44 @@ class Conversation:
             self.link.send_control(self._end)
 
     def flush(self) -> bool:
-        """Sends one batch. True if a full batch is waiting and may follow at once."""
-        if self.welcome is None or not self._send_again():
+        """Sends one batch. True if a full batch is waiting and may follow at once.
+
+        While nothing is heard of the aggregator, batches wait in the ring, which holds an event in a quarter of the
+        memory that it takes before it is packed.
+        """
+        if self.welcome is None:
             return False
-        head = self._head or self.outbox.pack()
-        if head is None:
+        room = self._send_unsent() and self._send_again()
+        if self._end is not None:
+            return room and bool(self._again)
+        if room:
+            self._unstick()
+        elif self._unheard_ns <= _QUIET_NS:
             return False
-        if not self.link.send_events(head.frame):
-            self._head = head
+        packed = None if self.ring.full else self.outbox.pack()
+        if packed is None:
             return False
-        self._head = None
-        self.ring.keep(head.seq, head.frame)
+        if not len(self.ring):
+            self._moved_ns = self._clock.monotonic_ns()
+        self.ring.keep(packed.seq, packed.frame)
+        self._unsent.append(packed)
+        if room and not self._send_unsent():
+            return False
         return bool(self._again) or self.outbox.announcer.due or self.outbox.waiting >= limits.BATCH_EVENTS
 
     # --- the end ---------------------------------------------------------------------------------
 
     @property
     def all_sent(self) -> bool:
-        return self._head is None and not self._again and self.outbox.empty
+        return not self._unsent and not self._again and self.outbox.empty
 
     def say_end(self) -> None:
         """The producer's account, repeated by `step` until it is answered: `ended`. What was not sent is lost."""
         outbox = self.outbox
-        outbox.abandon(self._head)
-        self._head = None
+        for packed in self._unsent:
+            self.ring.forget(packed.seq)
+        outbox.abandon(self._unsent)
+        self._unsent.clear()
         self._end = End(
             id=_END,
             producer=outbox.producer,
@@ -138,7 +184,8 @@ class Conversation:
         if isinstance(response, Ack):
             self._check_epoch(response.epoch)
             if response.epoch == self._epoch:
-                self.ring.acknowledged(response.batches)
+                if self.ring.acknowledged(response.batches):
+                    self._moved_ns = self.heard_ns
                 self.outbox.announcer.acknowledged(response.batches)
         elif isinstance(response, Pong):
             self._check_epoch(response.epoch)
@@ -146,7 +193,7 @@ class Conversation:
         elif isinstance(response, Welcome):
             self._take_welcome(response)
         elif isinstance(response, Resend):
-            self._queue_again(response.first, response.last)
+            self._answer_resend(response.first, response.last)
         elif isinstance(response, Ended):
             self.ended = response
         elif isinstance(response, Error) and response.id == _HELLO:
@@ -156,7 +203,7 @@ class Conversation:
         try:
             check_welcome(welcome, self._endpoint)
             self.link.connect_events(seen_from(welcome.events, self._endpoint))
-        except (EndpointError, ProtocolError) as error:
+        except (EndpointError, KeysError, ProtocolError) as error:
             self.refused = error
             return
         restarted = self._epoch not in ("", welcome.epoch)
@@ -174,23 +221,70 @@ class Conversation:
 
     def _start_over(self) -> None:
         """The new aggregator knows what its journal told it. The ring holds all that it may have missed;
-        it drops what it has. Definitions go first, as batches in the ring may lean on earlier ones."""
-        self.outbox.announcer.announce_again()
+        it drops what it has."""
+        self._unsent.clear()
         self._again = deque(self.ring.kept())
+        if self._end is None:
+            self._announce_again()
         self._end_due_ns = 0
+        self._moved_ns = self._clock.monotonic_ns()
 
-    # --- sending again ---------------------------------------------------------------------------
+    def _announce_again(self) -> None:
+        """Definitions go first, as batches in the ring may lean on earlier ones. After the end there is no batch to
+        carry them, and whoever was told of the end knows them."""
+        self.outbox.announcer.announce_again()
+        announced = []
+        while (packed := self.outbox.pack(definitions_only=True)) is not None:
+            self.ring.keep(packed.seq, packed.frame)
+            announced.append(packed.seq)
+        self._again.extendleft(reversed(announced))
 
-    def _queue_again(self, first: int, last: int) -> None:
-        """Asked twice, sent once; what fell out of the ring can't be sent at all."""
-        queued = set(self._again)
-        self._again.extend(seq for seq in self.ring.kept(first, last) if seq not in queued)
+    # --- the pipe --------------------------------------------------------------------------------
+
+    def _send_unsent(self) -> bool:
+        """False if the pipe is full."""
+        while self._unsent:
+            if not self.link.send_events(self._unsent[0].frame):
+                return False
+            self._unsent.popleft()
+        return True
 
     def _send_again(self) -> bool:
-        """False if the pipe is full. Waits while there are definitions to announce: they go first."""
-        while self._again and not self.outbox.announcer.due and self._head is None:
+        """False if the pipe is full."""
+        while self._again:
             frame = self.ring.get(self._again[0])
             if frame is not None and not self.link.send_events(frame):
                 return False
             self._again.popleft()
         return True
+
+    # --- the ring --------------------------------------------------------------------------------
+
+    @property
+    def _unheard_ns(self) -> int:
+        """How long the aggregator has said nothing."""
+        return self._clock.monotonic_ns() - self.heard_ns
+
+    def _unstick(self) -> None:
+        """Gives up the oldest batch of a full ring if the aggregator listens and takes, but can't get past it: one
+        batch must not hold back all that follow."""
+        stuck_ns = self._clock.monotonic_ns() - self._moved_ns
+        if self.ring.full and self._unheard_ns <= _SILENT_NS and stuck_ns > _STUCK_NS:
+            self.ring.give_up_oldest()
+
+    def _answer_resend(self, first: int, last: int) -> None:
+        """Asked twice, sent once. What is no longer kept will never come, and nobody need wait for it."""
+        last = min(last, self.outbox.next_seq - 1)
+        kept = self.ring.kept(first, last)
+        queued = set(self._again)
+        self._again.extend(seq for seq in kept if seq not in queued)
+        for gone in islice(_between(kept, first, last), _RANGES_SAID):
+            self.link.send_control(CannotResend(producer=self.outbox.producer, first=gone[0], last=gone[1]))
+
+
+def _between(kept: list[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The ranges of `first … last` that `kept`, ascending numbers in it, leaves out."""
+    for seq in [*kept, last + 1]:
+        if first < seq:
+            yield first, seq - 1
+        first = seq + 1

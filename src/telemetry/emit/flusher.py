@@ -13,11 +13,12 @@ from telemetry.emit import notice
 from telemetry.emit.conversation import Conversation, Link
 from telemetry.emit.outbox import Outbox
 from telemetry.errors import EndpointError, TelemetryError
+from telemetry.transport.endpoints import ipc_path
 from telemetry.wire.control import Ended, Hello, Welcome
 
 _LISTEN_S: Final = 0.02  # while it ends: answers are taken at once, and the pipe is tried this often
 _PROBE_S: Final = 0.5
-_GONE_AFTER_S: Final = 2.0  # an address that refuses for this long belongs to nobody who will come back
+_GONE_AFTER_S: Final = 2.0  # an address that was taken down, and stays so, belongs to nobody who will come back
 _SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
 _LAST_BYTES_S: Final = 1.0
 _LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the sign of life wait no longer than that
@@ -210,7 +211,11 @@ class Flusher:
 
 
 class _GoneWatch:
-    """Tells an aggregator that is gone from one that is stopped or busy: the address of the former refuses."""
+    """Tells an aggregator that is gone from one that is stopped or busy: the address of the former refuses.
+
+    One that was killed may be started again, and leaves the file of an ipc address behind; one that ended takes it
+    along, and so does whoever has given up starting it.
+    """
 
     def __init__(self, endpoint: str, refuses: Callable[[str], bool], talk: Conversation) -> None:
         self._endpoint = endpoint
@@ -232,7 +237,11 @@ class _GoneWatch:
                 self._refused_since = None
             elif self._refused_since is None:
                 self._refused_since = now
-        return self._refused_since is not None and now - self._refused_since >= _GONE_AFTER_S
+        return self._refused_since is not None and now - self._refused_since >= self._patience_s()
+
+    def _patience_s(self) -> float:
+        path = ipc_path(self._endpoint)
+        return _GONE_AFTER_S if path is not None and not path.exists() else limits.RETURN_S
 
 
 def unreachable(endpoint: str, waited_s: float) -> EndpointError:

@@ -90,20 +90,23 @@ class Outbox:
             self._drop_rows(Reason.BUFFER_FULL, self.waiting - self.row_bound)
         self._drop_records(Reason.BUFFER_FULL, len(self.records) - limits.RECORDS_BUFFERED)
 
-    def abandon(self, head: Packed | None) -> None:
-        """Counts all that is still here as unsent, and `head`, the last batch packed, which never left."""
-        if head is not None:
-            self.next_seq = head.seq
-            self._dropped[Reason.UNSENT_AT_EXIT.value] += head.events
+    def abandon(self, unsent: Sequence[Packed]) -> None:
+        """Counts all that is still here as unsent, and `unsent`, the last batches packed, which never left."""
+        for packed in reversed(unsent):
+            self.next_seq = packed.seq
+            self._dropped[Reason.UNSENT_AT_EXIT.value] += packed.events
         self.settle()
         self._drop_rows(Reason.UNSENT_AT_EXIT, self.waiting)
         self._drop_records(Reason.UNSENT_AT_EXIT, len(self.records))
 
-    def pack(self) -> Packed | None:
-        """The next batch; None if there is nothing to say. At most `limits.BATCH_EVENTS` rows."""
+    def pack(self, *, definitions_only: bool = False) -> Packed | None:
+        """The next batch; None if there is nothing to say. At most `limits.BATCH_EVENTS` rows.
+
+        With `definitions_only` events stay here, and there is nothing to say but definitions that are due.
+        """
         start, stop = self.announcer.window()
-        if not self.announcer.covers_all(stop):
-            return self._batch(start, stop, [], [])
+        if definitions_only or not self.announcer.covers_all(stop):
+            return self._batch(start, stop, [], []) if self.announcer.due else None
         rows = self._buffer[: _ROW * limits.BATCH_EVENTS]
         del self._buffer[: len(rows)]
         start, stop = self.announcer.window()  # after the rows were taken: a definition precedes its rows

@@ -1,4 +1,4 @@
-"""Batches that were sent and not yet acknowledged, in case the aggregator asks for them again."""
+"""Batches that are not acknowledged yet, in case the aggregator asks for them or the one after it lacks them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ Frame = bytes | bytearray
 
 
 class ResendRing:
-    """Bounded by bytes; the oldest fall out. One thread."""
+    """Nothing falls out by itself: once it is `full`, its owner packs no more. One thread."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.fallen = 0
-        """Batches that fell out before they were acknowledged: if they got lost, they are lost."""
+        self.let_go = 0
+        """Batches given up before they were acknowledged: if they got lost, they are lost."""
         self.bytes = 0
         self._capacity_bytes = capacity_bytes
         self._frames: OrderedDict[int, Frame] = OrderedDict()
@@ -20,17 +20,28 @@ class ResendRing:
     def __len__(self) -> int:
         return len(self._frames)
 
+    @property
+    def full(self) -> bool:
+        return self.bytes >= self._capacity_bytes
+
     def keep(self, seq: int, frame: Frame) -> None:
         self._frames[seq] = frame
         self.bytes += len(frame)
-        while self.bytes > self._capacity_bytes and self._frames:
-            self._drop_oldest()
-            self.fallen += 1
 
-    def acknowledged(self, batches: int) -> None:
-        """Forgets all batches below `batches`."""
+    def acknowledged(self, batches: int) -> bool:
+        """Forgets all batches below `batches`. Whether there were any."""
+        before = len(self._frames)
         while self._frames and next(iter(self._frames)) < batches:
-            self._drop_oldest()
+            self._forget_oldest()
+        return len(self._frames) < before
+
+    def forget(self, seq: int) -> None:
+        """A batch that never left; one that is not here any more was acknowledged all the same."""
+        self.bytes -= len(self._frames.pop(seq, b""))
+
+    def give_up_oldest(self) -> None:
+        self._forget_oldest()
+        self.let_go += 1
 
     def get(self, seq: int) -> Frame | None:
         return self._frames.get(seq)
@@ -39,6 +50,6 @@ class ResendRing:
         """Numbers from `first` to `last` that are still here, ascending."""
         return [seq for seq in self._frames if first <= seq and (last is None or seq <= last)]
 
-    def _drop_oldest(self) -> None:
+    def _forget_oldest(self) -> None:
         _, frame = self._frames.popitem(last=False)
         self.bytes -= len(frame)

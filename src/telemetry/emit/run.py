@@ -13,20 +13,22 @@ from telemetry import limits
 from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text
 from telemetry.emit.instruments import Counter, Gauge, Series
-from telemetry.emit.outcome import await_report, second_best, with_own_account
+from telemetry.emit.keeper import AggregatorKeeper
+from telemetry.emit.outcome import RunFiles, await_report, second_best, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
-from telemetry.emit.spawn import Aggregator, spawn
-from telemetry.errors import EndpointError, ProtocolError, TelemetryError, UsageError
+from telemetry.emit.spawn import dismiss, spawn
+from telemetry.errors import ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
 from telemetry.wire.report import SOURCE_WORDS, Report
 
 if TYPE_CHECKING:
-    from telemetry.config.schema import EmitConfig
+    from telemetry.config import Config
 
 _ASK_AGAIN_S = 1.0
+_RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
 _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
 
 
@@ -36,15 +38,16 @@ class Run:
     As a context manager it finishes at the end of the block, and turns an exception into a mark.
     """
 
-    def __init__(self, process: Process, name: str, config: EmitConfig) -> None:
+    def __init__(self, process: Process, name: str, config: Config) -> None:
         self.name = name
         self.run_id = ""
         self.endpoint = ""
         """The aggregator's control address; empty if none was reached and `required` was False."""
         self.directory = ""
         self._process = process
-        self._config = config
-        self._aggregator: Aggregator | None = None
+        self._config = config.emit
+        self._fallback_dirs = config.run.fallback_dirs
+        self._keeper: AggregatorKeeper | None = None
         self._snapshots: Subscription | None = None
         self._owner_pid = os.getpid()
         self._finishing = threading.RLock()
@@ -102,7 +105,7 @@ class Run:
     @property
     def owner(self) -> bool:
         """Whether this process spawned the aggregator, so that its finish ends the run."""
-        return self._aggregator is not None and self._owner_pid == os.getpid()
+        return self._keeper is not None and self._owner_pid == os.getpid()
 
     @property
     def report(self) -> Report:
@@ -137,7 +140,7 @@ class Run:
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:
         if not self.endpoint:
-            return second_best("", None, "no aggregator was reached", self.run_id, self.name)
+            return second_best(self._files, None, "no aggregator was reached")
         owner, flusher = self.owner, self._process.flusher
         ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
         try:
@@ -148,36 +151,25 @@ class Run:
 
     def _end_run(self, deadline: float) -> Report:
         """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
-        aggregator, snapshots = self._aggregator, self._snapshots
-        assert aggregator is not None
+        keeper, snapshots = self._keeper, self._snapshots
+        assert keeper is not None
         assert snapshots is not None
         try:
-            self._ask_to_stop(aggregator, deadline)
+            keeper.ask(Stop(reason="finished"), _left_s(deadline))
         except TelemetryError as error:
             why = f"the aggregator could not be asked to stop: {error.message}"
             snapshots.recv(0.0)
-            return second_best(self.directory, snapshots.newest, why, self.run_id, self.name)
-        return await_report(snapshots, aggregator, max(0.1, deadline - time.monotonic()))
-
-    def _ask_to_stop(self, aggregator: Aggregator, deadline: float) -> None:
-        """Returns once it was heard, or can't be any more: it is gone. Raises TelemetryError if it stays silent."""
-        with ControlClient(self.endpoint) as client:
-            while not aggregator.gone:
-                left_s = max(0.1, deadline - time.monotonic())
-                try:
-                    client.request(Stop(reason="finished"), min(left_s, _ASK_AGAIN_S))
-                    return
-                except EndpointError:
-                    if left_s <= _ASK_AGAIN_S:
-                        raise
+            return second_best(keeper.files, snapshots.newest, why)
+        left_s = _left_s(deadline)
+        return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
 
     def _so_far(self, deadline: float, reason: str) -> Report:
         try:
-            left_s = max(0.1, deadline - time.monotonic())
+            left_s = _left_s(deadline)
             report = self._status(min(left_s, _ASK_AGAIN_S) if reason else left_s)
         except TelemetryError as error:
             why = "; ".join(filter(None, (reason, error.message)))
-            return second_best(self.directory, None, why, self.run_id, self.name)
+            return second_best(self._files, None, why)
         return Report(snapshot=report.snapshot, source="status", source_reason=reason)
 
     def _status(self, timeout_s: float) -> Report:
@@ -189,6 +181,8 @@ class Run:
 
     def _let_go(self) -> None:
         if self.owner:
+            if self._keeper is not None:
+                self._keeper.release()
             if self._snapshots is not None:
                 self._snapshots.close()
             if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
@@ -211,13 +205,17 @@ class Run:
     def _spawn(self, flags: Mapping[str, object]) -> None:
         """Raises what the aggregator reports, or EndpointError."""
         aggregator = spawn(self.name, flags, owner_pid=os.getpid(), timeout_s=self._config.start_timeout_s)
+        keeper = None
         try:
+            keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, self._fallback_dirs), notice.warn)
             self._snapshots = Subscription(aggregator.snapshots)
             self._attach(aggregator.endpoint)
         except BaseException:
-            aggregator.process.terminate()
+            if keeper is not None:
+                keeper.release()
+            dismiss(aggregator.process)
             raise
-        self._aggregator = aggregator
+        self._keeper = keeper
         os.environ[ENDPOINT_VARIABLE] = aggregator.endpoint
         self._process.finish_hook = self._finish_at_exit
 
@@ -229,6 +227,10 @@ class Run:
     @property
     def finished(self) -> bool:
         return self._report is not None
+
+    @property
+    def _files(self) -> RunFiles:
+        return RunFiles(self.directory, self.run_id, self.name)
 
 
 class _Starter:
@@ -291,7 +293,7 @@ def start(
             return _STARTER.run
         config = load(flags).config
         PROCESS.reopen()
-        _STARTER.run = _started(Run(PROCESS, name or program_name(), config.emit), flags, required)
+        _STARTER.run = _started(Run(PROCESS, name or program_name(), config), flags, required)
         return _STARTER.run
 
 
@@ -309,6 +311,10 @@ def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:
             raise
         notice.warn(f"nothing is recorded: {error}")
     return run
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
 
 
 def _time(at_ns: int | None) -> int:

@@ -8,19 +8,28 @@ import select
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Final
 
 from telemetry import limits
-from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
+from telemetry.errors import ConfigError, EndpointError, KeysError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.transport.client import hello
 from telemetry.transport.endpoints import seen_from
 
 _READY_BYTES: Final = 64 * limits.KIB
 _LAST_WORDS_BYTES: Final = 4 * limits.KIB
+_LAST_RESPECTS_S: Final = 2.0  # for one that never got ready to end by itself
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What an aggregator was started with, so that another can be started in its place, whatever changed since."""
+
+    environment: Mapping[str, str]
+    working_directory: str | None
+    owner_pid: int
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,12 @@ class Aggregator:
     run_id: str
     name: str
     directory: str
-    pid: int
     process: subprocess.Popen[bytes]
+    circumstances: Circumstances
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     @property
     def gone(self) -> bool:
@@ -45,13 +58,22 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     """Starts an aggregator and waits, at most `timeout_s`, until it listens.
 
     `flags` are configuration keys such as `run.dir`; None leaves a key as it is. The run ends with the process
-    `owner_pid`. Raises what the aggregator reported, or EndpointError if it said nothing.
+    `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
+    said nothing.
     """
+    return _start([f"--name={name}"], Circumstances(environment(flags), _here(), owner_pid), timeout_s)
+
+
+def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
+    """Starts another process for the run of one that died: same directory, same addresses. Raises like `spawn`."""
+    return _start(["--resume", dead.directory], dead.circumstances, timeout_s)
+
+
+def _start(words: list[str], circumstances: Circumstances, timeout_s: float) -> Aggregator:
     deadline = time.monotonic() + timeout_s
     reader, writer = os.pipe()
-    # without -P the program's working directory would come before the standard library
-    command = [sys.executable, "-P", "-m", "telemetry", "serve", f"--name={name}"]
-    command += ["--ready-fd", str(writer), "--owner-pid", str(owner_pid)]
+    command = [*telemetry_command(), "serve", *words, "--ready-fd", str(writer)]
+    command += ["--owner-pid", str(circumstances.owner_pid)]
     with tempfile.TemporaryFile() as stderr, os.fdopen(reader, "rb", buffering=0) as ready:
         try:
             process = subprocess.Popen(
@@ -61,19 +83,18 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
                 stderr=stderr,
                 pass_fds=(writer,),
                 start_new_session=True,
-                env=_environment(flags),
+                env=circumstances.environment,
+                cwd=circumstances.working_directory,
             )
         except OSError as error:
             raise EndpointError(f"{command[0]} can't be started: {error.strerror}") from error
         finally:
             os.close(writer)
-        # the thread collects the exit status, so that no zombie is left and `gone` is up to date
-        threading.Thread(target=process.wait, name="telemetry-reaper", daemon=True).start()
         try:
-            facts = _facts(_read_line(ready, deadline), stderr, timeout_s)
+            facts = _facts(_read_line(ready, deadline), stderr, timeout_s, in_time=time.monotonic() < deadline)
             welcome = hello(str(facts["endpoint"]), max(0.1, deadline - time.monotonic()))
         except BaseException:
-            process.terminate()
+            dismiss(process)
             raise
     return Aggregator(
         endpoint=str(facts["endpoint"]),
@@ -81,12 +102,34 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
         run_id=welcome.run_id,
         name=welcome.name,
         directory=welcome.directory,
-        pid=process.pid,
         process=process,
+        circumstances=circumstances,
     )
 
 
-def _environment(flags: Mapping[str, object]) -> dict[str, str]:
+def dismiss(process: subprocess.Popen[bytes]) -> None:
+    """Blocks until it has ended, so that no zombie is left; briefly."""
+    process.terminate()
+    try:
+        process.wait(_LAST_RESPECTS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def telemetry_command() -> list[str]:
+    """Without -P the program's working directory would come before the standard library."""
+    return [sys.executable, "-P", "-m", "telemetry"]
+
+
+def _here() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed: whoever starts there has to say what that means
+        return None
+
+
+def environment(flags: Mapping[str, object]) -> dict[str, str]:
     """This process's environment, with flags as the configuration variables they stand for.
 
     Without another run's endpoint, and without the service manager's: it manages this process, not the aggregator.
@@ -117,14 +160,15 @@ def _read_line(ready: IO[bytes], deadline: float) -> bytes:
     return line
 
 
-def _facts(line: bytes, stderr: IO[bytes], timeout_s: float) -> dict[str, object]:
+def _facts(line: bytes, stderr: IO[bytes], timeout_s: float, *, in_time: bool) -> dict[str, object]:
     try:
         facts = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
+        how = "ended before it was ready" if in_time else f"did not get ready within {timeout_s:g} s"
         raise EndpointError(
-            f"the aggregator did not get ready within {timeout_s:g} s{_last_words(stderr)}",
+            f"the aggregator {how}{_last_words(stderr)}",
             hint="`python -m telemetry serve` shows what is wrong",
         )
     if "error" in facts:
@@ -134,7 +178,7 @@ def _facts(line: bytes, stderr: IO[bytes], timeout_s: float) -> dict[str, object
 
 def _reported(facts: dict[str, object]) -> TelemetryError:
     """The aggregator's own error, of its own class."""
-    kinds = {kind.__name__: kind for kind in (ConfigError, UsageError, RunDirectoryError, EndpointError)}
+    kinds = {kind.__name__: kind for kind in (ConfigError, UsageError, RunDirectoryError, EndpointError, KeysError)}
     kind = kinds.get(str(facts.get("kind")), TelemetryError)
     return kind(str(facts["error"]), hint=str(facts.get("hint", "")))
 

@@ -6,8 +6,8 @@ the sum of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ _ONE_FRESH: Final = np.uint32(1)
 _ONE: Final = np.int64(1)
 BLOCK_PAGES: Final = 512
 """Pages worked on at once: half a mebibyte of fresh counts."""
+_MOST: Final = 1 << 62
 FRESH_LIMIT: Final = (1 << 32) - 1
 """Counts that may be added between two calls of `settle`: a fresh count is 32 bits wide."""
 
@@ -35,7 +36,28 @@ class SparseCounts(NamedTuple):
     """Occupied slots of each."""
     offsets: NDArray[np.uint8]
     """Slot within its page."""
-    counts: NDArray[np.uint32] | NDArray[np.uint16] | NDArray[np.uint8]
+    counts: NDArray[np.unsignedinteger[Any]]
+    """As narrow as the largest allows."""
+
+    def fit(self, pages: int) -> bool:
+        """Whether these can be counts of the first `pages` pages of a pool."""
+        return bool(
+            self.occupied.size == self.pages.size
+            and self.offsets.size == self.counts.size == self.occupied.sum(dtype=np.int64)
+            and self.occupied.min(initial=1) > 0
+            and self.occupied.max(initial=1) <= PAGE_SLOTS
+            and self.pages.min(initial=1) > 0
+            and self.pages.max(initial=0) < pages
+            and self.counts.max(initial=0) <= _MOST
+            and np.unique(self.pages).size == self.pages.size
+            and self._ascending()
+        )
+
+    def _ascending(self) -> bool:
+        """Whether no page has a slot twice."""
+        ascends = np.diff(self.offsets.astype(np.int16), prepend=-1) > 0
+        ascends[np.cumsum(self.occupied, dtype=np.int64)[:-1]] = True  # where a page begins
+        return bool(ascends.all())
 
     def places(self) -> Integers:
         """Positions in the flat pool."""
@@ -64,6 +86,15 @@ class SparseCounts(NamedTuple):
         return sums
 
 
+class PoolCounts(NamedTuple):
+    """Everything in a pool."""
+
+    keys: Integers
+    """`row * pages of a row + page number` of each page from page 1 on."""
+    fresh: SparseCounts
+    settled: SparseCounts
+
+
 _NOTHING: Final = SparseCounts(
     np.zeros(0, dtype=np.int32),
     np.zeros(0, dtype=np.uint16),
@@ -77,6 +108,12 @@ class PagedCounts:
 
     `order` lists the used pages by ascending row and page number; all ordered arrays follow it.
     """
+
+    STATE: ClassVar[Mapping[str, Any]] = {"contents": PoolCounts}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("layout", "rows", "used", "fresh", "fresh_sums", "settled", "settled_sums"),
+        *("_pages_per_row", "_table", "_keys", "_order", "_page_rows", "_fresh_events"),
+    )
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -162,6 +199,36 @@ class PagedCounts:
         pages = self._table[first : first + self.layout.pages]
         return self.counts_of(pages).reshape(-1)[: self.layout.slots]
 
+    @property
+    def contents(self) -> PoolCounts:
+        """What it holds. Once, a pool of as many rows that holds nothing can be given it."""
+        keys = self._keys[1 : self.used]
+        return PoolCounts(keys, _sparse(self.fresh, self.fresh_sums), _sparse(self.settled, self.settled_sums))
+
+    @contents.setter
+    def contents(self, contents: PoolCounts) -> None:
+        keys, fresh, settled = contents
+        pages = keys.size + 1
+        possible = (
+            np.unique(keys).size == keys.size
+            and keys.min(initial=0) >= 0
+            and keys.max(initial=-1) < self.rows * self.layout.pages
+            and fresh.fit(pages)
+            and settled.fit(pages)
+            and fresh.counts.max(initial=0) <= FRESH_LIMIT
+            and fresh.counts.sum(dtype=np.uint64) <= FRESH_LIMIT
+            and np.union1d(fresh.pages, settled.pages).size == keys.size
+        )
+        if not possible:
+            raise ValueError("these are no counts of this pool")
+        if keys.size:
+            self._number(keys)
+        self.fresh.reshape(-1)[fresh.places()] = fresh.counts
+        self.fresh_sums[fresh.pages] = fresh.page_sums()
+        self._fresh_events = int(self.fresh_sums.sum())
+        self.settled.reshape(-1)[settled.places()] = settled.counts
+        self.settled_sums[settled.pages] = settled.page_sums()
+
     def settle(self) -> SparseCounts:
         """Moves the fresh counts into the settled ones and returns them."""
         order = self.order
@@ -179,11 +246,7 @@ class PagedCounts:
 
     def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
         """Few pages at once, so that all of them stay in the cache between the steps."""
-        fresh = self.fresh.take(pages, axis=0).reshape(-1)
-        taken = fresh != 0
-        occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
-        found = np.flatnonzero(taken)
-        counts = fresh.take(found)
+        occupied, found, counts = _occupied(self.fresh.take(pages, axis=0))
         offsets = found.astype(np.uint8)
         found >>= PAGE_BITS
         places = pages.take(found)
@@ -194,7 +257,10 @@ class PagedCounts:
         return occupied, offsets, counts
 
     def _allocate(self, keys: Integers) -> None:
-        new = np.unique(keys)
+        self._number(np.unique(keys))
+
+    def _number(self, new: Integers) -> None:
+        """Allocates pages in this order."""
         first, self.used = self.used, self.used + new.size
         if self.used > self.fresh_sums.size:
             self._grow(max(self.used, self.fresh_sums.size + (self.fresh_sums.size >> 1)))
@@ -218,10 +284,25 @@ def grown(array: _Array, length: int) -> _Array:
     return cast(_Array, longer)
 
 
-def _narrow(
-    counts: NDArray[np.uint32],
-) -> NDArray[np.uint32] | NDArray[np.uint16] | NDArray[np.uint8]:
-    largest = int(counts.max(initial=0))
-    if largest < 1 << 8:
-        return counts.astype(np.uint8)
-    return counts.astype(np.uint16) if largest < 1 << 16 else counts
+def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp], NDArray[Any]]:
+    """Occupied slots of each page; the place of each in the flat pages; its count."""
+    flat = pages.reshape(-1)
+    taken = flat != 0
+    occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
+    found = np.flatnonzero(taken)
+    return occupied, found, flat.take(found)
+
+
+def _sparse(pool: NDArray[Any], sums: Integers) -> SparseCounts:
+    """The pages that hold anything, by ascending page."""
+    pages = np.flatnonzero(sums)
+    starts = range(0, pages.size, BLOCK_PAGES)
+    parts = [_occupied(pool.take(pages[start : start + BLOCK_PAGES], axis=0)) for start in starts]
+    if not parts:
+        return _NOTHING
+    occupied, found, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return SparseCounts(pages.astype(np.int32), occupied, found.astype(np.uint8), _narrow(counts))
+
+
+def _narrow(counts: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))), copy=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,12 +19,28 @@ class WindowCounts:
     than that in one window.
     """
 
+    STATE: ClassVar[Mapping[str, Any]] = {"_kept": list[SparseCounts]}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_source", "_intervals", "_past", "_past_sums")
+
     def __init__(self, source: PagedCounts, intervals: int) -> None:
         self._source = source
         self._intervals = intervals
         self._kept: deque[SparseCounts] = deque()
         self._past = np.zeros((1, PAGE_SLOTS), dtype=np.uint32)
         self._past_sums = np.zeros(1, dtype=np.int64)
+
+    def restored(self) -> None:
+        """The past is what was settled less what is in the window."""
+        if len(self._kept) > self._intervals or not all(kept.fit(self._source.used) for kept in self._kept):
+            raise ValueError("this is no window of these counts")
+        self._past = self._source.settled.astype(np.uint32)
+        self._past_sums = self._source.settled_sums.copy()
+        for kept in self._kept:
+            for block in kept.blocks():
+                self._past.reshape(-1)[block.places()] -= block.counts.astype(np.uint32)
+            self._past_sums[kept.pages] -= kept.page_sums()
+        if self._past_sums.min() < 0:
+            raise ValueError("a window of more than was counted")
 
     def push(self, newest: SparseCounts) -> None:
         """Takes in what `source` just settled; the oldest interval leaves when there are more than `intervals`."""

@@ -1,13 +1,13 @@
 """What a report says, once, for every text form of it: a headline and sections.
 
 Everything here is a field of the snapshot or of the report, rounded for reading; nothing is computed that the JSON
-form does not carry. All text from outside passes through `printable`.
+form does not carry, but ages. All text from outside passes through `printable`.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +45,8 @@ REASON_WORDS: Final[dict[str, str]] = {
 _PRODUCERS_SHOWN: Final = 20
 _MARKS_SHOWN: Final = 20
 _GAPS_SHOWN: Final = 4
+_PARAM_CHARS: Final = 56
+"""Of a value: with its name it fits 80 columns."""
 _FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
 """What a narrow table keeps longest; see Column.keep."""
 
@@ -61,7 +63,7 @@ def content(report: Report) -> Content:
     snapshot = report.snapshot
     sections = [
         _losses(snapshot),
-        _producers(snapshot),
+        _producers(report),
         _command(snapshot.command),
         _series(snapshot),
         _counters(snapshot),
@@ -111,15 +113,22 @@ def _facts(report: Report) -> Iterator[str]:
     if report.source_reason or not report.final:
         reason = f": {report.source_reason}" if report.source_reason else ""
         yield printable(f"from {SOURCE_WORDS[report.source]}{reason}")
-    if waiting := list(_waiting(snapshot)):
+    silent = _named(snapshot, snapshot.pending.producers) if report.final else []
+    if silent:
+        yield f"never ended: {', '.join(silent)}"
+    if waiting := [*_named(snapshot, [] if report.final else snapshot.pending.producers), *_waiting(snapshot)]:
         yield printable(f"waiting for {', '.join(waiting)}")
+
+
+def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
+    """By name, host and pid, those of unknown ones by their id."""
+    known = {stat.producer: stat for stat in snapshot.producers}
+    shown = [_producer_name(known[key]) if key in known else printable(key) for key in producers[:_PRODUCERS_SHOWN]]
+    return [*shown, "…"] if len(producers) > _PRODUCERS_SHOWN else shown
 
 
 def _waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
     pending = snapshot.pending
-    yield from pending.producers[:_PRODUCERS_SHOWN]
-    if len(pending.producers) > _PRODUCERS_SHOWN:
-        yield "…"
     if pending.events:
         yield f"{humane.count(pending.events)} events without a definition"
     if pending.deferred:
@@ -146,15 +155,16 @@ def _losses(snapshot: MetricsSnapshot) -> Section:
     )
 
 
-def _producers(snapshot: MetricsSnapshot) -> Section:
+def _producers(report: Report) -> Section:
     """One line if all went well, else a table of those that did not."""
-    producers = snapshot.producers
+    producers, account = report.snapshot.producers, report.snapshot.accounting
     troubled = [stat for stat in producers if stat.completeness != "complete" or stat.missing]
     if not producers:
         return Section("Producers", ["none"])
     fine = humane.count(len(producers) - len(troubled))
     if not troubled:
-        return Section("Producers", [f"{fine}, all complete"])
+        repaired = f", {_batches(account.repaired)} repaired" if account.repaired else ""
+        return Section("Producers", [f"{fine}, all complete{repaired}"])
     heads = [
         Column("producer"),
         Column("status", 2, right=False),
@@ -166,8 +176,9 @@ def _producers(snapshot: MetricsSnapshot) -> Section:
     ]
     rows = [_producer_row(stat) for stat in troubled]
     notes = [f"{fine} more, all complete"] if len(troubled) < len(producers) else []
-    if len(producers) > 1:
-        notes += [note for stat in troubled[:_PRODUCERS_SHOWN] for note in _producer_notes(stat)]
+    for stat in troubled[:_PRODUCERS_SHOWN]:
+        said = list(_producer_notes(stat, report, alone=len(producers) == 1))
+        notes += [f"{_producer_name(stat)}: {' · '.join(said)}"] if said else []
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=_PRODUCERS_SHOWN)
 
 
@@ -182,15 +193,42 @@ def _producer_name(stat: ProducerStat) -> str:
     return printable(f"{stat.name or stat.producer}{rank}{where}")
 
 
-def _producer_notes(stat: ProducerStat) -> Iterator[str]:
-    name = _producer_name(stat)
+def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
+    """What happened to it. Losses of the only producer are those of the run."""
+    if said := _whereabouts(stat, report):
+        yield said
     losses = {**stat.dropped_by_producer, **stat.dropped}
-    if losses:
-        yield f"{name}: " + printable(", ".join(f"{reason} {humane.count(n)}" for reason, n in losses.items()))
+    if losses and not alone:
+        yield printable(", ".join(f"{reason} {humane.count(n)}" for reason, n in losses.items()))
     if stat.missing_batches:
-        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in stat.missing_batches]
-        more = ", …" if len(ranges) > _GAPS_SHOWN else ""
-        yield f"{name}: missing batches {', '.join(ranges[:_GAPS_SHOWN])}{more}"
+        may_come = "" if report.final else ", which may still come"
+        yield f"missing batches {_ranges(stat.missing_batches)}{may_come}"
+    if stat.unrepairable:
+        which = f" ({_ranges(stat.unrepairable_batches)})" if stat.unrepairable_batches else ""
+        yield f"{_batches(stat.unrepairable)} lost for good{which}"
+    if stat.repaired:
+        yield f"{_batches(stat.repaired)} repaired"
+
+
+def _whereabouts(stat: ProducerStat, report: Report) -> str:
+    """Of one that has not ended, unless it is well."""
+    over = report.source != "status" or report.final
+    if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
+        return ""
+    silence = report.snapshot.time_ns - stat.last_event_ns
+    age = f"{humane.duration_ns(max(0, silence))} {'before the end' if over else 'ago'}"
+    last = f"its last event was {age}" if stat.last_event_ns else "no event of it came"
+    return f"never ended, {last}" if over and stat.completeness == "incomplete" else last
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{humane.count(number)} batches"
+
+
+def _ranges(batches: Sequence[tuple[int, int]]) -> str:
+    shown = [(humane.count(first), humane.count(last)) for first, last in batches[:_GAPS_SHOWN]]
+    said = [first if first == last else f"{first}–{last}" for first, last in shown]
+    return ", ".join([*said, "…"] if len(batches) > _GAPS_SHOWN else said)
 
 
 def _command(command: CommandFacts | None) -> Section:
@@ -212,7 +250,7 @@ def _series(snapshot: MetricsSnapshot) -> Section:
     stats = snapshot.series
     if not stats:
         return Section("Series")
-    keys = sorted({key for stat in stats for key in stat.percentiles}, key=float)
+    keys = sorted({key for stat in stats for key in stat.percentiles}, key=_by_number)
     bounds = {error_bound(stat) for stat in stats if stat.count}
     title = f"Series, percentiles {next(iter(bounds))}" if len(bounds) == 1 else "Series"
     heads = [
@@ -220,7 +258,7 @@ def _series(snapshot: MetricsSnapshot) -> Section:
         Column("count"),
         Column("mean", 4),
         Column("min", 8),
-        *(Column(f"p{key}", _FIRST_PERCENTILES.get(key, 9)) for key in keys),
+        *(Column(f"p{printable(key)}", _FIRST_PERCENTILES.get(key, 9)) for key in keys),
         Column("max", 3),
         Column("stddev", 10),
     ]
@@ -232,6 +270,14 @@ def _series(snapshot: MetricsSnapshot) -> Section:
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
     return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def _by_number(percentile: str) -> tuple[bool, float, str]:
+    """What is no number comes last."""
+    try:
+        return False, float(percentile), percentile
+    except ValueError:
+        return True, 0.0, percentile
 
 
 def _series_row(stat: SeriesStat, keys: list[str]) -> list[str]:
@@ -270,7 +316,7 @@ def _gauges(snapshot: MetricsSnapshot) -> Section:
             instrument(stat.name, stat.labels, stat.unit),
             *(humane.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
         ]
-        for stat in snapshot.gauges
+        for stat in sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
     ]
     return Section("Gauges", table=Table(heads, rows))
 
@@ -288,8 +334,18 @@ def _marks(snapshot: MetricsSnapshot) -> Section:
 
 
 def _params(snapshot: MetricsSnapshot) -> Section:
-    rows = [[printable(name), printable(_scalar(value))] for name, value in snapshot.params.items()]
-    return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows))
+    values = {name: printable(_scalar(value)) for name, value in snapshot.params.items()}
+    rows = [[printable(name), _cut(value)] for name, value in values.items()]
+    notes = (
+        ["values that end with … are whole in the JSON form"]
+        if max(map(len, values.values()), default=0) > _PARAM_CHARS
+        else []
+    )
+    return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _PARAM_CHARS else f"{text[: _PARAM_CHARS - 1]}…"
 
 
 def _scalar(value: object) -> str:

@@ -28,7 +28,7 @@ _LONG_S: Final = 120
 
 def count(value: int | float | None) -> str:
     """A number that counts things, in full: `1,234,567`."""
-    if value is None:
+    if value is None or not _is_finite(value):
         return NOTHING
     if isinstance(value, float) and not value.is_integer():
         return scaled(value)
@@ -37,7 +37,7 @@ def count(value: int | float | None) -> str:
 
 def scaled(value: int | float | None) -> str:
     """`4.50 k`, `12.3 M`, `0.00123`, `5`."""
-    if value is None or not math.isfinite(value):
+    if value is None or not _is_finite(value):
         return NOTHING
     if value == 0:
         return "0"
@@ -50,7 +50,7 @@ def scaled(value: int | float | None) -> str:
 
 def duration_ns(value: int | float | None) -> str:
     """Nanoseconds as `950 ns`, `1.23 ms`, `95.0 s`, `2 min 5 s`, `3 h 12 min`."""
-    if value is None or not math.isfinite(value):
+    if value is None or not _is_finite(value):
         return NOTHING
     if abs(value) < _LONG_S * 1e9:
         return _stepped(value, _TIME_STEPS) if value else "0 s"
@@ -63,19 +63,19 @@ def duration_ns(value: int | float | None) -> str:
 
 def duration_s(value: float | None) -> str:
     """Seconds, as `duration_ns` writes them."""
-    return NOTHING if value is None else duration_ns(value * 1e9)
+    return NOTHING if value is None or not _is_finite(value) else duration_ns(value * 1e9)
 
 
 def size(value: int | float | None) -> str:
     """Bytes as `12.3 MiB`."""
-    if value is None or not math.isfinite(value):
+    if value is None or not _is_finite(value):
         return NOTHING
     return f"{int(value)} B" if abs(value) < 1 << 10 and float(value).is_integer() else _stepped(value, _SIZE_STEPS)
 
 
 def quantity(value: int | float | None, unit: str) -> str:
     """A value in `unit`: times and sizes change to a fitting unit, all others stay plain numbers."""
-    if value is None:
+    if value is None or not _is_finite(value):
         return NOTHING
     if unit in TIME_NS:
         return duration_ns(value * TIME_NS[unit])
@@ -101,13 +101,15 @@ def percent(fraction: float) -> str:
 
 def timestamp(wall_ns: int) -> str:
     """Wall-clock nanoseconds as `2026-03-01 12:00:00 UTC`."""
-    return f"{datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    moment = _moment(wall_ns // 1_000_000_000)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else NOTHING
 
 
 def clock_time(wall_ns: int) -> str:
     """Wall-clock nanoseconds as `12:00:00.123`, UTC."""
     whole, rest = divmod(wall_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(whole, UTC):%H:%M:%S}.{rest // 1_000_000:03d}"
+    moment = _moment(whole)
+    return f"{moment:%H:%M:%S}.{rest // 1_000_000:03d}" if moment else NOTHING
 
 
 def printable(text: str) -> str:
@@ -124,6 +126,22 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(_char_columns(ch) for ch in text)
+
+
+def _is_finite(value: int | float) -> bool:
+    """Also false for integers beyond all floats."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _moment(wall_s: int) -> datetime | None:
+    """None for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(wall_s, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _char_columns(ch: str) -> int:

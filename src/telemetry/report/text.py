@@ -19,6 +19,7 @@ _COLORS: Final = {
     "lossy": "\x1b[1;33m",
     "incomplete": "\x1b[1;33m",
     "interrupted": "\x1b[1;31m",
+    "live": "\x1b[1;32m",
 }
 
 
@@ -28,7 +29,7 @@ def render_text(report: Report, width: int = 100, color: bool = False) -> str:
     Tables leave out columns that have no room in `width`; nothing is cut within a cell.
     """
     said = content(report)
-    lines = [_painted(said.headline, _COLORS[report.completeness], color)]
+    lines = [_painted(said.headline, _COLORS.get(report.verdict, _BOLD), color)]
     for fact in said.facts:
         lines += _wrapped(fact, width)
     for section in said.sections:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +16,30 @@ import msgspec
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
-from telemetry.store.rundir import RunDirectory
-from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.store.rundir import FINAL, RunDirectory
+from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.events import Natural
+from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
 from telemetry.wire.version import SCHEMA
 
 _PAIR: Final = re.compile(rb"\[\n\s+([-\d.eE+]+),\n\s+([-\d.eE+]+)\n\s+\]")
+
+
+def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> list[Path]:
+    """Where the final file of a run goes: into its directory, or else the first of these that takes it."""
+    folders = [Path(folder) for folder in fallback_dirs]
+    if temporary := _temporary():
+        folders.append(temporary)
+    return [run.final, *(folder / f"telemetry-{run.run_id}-{FINAL}" for folder in folders)]
+
+
+def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> Path | None:
+    """The final file of a run, wherever it went. In the directory for temporary files only one of this user's."""
+    for path in final_candidates(run, fallback_dirs):
+        with suppress(OSError):
+            if path.is_file() and (path.parent != _temporary() or path.stat().st_uid == os.getuid()):
+                return path
+    return None
 
 
 def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
@@ -52,14 +73,27 @@ def final_json(snapshot: MetricsSnapshot) -> bytes:
     return _PAIR.sub(rb"[\1, \2]", indented) + b"\n"
 
 
+class FinalHead(msgspec.Struct):
+    """What a list of runs says of a result."""
+
+    name: str
+    run_id: str
+    state: State
+    completeness: Completeness
+    started_ns: Natural = 0
+
+
+def read_head(path: Path) -> FinalHead:
+    """A fraction of the work of `read_final`. Raises RunDirectoryError if the file is missing or broken."""
+    try:
+        return msgspec.json.decode(_read(path), type=FinalHead)
+    except BAD_INPUT as error:
+        raise RunDirectoryError(f"{path} is damaged: {error}") from error
+
+
 def read_final(path: Path) -> MetricsSnapshot:
     """Raises RunDirectoryError if the file is missing, broken, or of a newer schema."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise RunDirectoryError(f"there is no {path}") from error
-    except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+    data = _read(path)
     try:
         document = msgspec.json.decode(data)
         version = document["schema_version"]
@@ -69,18 +103,25 @@ def read_final(path: Path) -> MetricsSnapshot:
                 hint="read it with the version that wrote it",
             )
         return _snapshot(document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
+    except (*BAD_INPUT, KeyError, TypeError) as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
 
 
-def load(run: RunDirectory) -> Report:
-    """The result of a run from its directory. Raises RunDirectoryError if it left none that can be read."""
-    if not run.final.exists():
-        raise RunDirectoryError(
-            f"{run.path} has no final result: the run is still going, or it was killed",
-            hint="`telemetry ls` lists the runs that are still going",
-        )
-    return Report(snapshot=read_final(run.final), source="file")
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"there is no {path}") from error
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def _temporary() -> Path | None:
+    """Not every machine has one."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        return None
 
 
 def _finite(value: Any, where: str, odd: list[str]) -> Any:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import MIB
+from telemetry.limits import KIB, MIB
 from telemetry.store.appendfile import Buffer
 from telemetry.wire.version import SCHEMA
 
@@ -25,6 +25,8 @@ _LENGTH_CRC: Final = struct.Struct("<II")
 _STAMP_KIND: Final = struct.Struct("<QB")
 _HEADER: Final = struct.Struct("<IIQB")
 _READ_BYTES: Final = 2 * MIB  # four of the largest batches: reads are few, and it stays in the cache
+
+_PIECE_BYTES: Final = 256 * KIB  # of a frame larger than the buffer, while its CRC is looked at
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT.size
 FRAME_HEADER_BYTES: Final = _HEADER.size
@@ -55,8 +57,8 @@ def frame(payloads: Sequence[Buffer], stamp: int, kind: int) -> list[Buffer]:
 class SegmentReader:
     """Streams one segment in big reads through one buffer. Blocks on the disk.
 
-    It ends at the first frame that is cut short or does not match its CRC; `torn_bytes` says how many bytes of the
-    file lie from there on.
+    It ends at the first frame that is cut short or does not match its CRC: `good_bytes` lie before it, `torn_bytes`
+    from there on. A lying length costs no memory: what is larger than the buffer is checked before it is held.
     """
 
     def __init__(self, file: io.FileIO, path: Path, magic: bytes) -> None:
@@ -68,6 +70,11 @@ class SegmentReader:
         self._start = self._end = 0
         self._passed = 0
         """Bytes of the file before `_start`."""
+
+    @property
+    def good_bytes(self) -> int:
+        """From the beginning of the file to the end of the last frame handed out."""
+        return self._passed
 
     def frames(self) -> Iterator[Frame]:
         """Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read."""
@@ -94,14 +101,15 @@ class SegmentReader:
         if not self._fill(FRAME_HEADER_BYTES):
             return None
         length, crc, stamp, kind = _HEADER.unpack_from(self._buffer, self._start)
-        if not self._fill(FRAME_HEADER_BYTES + length):
+        size = FRAME_HEADER_BYTES + length
+        if (size > len(self._buffer) and not self._large_is_good(size, crc)) or not self._fill(size):
             return None
         body = self._start + FRAME_HEADER_BYTES
         data = self._view[body : body + length]
         seed = crc32(self._view[body - _STAMP_KIND.size : body])
         if crc32(data, seed) != crc:
             return None
-        self._pass(FRAME_HEADER_BYTES + length)
+        self._pass(size)
         return Frame(stamp, kind, data)
 
     def _pass(self, count: int) -> None:
@@ -109,11 +117,13 @@ class SegmentReader:
         self._passed += count
 
     def _fill(self, count: int) -> bool:
-        """Whether `count` bytes lie at `_start`, after reading if need be. A lying length costs no memory."""
+        """Whether `count` bytes lie at `_start`, after reading if need be."""
         if self._end - self._start >= count:
             return True
-        if count > len(self._buffer) and not self._grow(count):
-            return False
+        if count > len(self._buffer):
+            larger = memoryview(bytearray(count))
+            self._move(larger)
+            self._hold(larger)
         self._move(self._buffer)
         while self._end < count:
             got = self._file.readinto(self._buffer[self._end :])
@@ -122,16 +132,17 @@ class SegmentReader:
             self._end += got
         return True
 
-    def _grow(self, count: int) -> bool:
+    def _large_is_good(self, size: int, crc: int) -> bool:
+        """Reads a frame larger than the buffer piece by piece, and goes back to where it was."""
         here = self._file.tell()
-        size = self._file.seek(0, io.SEEK_END)
+        found = crc32(self._view[self._start + _LENGTH_CRC.size : self._end])
+        left = size - (self._end - self._start)
+        piece = memoryview(bytearray(min(left, _PIECE_BYTES)))
+        while left and (got := self._file.readinto(piece[:left])):
+            found = crc32(piece[:got], found)
+            left -= got
         self._file.seek(here)
-        if self._passed + count > size:
-            return False
-        larger = memoryview(bytearray(count))
-        self._move(larger)
-        self._hold(larger)
-        return True
+        return not left and found == crc
 
     def _move(self, target: memoryview) -> None:
         rest = self._end - self._start

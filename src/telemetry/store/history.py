@@ -1,17 +1,15 @@
 """The run's history on disk: one interval a second, added up to ten and sixty, each level kept for its own time.
 
     history/keys.jsonl                              what the indices in the columns stand for
-    history/<level>s-<first roll>-<start ns>.seg    frames of `telemetry.store.framing`: one msgpack `Interval` each
+    history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.levels`
 
 Rolls are numbered from 0, one a second; a frame is stamped with the first roll it holds, so that levels fit
-together whatever the wall clock did. Segments begin at multiples of sixty rolls on every level.
+together whatever the wall clock did. A number that is missing is a second nobody knows anything of.
 """
 
 from __future__ import annotations
 
 import io
-import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,72 +19,91 @@ import msgspec
 
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.store.appendfile import AppendFile, describe
-from telemetry.store.framing import SegmentReader, frame, segment_header
-from telemetry.store.rollup import RollUp
+from telemetry.store.framing import SegmentReader
+from telemetry.store.levels import INTERVAL, LEVELS, MAGIC, Level, Segment, decoded, segments
+from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.version import SCHEMA
 
-MAGIC: Final = b"tmhist\r\n"
-INTERVAL: Final = 1
-LEVELS: Final = (1, 10, 60)
+__all__ = ["LEVELS", "RETENTION_S", "HistoryReader", "HistoryWriter"]
+
 RETENTION_S: Final[Mapping[int, float | None]] = {1: 7_200.0, 10: 86_400.0, 60: None}
 
-_ALIGN: Final = LEVELS[-1]
-_SEGMENTS_KEPT: Final = 8  # a level keeps at most an eighth more than its retention
-_LONGEST_SEGMENT: Final = 86_400
 _KEYS: Final = "keys.jsonl"
-_SEGMENT_NAME: Final = re.compile(r"(\d+)s-(\d+)-(-?\d+)\.seg")
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Interval)
+
+
+class _KeysHeader(msgspec.Struct):
+    schema_version: int
 
 
 class HistoryWriter:
     """Appends intervals and their roll-ups. One owner thread.
 
-    Nothing here raises but for a directory that holds a history already (RunDirectoryError): the first OSError sets
-    `failed`, and from then on appends are ignored.
+    Nothing here raises but for a directory that holds a history already (RunDirectoryError) and is not to be
+    resumed: the first failure sets `failed`, and from then on appends are ignored.
     """
 
-    def __init__(self, directory: Path, retention_s: Mapping[int, float | None] = RETENTION_S) -> None:
-        """`retention_s`: by level; None keeps all."""
+    def __init__(
+        self,
+        directory: Path,
+        retention_s: Mapping[int, float | None] = RETENTION_S,
+        *,
+        resume: bool = False,
+    ) -> None:
+        """`retention_s`: by level; None keeps all. `resume` goes on with the history that is there, if any: as if
+        its writer had never been killed, nor closed."""
         self.failed = ""
         self.bytes_written = 0
-        self._rolls = 0
-        self._levels = [_Level(directory, level, retention_s[level]) for level in LEVELS]
+        self.cut_bytes = 0
+        """Of torn tails that were found."""
+        self._levels = [Level(directory, level, retention_s[level]) for level in LEVELS]
         self._known: set[tuple[str, int]] = set()
         self._keys: AppendFile | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            if any(directory.iterdir()):
+            if not resume and any(directory.iterdir()):
                 raise RunDirectoryError(f"{directory} holds a history already")
-            self._keys = AppendFile(directory / _KEYS)
-            self.bytes_written += self._keys.append([b'{"schema_version":%d}\n' % SCHEMA])
+            self._open_keys(directory / _KEYS)
+            if resume:
+                self._take_over()
         except OSError as error:
             self.failed = describe(error)
+        except RunDirectoryError as error:
+            if not resume:
+                raise
+            self.failed = error.message
+        except Malformed as error:
+            self.failed = f"the history is damaged: {error}"
 
-    def append(self, interval: Interval, keys: Iterable[SeriesKey] = ()) -> None:
-        """The next second. `keys`: what its indices stand for; those already written are skipped.
+    @property
+    def rolls(self) -> int:
+        """One above the number of the newest interval; that of the next one."""
+        return self._levels[0].end
 
-        Blocks for copies into the page cache, never for the disk.
+    def append(self, interval: Interval, keys: Iterable[SeriesKey] = (), number: int | None = None) -> None:
+        """The next second, or second `number`: one that is there already is passed over, others may be left out.
+
+        `keys`: what its indices stand for; those already written are skipped. Blocks for copies into the page
+        cache, never for the disk.
         """
         if self.failed:
             return
         try:
             self._add_keys(keys)
-            self._cascade(interval)
+            number = self.rolls if number is None else number
+            if number >= self.rolls:
+                self._settle(number)
+                self._write(0, number, interval)
         except OSError as error:
             self.failed = describe(error)
 
     def close(self) -> None:
         """Writes the roll-ups as far as they have come, so that every level covers the whole run."""
         try:
-            for finer, coarser in zip(self._levels, self._levels[1:], strict=False):
-                if not self.failed and not finer.sum.empty:
-                    partial = finer.sum.take()
-                    first = (self._rolls - 1) // coarser.seconds * coarser.seconds
-                    self.bytes_written += coarser.write(first, partial)
-                    coarser.sum.add(partial)
+            for at in range(len(LEVELS) - 1):
+                if not self.failed and not self._levels[at].sum.empty:
+                    self._flush(at)
         except OSError as error:
             self.failed = describe(error)
         for level in self._levels:
@@ -94,22 +111,72 @@ class HistoryWriter:
         if self._keys is not None:
             self._keys.close()
 
+    def _open_keys(self, path: Path) -> None:
+        """What can't be read of a file that is there is cut: its keys come again."""
+        good_bytes = 0
+        data = path.read_bytes() if path.exists() else b""
+        for number, line in enumerate(data.splitlines(keepends=True)):
+            try:
+                if not line.endswith(b"\n"):
+                    break
+                self._take_key(line, header=not number)
+            except BAD_INPUT:
+                break
+            good_bytes += len(line)
+        self.cut_bytes += len(data) - good_bytes
+        self._keys = AppendFile(path)
+        if len(data) > good_bytes:
+            self._keys.cut(good_bytes)
+        if not good_bytes:
+            self.bytes_written += self._keys.append([b'{"schema_version":%d}\n' % SCHEMA])
+
+    def _take_key(self, line: bytes, *, header: bool) -> None:
+        if not header:
+            key = msgspec.json.decode(line, type=SeriesKey)
+            self._known.add((key.kind, key.index))
+        elif (version := msgspec.json.decode(line, type=_KeysHeader).schema_version) > SCHEMA:
+            raise RunDirectoryError(f"the history has schema version {version}, this telemetry writes {SCHEMA}")
+
+    def _take_over(self) -> None:
+        """Seconds are written first. So what a coarser level holds beyond them is half of a roll-up: it goes, and
+        what is missing or unfinished is added up again."""
+        self.cut_bytes += self._levels[0].take_over()
+        for level in self._levels[1:]:
+            self.cut_bytes += level.take_over(self.rolls)
+        for at in range(len(LEVELS) - 2, -1, -1):
+            for first, interval in self._levels[at].stored(self._levels[at + 1].end):
+                self._settle(first)
+                self._add(at, first, interval)
+
     def _add_keys(self, keys: Iterable[SeriesKey]) -> None:
         new = [key for key in keys if (key.kind, key.index) not in self._known]
         if new and self._keys is not None:
             self.bytes_written += self._keys.append([msgspec.json.encode(key) + b"\n" for key in new])
             self._known.update((key.kind, key.index) for key in new)
 
-    def _cascade(self, interval: Interval) -> None:
-        first = self._rolls
-        self._rolls += 1
-        self.bytes_written += self._levels[0].write(first, interval)
-        for finer, coarser in zip(self._levels, self._levels[1:], strict=False):
-            finer.sum.add(interval)
-            if self._rolls % coarser.seconds:
-                return
-            interval = finer.sum.take()
-            self.bytes_written += coarser.write(self._rolls - coarser.seconds, interval)
+    def _write(self, at: int, first: int, interval: Interval) -> None:
+        if first >= self._levels[at].end:
+            self.bytes_written += self._levels[at].write(first, interval)
+        self._add(at, first, interval)
+
+    def _add(self, at: int, first: int, interval: Interval) -> None:
+        """Adds an interval of one level to the next one, which gets what this completes."""
+        if at + 1 == len(LEVELS):
+            return
+        finer, coarser = self._levels[at], self._levels[at + 1]
+        finer.sum.add(interval)
+        finer.sum_begin = first // coarser.seconds * coarser.seconds
+        if first + finer.seconds == finer.sum_begin + coarser.seconds:
+            self._flush(at)
+
+    def _flush(self, at: int) -> None:
+        self._write(at + 1, self._levels[at].sum_begin, self._levels[at].sum.take())
+
+    def _settle(self, first: int) -> None:
+        """Writes sums that roll `first` does not belong to: what would have completed them is missing."""
+        for at, (finer, coarser) in enumerate(zip(self._levels, self._levels[1:], strict=False)):
+            if not finer.sum.empty and first >= finer.sum_begin + coarser.seconds:
+                self._flush(at)
 
 
 class HistoryReader:
@@ -128,7 +195,7 @@ class HistoryReader:
             return [msgspec.json.decode(line, type=SeriesKey) for line in lines]
         except OSError as error:
             raise RunDirectoryError(f"there is no history to read: {describe(error)}") from error
-        except msgspec.MsgspecError as error:
+        except BAD_INPUT as error:
             raise RunDirectoryError(f"{path} is damaged: {error}") from error
 
     def intervals(self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, level_s: int = 0) -> Iterator[Interval]:
@@ -156,7 +223,7 @@ class HistoryReader:
     def _open(self, stack: ExitStack) -> list[_Opened]:
         """All segments at once: what retention deletes meanwhile stays readable."""
         opened = []
-        for segment in _segments(self._directory):
+        for segment in segments(self._directory):
             with suppress(FileNotFoundError):  # retention was faster, so a coarser level has these rolls
                 opened.append(_Opened(segment, stack.enter_context(segment.path.open("rb", buffering=0))))
         return opened
@@ -169,25 +236,14 @@ class HistoryReader:
                 return
             if item.kind != INTERVAL:
                 continue
-            try:
-                interval = _DECODER.decode(item.data)
-            except msgspec.MsgspecError as error:
-                raise RunDirectoryError(f"{path} is damaged: {error}") from error
+            interval = decoded(item.data, path)
             if interval.start_ns < end_ns and interval.end_ns > start_ns:
                 yield interval
         self.torn_bytes += reader.torn_bytes
 
 
-class _Segment(NamedTuple):
-    level: int
-    first: int
-    """The first roll in it."""
-    start_ns: int
-    path: Path
-
-
 class _Opened(NamedTuple):
-    segment: _Segment
+    segment: Segment
     file: io.FileIO
 
 
@@ -195,51 +251,6 @@ class _Part(NamedTuple):
     opened: _Opened
     until: int | None
     """Rolls from here on are in a finer level."""
-
-
-class _Level:
-    """Segments of one level, and the sum that will become an interval of the next one."""
-
-    def __init__(self, directory: Path, seconds: int, retention_s: float | None) -> None:
-        self.seconds = seconds
-        self.sum = RollUp()
-        self._directory = directory
-        self._retention_rolls = None if retention_s is None else int(retention_s)
-        span = (
-            _LONGEST_SEGMENT if retention_s is None else min(_LONGEST_SEGMENT, int(retention_s) // _SEGMENTS_KEPT)
-        )
-        self._segment_rolls = max(_ALIGN, span // _ALIGN * _ALIGN)
-        self._file: AppendFile | None = None
-        self._segments: deque[tuple[int, Path]] = deque()
-
-    def write(self, first_roll: int, interval: Interval) -> int:
-        """Returns the bytes written. May raise OSError."""
-        written = 0
-        if self._file is None or first_roll >= self._segments[-1][0] + self._segment_rolls:
-            written += self._begin(first_roll, interval.start_ns)
-        assert self._file is not None
-        return written + self._file.append(frame([_ENCODER.encode(interval)], first_roll, INTERVAL))
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _begin(self, first_roll: int, start_ns: int) -> int:
-        self.close()
-        aligned = first_roll // _ALIGN * _ALIGN
-        path = self._directory / f"{self.seconds}s-{aligned:010d}-{start_ns}.seg"
-        self._file = AppendFile(path)
-        self._segments.append((aligned, path))
-        self._forget(first_roll)
-        return self._file.append([segment_header(MAGIC)])
-
-    def _forget(self, now_roll: int) -> None:
-        """Deletes segments that lie before the retention as a whole."""
-        if self._retention_rolls is None:
-            return
-        while len(self._segments) > 1 and self._segments[1][0] <= now_roll - self._retention_rolls:
-            self._segments.popleft()[1].unlink(missing_ok=True)
 
 
 def _parts(opened: Sequence[_Opened], levels: Sequence[int], start_ns: int) -> list[_Part]:
@@ -259,13 +270,3 @@ def _from(opened: Sequence[_Opened], start_ns: int) -> Sequence[_Opened]:
     """Without the segments whose successor begins no later than `start_ns`."""
     skipped = sum(item.segment.start_ns <= start_ns for item in opened[1:])
     return opened[skipped:]
-
-
-def _segments(directory: Path) -> list[_Segment]:
-    """Ordered by level, then by roll."""
-    found = []
-    for path in directory.iterdir():
-        match = _SEGMENT_NAME.fullmatch(path.name)
-        if match:
-            found.append(_Segment(int(match[1]), int(match[2]), int(match[3]), path))
-    return sorted(found)

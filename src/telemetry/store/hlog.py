@@ -76,7 +76,10 @@ def _write(file: BinaryIO, intervals: Iterator[Interval], keys: dict[int, Series
         for index, highest, slots, counts in _series(interval):
             if index not in keys:
                 raise RunDirectoryError(f"the history does not say what series {index} is")
-            payload = encoder.encode(keys[index].digits, slots, counts)
+            try:
+                payload = encoder.encode(keys[index].digits, slots, counts)
+            except IndexError as error:
+                raise RunDirectoryError(f"the history has slots that series {index} can't have") from error
             file.write(f"Tag={tags[index]},{start_s:.6f},{length_s:.6f},{highest:.6f},{payload}\n".encode())
             lines += 1
     return lines

@@ -1,10 +1,11 @@
-"""The journal: every admitted batch as it came, before it is applied. SIGKILL loses none of it, power loss at most
-what was not synced.
+"""The journal: every call that changes a run's numbers, in order and before it is made. SIGKILL loses none of it,
+power loss at most what was not synced.
 
     journal/00000000.seg, 00000001.seg, …     frames of `telemetry.store.framing`, stamped with the monotonic time
 
-A frame's kind is `BATCH`: the payload is one whole `ev/1` frame. Kind 2 is reserved for checkpoints; readers pass
-on kinds they don't know.
+A frame's kind says what it holds: `BATCH` one whole `ev/1` frame, `CHECKPOINT` the state of the run at that moment,
+`NOTE` a call other than a batch; `telemetry.wire.journal` has both structs. Each segment begins with a checkpoint,
+so that reading may begin at any of them. Readers pass on kinds they don't know.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from telemetry.store.framing import SEGMENT_HEADER_BYTES, SegmentReader, frame, 
 
 MAGIC: Final = b"tmjrnl\r\n"
 BATCH: Final = 1
+CHECKPOINT: Final = 2
+NOTE: Final = 3
 
 _SEGMENT_NAME: Final = re.compile(r"(\d{8,})\.seg")
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
@@ -35,109 +38,146 @@ class JournalFrame(NamedTuple):
     kind: int
     data: memoryview
     """Valid until the next frame is asked for."""
+    segment: int
+    """The number of its segment."""
+    damaged: bool = False
+    """Something between the frame before and this one can't be read: only from a checkpoint on is it known again
+    where the numbers stood. This one is a checkpoint, if a `JournalWriter` wrote it."""
 
 
 class JournalWriter:
     """Appends frames to segments; past `cap_bytes` the oldest segments go and are counted.
 
     Nothing here raises: the first OSError, also one in construction, sets `failed`, and from then on appends are
-    ignored. `append` and `close` belong to one thread; `sync` may run on another at the same time. A journal that
-    exists already is continued in a new segment.
+    ignored. `sync` may run on another thread at the same time as one that does all the rest.
+
+    A segment ends only by `begin`: while `full`, the owner makes a checkpoint and calls it, before its next frames.
     """
 
     def __init__(
         self,
         directory: Path,
+        checkpoint: Buffer,
+        now_ns: int,
         segment_bytes: int = limits.JOURNAL_SEGMENT_BYTES,
         cap_bytes: int = limits.JOURNAL_CAP_BYTES,
     ) -> None:
+        """Begins a segment with `checkpoint`. A journal that exists already is continued, its torn tail cut."""
         self.failed = ""
         """Why nothing more is written; empty while all is well."""
         self.bytes_written = 0
+        self.cut_bytes = 0
+        """Of the torn tail that was found."""
         self.dropped_segments = 0
+        """Segments that are gone: numbers begin at 0."""
         self._directory = directory
         self._segment_bytes = min(segment_bytes, cap_bytes // 2)  # half of the cap at least is always there
         self._cap_bytes = cap_bytes
+        self._full_bytes = 0
         self._kept: deque[tuple[Path, int]] = deque()
         self._kept_bytes = 0
         self._number = 0
         self._file: AppendFile | None = None
         self._lock = threading.Lock()
-        self._full: list[int] = []
-        """Descriptors of full segments that are not synced yet."""
+        self._unsynced: list[int] = []
+        """Descriptors of ended segments that are not synced yet."""
         self._unlinked: list[int] = []
         """Descriptors of deleted segments: closing the last one frees the blocks, which takes long."""
         self._names_changed = False
         try:
-            self._open()
+            self._take_over()
+            self._begin(checkpoint, now_ns)
+        except (OSError, RunDirectoryError) as error:
+            self._fail(error)
+
+    @property
+    def full(self) -> bool:
+        """The segment is long enough: time for `begin`. At least half of a segment is not its checkpoint."""
+        return self._file is not None and not self.failed and self._file.size >= self._full_bytes
+
+    def begin(self, checkpoint: Buffer, now_ns: int) -> None:
+        """Ends the segment and begins the next one. Blocks as `append` does."""
+        if self.failed or self._file is None:
+            return
+        try:
+            self._begin(checkpoint, now_ns)
         except OSError as error:
             self._fail(error)
 
     def append(self, frames: Sequence[Buffer], now_ns: int) -> None:
-        """One `writev`. Blocks for a copy into the page cache, never for the disk."""
-        if self.failed or self._file is None:
-            return
-        buffers = frame(frames, now_ns, BATCH)
-        total = sum(map(len, buffers))
-        try:
-            if self._file.size + total > self._segment_bytes and self._file.size > SEGMENT_HEADER_BYTES:
-                self._roll()
-            self._make_room(total)
-            self.bytes_written += self._file.append(buffers)
-        except OSError as error:
-            self._fail(error)
+        """The batches of one turn. One `writev`; blocks for a copy into the page cache, never for the disk."""
+        self._append(frames, now_ns, BATCH)
+
+    def note(self, payloads: Sequence[Buffer], now_ns: int) -> None:
+        """Encoded `telemetry.wire.journal.Note`s, as `append` writes batches."""
+        self._append(payloads, now_ns, NOTE)
 
     def sync(self) -> None:
         """Blocks until all that was appended before the call is on the disk. Any thread."""
         with self._lock:
-            full, self._full = self._full, []
+            ended, self._unsynced = self._unsynced, []
             unlinked, self._unlinked = self._unlinked, []
             names_changed, self._names_changed = self._names_changed, False
             current = self._file.fd if self._file is not None else -1
             try:
                 if current >= 0:
-                    full.append(os.dup(current))
+                    ended.append(os.dup(current))
             except OSError as error:
                 self._fail(error)
         try:
-            for fd in full:
+            for fd in ended:
                 _sync_data(fd)
             if names_changed:
                 sync_directory(self._directory)
         except OSError as error:
             self._fail(error)
         finally:
-            for fd in (*full, *unlinked):
+            for fd in (*ended, *unlinked):
                 os.close(fd)
 
     def close(self) -> None:
         """Closes the files without waiting for the disk. Appends after it are ignored."""
         with self._lock:
-            for fd in (*self._full, *self._unlinked):
+            for fd in (*self._unsynced, *self._unlinked):
                 os.close(fd)
-            self._full, self._unlinked = [], []
+            self._unsynced, self._unlinked = [], []
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
-    def _open(self) -> None:
+    def _append(self, payloads: Sequence[Buffer], now_ns: int, kind: int) -> None:
+        if self.failed or self._file is None:
+            return
+        buffers = frame(payloads, now_ns, kind)
+        try:
+            self._make_room(sum(map(len, buffers)))
+            self.bytes_written += self._file.append(buffers)
+        except OSError as error:
+            self._fail(error)
+
+    def _take_over(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
+        self.cut_bytes = cut_torn_tail(self._directory)
         for number, path in _segments(self._directory):
             self._keep(path, path.stat().st_size)
             self._number = number + 1
-        self._roll()
+        self.dropped_segments = self._number - len(self._kept)
 
-    def _roll(self) -> None:
-        full, file = self._file, AppendFile(self._directory / f"{self._number:08d}.seg")
+    def _begin(self, checkpoint: Buffer, now_ns: int) -> None:
+        head = [segment_header(MAGIC), *frame([checkpoint], now_ns, CHECKPOINT)]
+        head_bytes = sum(map(len, head))
+        self._full_bytes = max(self._segment_bytes, 2 * head_bytes)
+        ended, file = self._file, AppendFile(self._directory / f"{self._number:08d}.seg")
         self._number += 1
         with self._lock:
-            if full is not None:
-                self._full.append(full.fd)
+            if ended is not None:
+                self._unsynced.append(ended.fd)
             self._file = file
             self._names_changed = True
-        if full is not None:
-            self._keep(full.path, full.size)
-        self.bytes_written += file.append([segment_header(MAGIC)])
+        if ended is not None:
+            self._keep(ended.path, ended.size)
+        self._make_room(head_bytes)
+        self.bytes_written += file.append(head)
 
     def _keep(self, path: Path, size: int) -> None:
         self._kept.append((path, size))
@@ -155,53 +195,124 @@ class JournalWriter:
             self._kept_bytes -= size
             self.dropped_segments += 1
 
-    def _fail(self, error: OSError) -> None:
-        self.failed = self.failed or describe(error)
+    def _fail(self, error: OSError | RunDirectoryError) -> None:
+        said = describe(error) if isinstance(error, OSError) else error.message
+        self.failed = self.failed or said
 
 
 class JournalReader:
-    """Streams all frames of a journal in order, through one buffer of a few MiB.
+    """Streams the frames of a journal in order, through one buffer of a few MiB.
 
-    A segment ends at its first torn or rotten frame; the next one goes on. After `frames()` has ended, `torn_bytes`
-    and `complete` say whether anything was left out.
+    A segment ends at its first torn or rotten frame; the next one goes on, and its first frame is `damaged`. The
+    attributes speak of the last `frames()`, once it has ended.
     """
 
     def __init__(self, directory: Path) -> None:
         self.torn_bytes = 0
+        """Bytes that could not be read."""
+        self.tail_bytes = 0
+        """Those of them that follow the last good frame of all: what a killed writer left, and no damage."""
+        self.damaged = False
+        """Something between two frames could not be read, or is gone."""
         self.missing_segments = 0
-        """Segments that were deleted: the oldest ones past the cap."""
+        """Segments that are gone: numbers begin at 0, and past the cap the oldest are deleted."""
         self._directory = directory
         self._ended = False
 
     @property
     def complete(self) -> bool:
         """All that was ever appended has been read."""
-        return self._ended and not self.torn_bytes and not self.missing_segments
+        return self._ended and not self.torn_bytes and not self.missing_segments and not self.damaged
 
-    def frames(self) -> Iterator[JournalFrame]:
-        """From the beginning, each call. Blocks on the disk.
+    def frames(self, first_segment: int | None = None) -> Iterator[JournalFrame]:
+        """From the beginning, or from a segment of that number on. Blocks on the disk.
 
-        Raises RunDirectoryError if there is no journal or it can't be read.
+        Raises RunDirectoryError if there is no journal, or none from there on, or it can't be read.
         """
-        self.torn_bytes = self.missing_segments = 0
-        self._ended = False
+        self.torn_bytes = self.tail_bytes = self.missing_segments = 0
+        self._ended = self.damaged = False
         try:
-            found = list(_segments(self._directory))
-            if not found:
-                raise RunDirectoryError(f"there is no journal in {self._directory}")
+            found = self._found()
             self.missing_segments = found[-1][0] + 1 - len(found)
-            for _, path in found:
-                with path.open("rb", buffering=0) as file:
-                    reader = SegmentReader(file, path, MAGIC)
-                    for item in reader.frames():
-                        yield JournalFrame(*item)
-                    self.torn_bytes += reader.torn_bytes
+            wanted = [item for item in found if item[0] >= (first_segment or 0)]
+            if not wanted:
+                raise RunDirectoryError(f"the journal in {self._directory} ends before segment {first_segment}")
+            yield from self._frames(wanted)
         except OSError as error:
-            raise RunDirectoryError(f"the journal can't be read: {describe(error)}") from error
+            raise self._unreadable(error) from error
         self._ended = True
 
+    def last_checkpoint(self) -> int:
+        """The newest segment that begins with an intact checkpoint. Blocks on the disk.
 
-def _segments(directory: Path) -> Iterator[tuple[int, Path]]:
+        Raises RunDirectoryError if there is none, or no journal, or it can't be read.
+        """
+        try:
+            for number, path in reversed(self._found()):
+                with path.open("rb", buffering=0) as file:
+                    first = next(SegmentReader(file, path, MAGIC).frames(), None)
+                if first is not None and first.kind == CHECKPOINT:
+                    return number
+        except OSError as error:
+            raise self._unreadable(error) from error
+        raise RunDirectoryError(f"no segment in {self._directory} begins with a checkpoint that can be read")
+
+    def _frames(self, segments: Sequence[tuple[int, Path]]) -> Iterator[JournalFrame]:
+        expected = segments[0][0]
+        gap = False
+        for number, path in segments:
+            gap = gap or number != expected
+            expected = number + 1
+            with path.open("rb", buffering=0) as file:
+                reader = SegmentReader(file, path, MAGIC)
+                item = None
+                for item in reader.frames():
+                    self.damaged = self.damaged or gap
+                    yield JournalFrame(*item, number, gap)
+                    gap = False
+                    self.tail_bytes = 0
+            self.torn_bytes += reader.torn_bytes
+            self.tail_bytes += reader.torn_bytes
+            gap = gap or item is None or reader.torn_bytes > 0
+
+    def _found(self) -> list[tuple[int, Path]]:
+        found = _segments(self._directory)
+        if not found:
+            raise RunDirectoryError(f"there is no journal in {self._directory}")
+        return found
+
+    def _unreadable(self, error: OSError) -> RunDirectoryError:
+        return RunDirectoryError(f"the journal can't be read: {describe(error)}")
+
+
+def cut_torn_tail(directory: Path) -> int:
+    """Ends a journal at its last good frame, as a writer does that continues it; returns the bytes that went.
+
+    A last segment without one good frame goes as a whole. Reads one segment, blocks until the cut is on the disk.
+    May raise OSError, and RunDirectoryError for a segment of a newer version.
+    """
+    cut = 0
+    for _, path in reversed(_segments(directory)):
+        with path.open("r+b", buffering=0) as file:
+            reader = SegmentReader(file, path, MAGIC)
+            for _ in reader.frames():
+                pass
+            cut += reader.torn_bytes
+            if reader.good_bytes > SEGMENT_HEADER_BYTES:
+                if reader.torn_bytes:
+                    file.truncate(reader.good_bytes)
+                    os.fsync(file.fileno())
+                break
+        path.unlink()
+    return cut
+
+
+def segment_files(directory: Path) -> list[Path]:
+    """In the order in which they were written. May raise OSError."""
+    return [path for _, path in _segments(directory)]
+
+
+def _segments(directory: Path) -> list[tuple[int, Path]]:
     """(number, path), ascending."""
     names = [(match, path) for path in directory.iterdir() if (match := _SEGMENT_NAME.fullmatch(path.name))]
-    yield from sorted((int(match[1]), path) for match, path in names)
+    return sorted((int(match[1]), path) for match, path in names)

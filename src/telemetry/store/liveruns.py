@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from telemetry.errors import RunDirectoryError, RunNotFoundError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.rundir import LATEST
+from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.events import Natural
 from telemetry.wire.snapshot import State
 from telemetry.wire.version import SCHEMA
 
@@ -34,7 +37,7 @@ class LiveRun(Struct, kw_only=True, frozen=True):
     """Control."""
     dir: str
     state: State
-    started_ns: int
+    started_ns: Natural
     """Wall clock."""
     process_started: int = 0
     """Clock ticks from boot to the start of the process: tells it from a later one with its pid. 0: unknown."""
@@ -61,12 +64,39 @@ def withdraw(runtime_dir: Path, run: LiveRun) -> None:
         path.parent.rmdir()
 
 
+def forget(runtime_dir: Path, run_id: str) -> bool:
+    """Removes what an aggregator that was killed left beside its sockets, and the sockets.
+
+    False, and nothing is touched, if it lives or another one is beginning in its place. Never raises.
+    """
+    folder = runtime_dir / run_id
+    held: list[int] = []
+    try:
+        for path in folder.glob("*.lock"):
+            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if any(run.alive for run in list_live(runtime_dir) if run.run_id == run_id):
+            return False
+        for path in folder.iterdir():
+            if path.is_socket() or path.suffix in (".lock", ".tmp") or path.name == FILE_NAME:
+                path.unlink()
+        folder.rmdir()
+    except OSError:
+        return not folder.exists()
+    finally:
+        for fd in held:
+            os.close(fd)
+    return True
+
+
 def list_live(runtime_dir: Path) -> list[LiveRun]:
     """Announced runs, newest first; those whose process died have `alive` false. Unreadable files are skipped."""
     found = []
     for path in runtime_dir.glob(f"*/{FILE_NAME}"):
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(OSError, *BAD_INPUT):
             run = msgspec.json.decode(path.read_bytes(), type=LiveRun)
+            if run.run_id != path.parent.name or "\0" in run.dir:
+                continue
             found.append(replace(run, alive=_alive(run)))
     return sorted(found, key=lambda run: run.started_ns, reverse=True)
 
@@ -107,7 +137,7 @@ def _alive(run: LiveRun) -> bool:
         return False
     try:
         os.kill(run.pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no system has a pid that large
         return False
     except PermissionError:
         return True  # somebody else's process

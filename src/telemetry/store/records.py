@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, get_args
@@ -22,6 +23,7 @@ from msgspec.structs import asdict
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import MIB
 from telemetry.store.appendfile import AppendFile, describe
+from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import EventRecord, StreamRecord
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
@@ -29,6 +31,7 @@ FILE_NAME: Final = "records.jsonl"
 _STRIDE: Final = 256  # lines between remembered offsets: a read skips that many at most
 _TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(EventRecord)}
 _ENCODER: Final = msgspec.json.Encoder()
+_SENDABLE: Final = msgspec.msgpack.Encoder()
 
 
 class _Header(Struct):
@@ -50,13 +53,19 @@ class RecordLog:
     The first OSError of an append sets `failed`, and from then on appends are ignored.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Touches nothing. Raises RunDirectoryError if there is a log that can't be read."""
+    def __init__(self, directory: Path, *, resume: bool = False) -> None:
+        """Touches nothing, but with `resume`: lines at the end that are no records are cut, as a power cut leaves
+        them. Half a line is cut by the first `append` in any case.
+
+        Raises RunDirectoryError if there is a log that can't be read.
+        """
         self.failed = ""
         self._path = directory / FILE_NAME
         self._lines = _Lines()
         self._file: AppendFile | None = None
         self._refresh()
+        if resume and self._lines.records:
+            self._cut_bad_lines()
         self._appended = self._lines.records
 
     @property
@@ -113,6 +122,22 @@ class RecordLog:
         self._file = file
         return file
 
+    def _cut_bad_lines(self) -> None:
+        try:
+            with self._path.open("r+b") as file:
+                header = self._header(file.readline())
+                for line in range(self._lines.records, 0, -1):
+                    for _ in range(self._lines.seek(file, line)):
+                        file.readline()
+                    begin = file.tell()
+                    with suppress(RunDirectoryError):
+                        self._decode(file.readline(), line - 1, header)
+                        break
+                    self._lines.cut(line, begin)
+                file.truncate(self._lines.bytes)
+        except OSError as error:
+            raise self._unreadable(describe(error)) from error
+
     def _refresh(self) -> None:
         try:
             self._lines.refresh(self._path)
@@ -122,7 +147,7 @@ class RecordLog:
     def _header(self, line: bytes) -> _Header:
         try:
             header = msgspec.json.decode(line, type=_Header)
-        except msgspec.MsgspecError as error:
+        except BAD_INPUT as error:
             raise self._unreadable(f"line 1: {error}") from error
         if header.schema_version > SCHEMA:
             raise self._unreadable(f"it has schema version {header.schema_version}, newer than {SCHEMA}")
@@ -133,11 +158,13 @@ class RecordLog:
             fields = msgspec.json.decode(line, type=dict[str, Any])
             kind = _TYPES[fields["type"]]
             values = [fields[name] for name in kind.__struct_fields__ if name in fields]
-            record = msgspec.convert([fields["type"], *values], kind)
             if fields["seq"] != seq:
                 raise ValueError(f"it holds record {fields['seq']}")
-            return StreamRecord(header.protocol, header.run_id, seq, fields["producer"], fields["wall_ns"], record)
-        except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
+            facts = (header.protocol, header.run_id, seq, fields["producer"], fields["wall_ns"])
+            record = msgspec.convert([*facts, [fields["type"], *values]], StreamRecord)
+            _SENDABLE.encode(record)  # JSON knows larger numbers
+            return record
+        except (*BAD_INPUT, KeyError, TypeError, OverflowError) as error:
             raise self._unreadable(f"line {seq + 2}: {error}") from error
 
     def _unreadable(self, why: str) -> RunDirectoryError:
@@ -188,6 +215,12 @@ class _Lines:
             mark = min(line // _STRIDE, len(self._offsets) - 1)
             file.seek(self._offsets[mark])
             return line - mark * _STRIDE
+
+    def cut(self, line: int, begin: int) -> None:
+        """Forgets `line`, which begins at a byte of the file, and those after it."""
+        with self._lock:
+            self._count, self.bytes = line, begin
+            del self._offsets[line // _STRIDE + 1 :]
 
     def _take(self, data: bytes) -> bytes:
         """Counts the whole lines of `data`, which begins where the last one ended; returns what follows them."""

@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.ledger import Reason
+from telemetry.wire.codec import Malformed
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
 _U32: Final = np.dtype("<u4")
@@ -40,9 +42,12 @@ class SeriesArrays:
 
     @staticmethod
     def of(columns: SeriesColumns) -> SeriesArrays:
+        """Of columns that fit together. Raises Malformed for those that are not in order."""
         index = np.frombuffer(columns.index, _U32)
         keys = np.repeat(index.astype(_U64) << _INDEX_SHIFT, np.frombuffer(columns.occupied, _U32))
         keys |= np.frombuffer(columns.slots, _U32)
+        if (index[1:] <= index[:-1]).any() or (keys[1:] < keys[:-1]).any():
+            raise Malformed(Reason.FRAME_UNREADABLE, "the columns of an interval are not in order")
         return SeriesArrays(
             index,
             np.frombuffer(columns.count, _U64),

@@ -26,11 +26,13 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
-from telemetry.wire.codec import carriable
+from telemetry.store.runlock import RunLock, Unsupported, take, taken
+from telemetry.wire.codec import BAD_INPUT, carriable
+from telemetry.wire.events import Natural
 from telemetry.wire.masking import mask_secrets
 from telemetry.wire.version import SCHEMA
 
-__all__ = ["LATEST", "Manifest", "RunDirectory", "list_runs", "manifest_for", "resolve", "slug"]
+__all__ = ["LATEST", "Manifest", "RunDirectory", "RunLock", "list_runs", "manifest_for", "resolve", "slug"]
 
 LATEST: Final = "latest"
 MANIFEST: Final = "manifest.json"
@@ -48,7 +50,7 @@ class Manifest(Struct, kw_only=True, frozen=True):
     schema_version: int = SCHEMA
     run_id: str
     name: str
-    started_ns: int = 0
+    started_ns: Natural = 0
     """Wall clock."""
     host: str = ""
     pid: int = 0
@@ -59,6 +61,8 @@ class Manifest(Struct, kw_only=True, frozen=True):
     cwd: str = ""
     argv: list[str] = []
     endpoint: str = ""
+    endpoints: list[str] = []
+    """Where control, events, snapshots and records were bound, so that the run can go on there."""
     config: dict[str, Any] = {}
 
 
@@ -73,7 +77,7 @@ class RunDirectory:
     """Wall clock; to the second if it comes from the directory's name."""
 
     @staticmethod
-    def create(root: Path, name: str, run_id: str, started_wall_ns: int) -> RunDirectory:
+    def create(root: Path, name: str, run_id: str, started_wall_ns: int, *, latest: bool = True) -> RunDirectory:
         """Makes the directory and points `latest` to it. Raises RunDirectoryError, UsageError for a bad id."""
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
@@ -81,13 +85,14 @@ class RunDirectory:
         try:
             path = root.absolute() / f"{slug(name)}-{stamp}-{run_id}"
             link = path.with_name(LATEST)
-            if link.is_dir() and not link.is_symlink():
+            if latest and link.is_dir() and not link.is_symlink():
                 raise RunDirectoryError(
                     f"{link} is a directory of its own and is left alone",
                     hint="move it away, or choose another --dir",
                 )
             path.mkdir(parents=True)
-            _point(link, path.name)
+            if latest:
+                _point(link, path.name)
         except OSError as error:
             raise RunDirectoryError(
                 f"the run directory can't be made: {describe(error)}", hint="choose a writable --dir"
@@ -100,7 +105,8 @@ class RunDirectory:
 
         Raises RunDirectoryError if it is not a run directory.
         """
-        path = Path(os.path.realpath(path))
+        with suppress(ValueError):  # of what can't be a path; then it is no run directory either
+            path = Path(os.path.realpath(path))
         if not _is_run(path):
             raise RunDirectoryError(f"{path} is not a run directory", hint=f"it has neither {MANIFEST} nor {FINAL}")
         named = _named(path)
@@ -139,6 +145,41 @@ class RunDirectory:
     def records(self) -> Path:
         return self.path / "records"
 
+    def lock(self) -> RunLock:
+        """Makes the directory this process's own. Raises RunDirectoryError if another process has it.
+
+        Where the file system has no locks, the process that the manifest names has it while it lives.
+        """
+        try:
+            lock = take(self.path)
+        except Unsupported:
+            lock = None if self._owner_lives() else RunLock()
+        except OSError as error:
+            raise RunDirectoryError(f"the run directory can't be locked: {describe(error)}") from error
+        if lock is None:
+            raise RunDirectoryError(
+                f"{self.path} belongs to an aggregator that is alive", hint="`telemetry ls` shows it"
+            )
+        return lock
+
+    def locked(self) -> bool:
+        """Whether some process has it; also if nobody can tell."""
+        try:
+            return taken(self.path)
+        except Unsupported:
+            return self._owner_lives()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def _owner_lives(self) -> bool:
+        try:
+            manifest = self.read_manifest()
+        except RunDirectoryError:
+            return False
+        return manifest.host != socket.gethostname() or _process_lives(manifest.pid)
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Atomic; secrets in `argv` and `config` are masked. Blocks on the disk. Raises RunDirectoryError."""
         masked = replace(manifest, argv=mask_secrets(manifest.argv), config=mask_secrets(manifest.config))
@@ -153,7 +194,7 @@ class RunDirectory:
             manifest = msgspec.json.decode(self.manifest.read_bytes(), type=Manifest)
         except OSError as error:
             raise RunDirectoryError(f"the manifest can't be read: {describe(error)}") from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except BAD_INPUT as error:
             raise RunDirectoryError(f"{self.manifest} is damaged: {error}") from error
         if manifest.schema_version > SCHEMA:
             raise RunDirectoryError(
@@ -169,6 +210,7 @@ def manifest_for(
     argv: Sequence[str],
     endpoint: str,
     *,
+    endpoints: Sequence[str] = (),
     config: dict[str, Any] | None = None,
 ) -> Manifest:
     """The manifest of a run of this process."""
@@ -184,6 +226,7 @@ def manifest_for(
         cwd=carriable(os.getcwd()),
         argv=[carriable(argument) for argument in argv],
         endpoint=endpoint,
+        endpoints=list(endpoints),
         config=config or {},
     )
 
@@ -269,6 +312,18 @@ def _age(run: RunDirectory) -> tuple[int, int]:
     except OSError:
         changed_ns = 0
     return run.started_ns, changed_ns
+
+
+def _process_lives(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return True
 
 
 def _is_run(path: Path) -> bool:

@@ -70,7 +70,8 @@ class Heard:
 
 
 class FakeAggregator:
-    """Binds `ipc://FOLDER/c`, admits batches once, acknowledges, asks for what is missing, answers control.
+    """Binds `ipc://FOLDER/c`, admits batches once, acknowledges, asks for what is missing until it hears that it
+    can't come, answers control.
 
     A context manager. Attributes may be read while it runs; `reading` and `acknowledging` may be set.
     """
@@ -141,6 +142,9 @@ class FakeAggregator:
         if isinstance(request, msg.End):
             self._owed.append((peer, request))
             return
+        if isinstance(request, msg.CannotResend):
+            self.heard.setdefault(request.producer, Heard()).tracker.give_up(request.first, request.last)
+            return
         where = self._hub.endpoints
         answer: msg.Response
         if isinstance(request, msg.Hello):
@@ -164,6 +168,8 @@ class FakeAggregator:
         elif isinstance(request, msg.Stop):
             self.state = "INTERRUPTED" if request.interrupted else "COMPLETE"
             answer = msg.Stopping(id=request.id, state=self.state)
+        elif isinstance(request, msg.Watch):
+            answer = msg.Watching(id=request.id, pid=request.pid)
         else:
             answer = msg.Error(id=request.id, code="unknown_message", message=type(request).__name__)
         self._hub.send_control(peer, encode_control(answer))

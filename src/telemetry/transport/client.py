@@ -11,8 +11,9 @@ import zmq
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.errors import EndpointError, ProtocolError
+from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
+from telemetry.transport.handshake import Handshakes
 from telemetry.wire.codec import Malformed, control_head, decode_response, encode_control
 from telemetry.wire.control import PUSHED, Error, Hello, Request, Response, Welcome
 from telemetry.wire.version import PROTOCOL, may_talk
@@ -31,8 +32,9 @@ class ControlClient:
         self._last_id = 0
         try:
             self._socket = sockets.make_socket(self._context, sockets.CONTROL_OUT, _LINGER_MS, identity)
+            self._handshakes = Handshakes(self._context, self._socket, endpoint)
             sockets.connect(self._socket, endpoint)
-        except EndpointError:
+        except TelemetryError:
             self.close()
             raise
 
@@ -47,14 +49,15 @@ class ControlClient:
     def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
         """The answer to `message`, which gets an id.
 
-        Raises EndpointError if there is none in time, ProtocolError if it is an error or no message of ours.
+        Raises EndpointError if there is none in time, KeysError if there never will be one because the two don't
+        know each other's keys, ProtocolError if it is an error or no message of ours.
         """
         deadline = time.monotonic() + timeout_s
         self._last_id += 1
         try:
             self._socket.send(encode_control(replace(message, id=self._last_id)), zmq.NOBLOCK)
         except zmq.Again:
-            raise self._silent(timeout_s) from None
+            raise self._handshakes.refusal() or self._silent(timeout_s) from None
         while (left_s := deadline - time.monotonic()) > 0:
             response = self._receive(left_s)
             if response is None:
@@ -81,7 +84,7 @@ class ControlClient:
         self._context.destroy(_LINGER_MS)
 
     def _receive(self, timeout_s: float) -> Response | None:
-        if not self._socket.poll(max(0, round(timeout_s * 1_000))):
+        if not self._handshakes.readable(timeout_s):
             return None
         data = self._socket.recv_multipart(zmq.NOBLOCK)[-1]
         try:
@@ -102,7 +105,7 @@ class ControlClient:
 
 
 def hello(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Welcome:
-    """An observer's handshake. Raises EndpointError or ProtocolError."""
+    """An observer's handshake. Raises EndpointError, KeysError or ProtocolError."""
     with ControlClient(endpoint) as client:
         return check_welcome(client.request(Hello(mono_ns=time.monotonic_ns()), timeout_s), endpoint)
 

@@ -1,4 +1,8 @@
-"""Addresses: which ones a run listens on, and what is wrong with one that can't be used."""
+"""Addresses: which ones a run listens on, and what is wrong with one that can't be used.
+
+A tcp address may say who has to answer there: `tcp://HOST:PORT#KEY`, with the aggregator's public key or the name
+that key is trusted under. Everything sent to such an address is encrypted for that aggregator alone.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,10 @@ from telemetry import limits
 from telemetry.errors import EndpointError
 
 _HIGHEST_PORT: Final = 65_535
+_PORT_DIGITS: Final = 5
 IPC: Final = "ipc://"
 TCP: Final = "tcp://"
+_KEY_MARK: Final = "#"  # a key may contain one itself, an address does not
 _ANYWHERE: Final = ("*", "0.0.0.0", "[::]", "::")
 _PROBE_S: Final = 0.2
 
@@ -42,7 +48,9 @@ def plan(bind: str | None, run_id: str) -> Endpoints:
         return Endpoints(*(f"{IPC}{folder / leaf}" for leaf in ("ctl", "ev", "sn", "rec")))
     if bind.startswith(IPC) and len(bind) > len(IPC):
         return Endpoints(bind, f"{bind}.ev", f"{bind}.sn", f"{bind}.rec")
-    if bind.startswith(TCP):
+    if split_key(bind)[1]:
+        raise EndpointError(f"{bind!r} names a key, which is for those who connect", hint="leave it out")
+    if is_tcp(bind):
         free = f"{TCP}{_tcp_parts(bind)[0]}:*"
         return Endpoints(bind, free, free, free)
     raise EndpointError(f"{bind!r} is no address to listen on", hint="write ipc://PATH or tcp://HOST:PORT")
@@ -73,8 +81,25 @@ def ipc_path(endpoint: str) -> Path | None:
     return Path(name) if endpoint.startswith(IPC) and not name.startswith("@") else None
 
 
-def check_bindable(endpoint: str, *, insecure: bool) -> None:
-    """Raises EndpointError if binding must not or can't be tried."""
+def split_key(endpoint: str) -> tuple[str, str]:
+    """(address without its key, the key or name); the latter is empty where there is none."""
+    if not is_tcp(endpoint):
+        return endpoint, ""
+    address, _, key = endpoint.partition(_KEY_MARK)
+    return address, key
+
+
+def with_key(address: str, key: str) -> str:
+    """The address for those who connect."""
+    return f"{address}{_KEY_MARK}{key}" if key and is_tcp(address) else address
+
+
+def is_tcp(endpoint: str) -> bool:
+    return endpoint.startswith(TCP)
+
+
+def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> None:
+    """Raises EndpointError if binding must not or can't be tried. `keyed`: only known peers are let in."""
     if endpoint.startswith(IPC):
         if len(os.fsencode(endpoint.removeprefix(IPC))) > limits.IPC_PATH_BYTES:
             raise EndpointError(
@@ -82,10 +107,10 @@ def check_bindable(endpoint: str, *, insecure: bool) -> None:
                 hint="use a shorter path, or set XDG_RUNTIME_DIR to a short directory",
             )
         return
-    if not insecure and not is_loopback(endpoint):
+    if not insecure and not keyed and not is_loopback(endpoint):
         raise EndpointError(
             f"{endpoint} can be reached from other machines, and nothing encrypts or authenticates it",
-            hint="bind tcp://127.0.0.1:PORT, or pass --insecure",
+            hint="`telemetry keys new` makes a key; or bind tcp://127.0.0.1:PORT, or pass --insecure",
         )
 
 
@@ -101,11 +126,13 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def seen_from(advertised: str, control: str) -> str:
-    """An address the aggregator names, as this peer reaches it: `tcp://0.0.0.0:5` is on control's host."""
-    if not advertised.startswith(TCP) or not control.startswith(TCP):
+    """An address the aggregator names, as this peer reaches it: `tcp://0.0.0.0:5` is on control's host, and whoever
+    has to hold the key of control's address has to hold it there too."""
+    if not is_tcp(advertised) or not is_tcp(control):
         return advertised
     host, port = _tcp_parts(advertised)
-    return f"{TCP}{_tcp_parts(control)[0]}:{port}" if host in _ANYWHERE else advertised
+    reached = f"{TCP}{_tcp_parts(control)[0]}:{port}" if host in _ANYWHERE else split_key(advertised)[0]
+    return with_key(reached, split_key(control)[1])
 
 
 def refuses(endpoint: str) -> bool:
@@ -114,9 +141,8 @@ def refuses(endpoint: str) -> bool:
     A process that is stopped still listens; an address that can't be judged is given the benefit of the doubt.
     """
     try:
-        if endpoint.startswith(TCP):
-            host, port = _tcp_parts(endpoint)
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_S).close()
+        if is_tcp(endpoint):
+            dial(endpoint, _PROBE_S).close()
             return False
         path = ipc_path(endpoint)
         if path is None:
@@ -131,9 +157,19 @@ def refuses(endpoint: str) -> bool:
     return False
 
 
+def dial(endpoint: str, timeout_s: float) -> socket.socket:
+    """A plain connection to a tcp address, below ZeroMQ. Raises OSError, ValueError or EndpointError."""
+    host, port = _tcp_parts(endpoint)
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _PORT_DIGITS and int(text) <= _HIGHEST_PORT
+
+
 def _tcp_parts(endpoint: str) -> tuple[str, str]:
     """(host, port) of a tcp address. Raises EndpointError."""
-    host, colon, port = endpoint.removeprefix(TCP).rpartition(":")
-    if not host or not colon or not (port == "*" or (port.isdecimal() and int(port) <= _HIGHEST_PORT)):
+    host, colon, port = split_key(endpoint)[0].removeprefix(TCP).rpartition(":")
+    if not host or not colon or not (port == "*" or _is_port(port)):
         raise EndpointError(f"{endpoint!r} is no tcp address", hint="write tcp://HOST:PORT")
     return host, port

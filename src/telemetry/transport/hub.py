@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zmq
 
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, TelemetryError
 from telemetry.transport import sockets
-from telemetry.transport.endpoints import Endpoints, check_bindable, ipc_path, runtime_directory
+from telemetry.transport.endpoints import (
+    Endpoints,
+    check_bindable,
+    ipc_path,
+    is_tcp,
+    runtime_directory,
+    with_key,
+)
 from telemetry.transport.sockets import SocketKind, ZmqSocket
 from telemetry.wire import frames
 
+if TYPE_CHECKING:
+    from telemetry.transport.keys import KeyFolder
+    from telemetry.transport.zap import Authenticator
+
 _LINGER_MS: Final = 500  # the last snapshot and the last answers leave the process
+_REBIND_S: Final = 1.0  # ZeroMQ lets go of a port in a millisecond
 
 
 class Wakeup(NamedTuple):
@@ -28,24 +41,36 @@ class Wakeup(NamedTuple):
 
 
 class Hub:
-    """Binds on construction. Raises EndpointError, and leaves nothing behind then."""
+    """Binds on construction. Raises EndpointError or KeysError, and leaves nothing behind then."""
 
-    def __init__(self, endpoints: Endpoints, *, insecure: bool = False) -> None:
+    def __init__(self, endpoints: Endpoints, *, insecure: bool = False, keys: KeyFolder | None = None) -> None:
+        """With `keys`, tcp is encrypted, and only this user and those who are trusted there get in."""
         for address in (endpoints.control, endpoints.events, endpoints.snapshots, endpoints.records):
-            check_bindable(address, insecure=insecure)
+            check_bindable(address, insecure=insecure, keyed=keys is not None)
         self._context: sockets.ZmqContext = zmq.Context()
         self._locks: list[_PathLock] = []
         self._watched: set[int] = set()
+        self._bound: list[tuple[ZmqSocket, str]] = []
+        self._gate: Authenticator | None = None
         try:
+            if keys is not None:
+                from telemetry.transport.zap import Authenticator
+
+                self._gate = Authenticator(self._context, keys)
             self._control, control = self._bind(sockets.CONTROL_IN, endpoints.control)
             self._events, events = self._bind(sockets.EVENTS_IN, endpoints.events)
             self._snapshots, snapshots = self._bind(sockets.SNAPSHOTS_OUT, endpoints.snapshots)
             self._records, records = self._bind(sockets.RECORDS_OUT, endpoints.records)
-        except EndpointError:
+        except TelemetryError:
             self.close()
             raise
         self.endpoints = Endpoints(control, events, snapshots, records)
+        """Where it listens."""
+        self.address = with_key(control, self._gate.own.public.decode()) if self._gate else control
+        """What peers are told: the control address with the key that they have to insist on."""
         self._poller = zmq.Poller()
+        if self._gate is not None:
+            self._poller.register(self._gate.socket, zmq.POLLIN)
         self._poller.register(self._control, zmq.POLLIN)
         self._poller.register(self._events, zmq.POLLIN)
         self._reading = True
@@ -64,12 +89,46 @@ class Hub:
         if events is not self._reading:
             self._reading = events
             self._poller.modify(self._events, zmq.POLLIN if events else 0)
-        ready = dict(self._poller.poll(max(0, round(timeout_s * 1_000))))
+        ready = self._ready(timeout_s) if self._gate is None else self._ready_at_the_gate(timeout_s, self._gate)
         return Wakeup(
             events=bool(ready.get(self._events)),
             control=bool(ready.get(self._control)),
             fds=[fd for fd in self._watched if fd in ready],
         )
+
+    def _ready(self, timeout_s: float) -> dict[Any, int]:
+        return dict(self._poller.poll(max(0, round(timeout_s * 1_000))))
+
+    def _ready_at_the_gate(self, timeout_s: float, gate: Authenticator) -> dict[Any, int]:
+        """The same, while whoever comes is let in or refused."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if gate.must_cut():
+                self._cut()
+            ready = self._ready(deadline - time.monotonic())
+            if gate.socket in ready:
+                gate.answer()
+                del ready[gate.socket]
+            if ready or time.monotonic() >= deadline:
+                return ready
+
+    @property
+    def trusted(self) -> int | None:
+        """How many keys besides this user's own are let in; None if anybody is who reaches the sockets."""
+        return self._gate.trusted if self._gate is not None else None
+
+    @property
+    def refused(self) -> int:
+        """Connections that were refused because nobody trusts their key."""
+        return self._gate.refused if self._gate is not None else 0
+
+    def _cut(self) -> None:
+        """Ends all connections over tcp. Peers that are still trusted are back in a moment, and what was lost on
+        the way is sent again. Raises EndpointError if a port is taken by another process meanwhile."""
+        for made, endpoint in self._bound:
+            made.unbind(endpoint)
+        for made, endpoint in self._bound:
+            _bind_again(made, endpoint)
 
     def receive_events(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """Frames that are here, up to the first bound that is reached. Never blocks."""
@@ -128,11 +187,31 @@ class Hub:
         if kind is sockets.EVENTS_IN:
             made.subscribe(frames.EVENTS)
         sockets.allow_ipv6(made, endpoint)
+        if self._gate is not None and is_tcp(endpoint):
+            self._gate.protect(made)
         try:
             made.bind(endpoint)
         except zmq.ZMQError as error:
             raise _bind_error(endpoint, error) from error
-        return made, endpoint if path is not None else made.getsockopt_string(zmq.LAST_ENDPOINT)
+        if path is not None:
+            return made, endpoint
+        bound = made.getsockopt_string(zmq.LAST_ENDPOINT)
+        if is_tcp(bound):
+            self._bound.append((made, bound))
+        return made, bound
+
+
+def _bind_again(made: ZmqSocket, endpoint: str) -> None:
+    """The port is free once ZeroMQ's own thread has closed it. Raises EndpointError."""
+    deadline = time.monotonic() + _REBIND_S
+    while True:
+        try:
+            made.bind(endpoint)
+            return
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE or time.monotonic() >= deadline:
+                raise _bind_error(endpoint, error) from error
+            time.sleep(0.001)
 
 
 def _bind_error(endpoint: str, error: zmq.ZMQError) -> EndpointError:

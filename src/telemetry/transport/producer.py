@@ -6,8 +6,9 @@ from typing import Final
 
 import zmq
 
-from telemetry.errors import EndpointError
+from telemetry.errors import TelemetryError
 from telemetry.transport import sockets
+from telemetry.transport.handshake import Handshakes
 from telemetry.wire.codec import Malformed, decode_response, encode_control
 from telemetry.wire.control import Request, Response
 
@@ -15,7 +16,10 @@ _SUBSCRIBED: Final = 1  # first byte of a subscription frame; 0 takes the subscr
 
 
 class ProducerLink:
-    """Control is connected on construction, events once the aggregator has said where. Nothing here blocks."""
+    """Control is connected on construction, events once the aggregator has said where.
+
+    Nothing here blocks but `receive_control`.
+    """
 
     def __init__(self, control: str, producer: str) -> None:
         self._context: sockets.ZmqContext = zmq.Context()
@@ -27,14 +31,15 @@ class ProducerLink:
         """Control messages that were none of ours."""
         try:
             self._control = sockets.make_socket(self._context, sockets.CONTROL_OUT, 0, producer.encode())
+            self._handshakes = Handshakes(self._context, self._control, control)
             sockets.connect(self._control, control)
             self._poller.register(self._control, zmq.POLLIN)
-        except EndpointError:
+        except TelemetryError:
             self.close(0.0)
             raise
 
     def connect_events(self, address: str) -> None:
-        """Connects, or moves, the data socket. Raises EndpointError."""
+        """Connects, or moves, the data socket. Raises EndpointError or KeysError."""
         if address == self._events_address:
             return
         if self._events is not None:
@@ -68,7 +73,9 @@ class ProducerLink:
         return True
 
     def receive_control(self, timeout_s: float = 0.0) -> list[Response]:
-        """Messages that are here. Waits at most `timeout_s` for the first, or for the aggregator to subscribe."""
+        """Messages that are here. Waits at most `timeout_s` for the first, or for the aggregator to subscribe, and
+        a second more when a handshake has just failed. Raises KeysError once it is certain that there never will
+        be one, because the two don't know each other's keys."""
         if timeout_s > 0 and self._events in dict(self._poller.poll(round(timeout_s * 1_000))):
             self._hear_subscription()
         found: list[Response] = []
@@ -80,6 +87,8 @@ class ProducerLink:
                 except Malformed:
                     self.unreadable += 1
         except zmq.Again:
+            if not found and (refusal := self._handshakes.refusal()) is not None:
+                raise refusal from None
             return found
 
     def _hear_subscription(self) -> bool:

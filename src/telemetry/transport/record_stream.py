@@ -10,7 +10,7 @@ from typing import Final, Self
 import zmq
 
 from telemetry import limits
-from telemetry.errors import EndpointError, ProtocolError
+from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
 from telemetry.transport.client import ControlClient, check_welcome
 from telemetry.transport.endpoints import refuses, seen_from
@@ -31,7 +31,7 @@ class RecordStream:
     """
 
     def __init__(self, endpoint: str, from_seq: int = 0, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> None:
-        """Blocks for the handshake and the first catch-up. Raises EndpointError or ProtocolError."""
+        """Blocks for the handshake and the first catch-up. Raises EndpointError, KeysError or ProtocolError."""
         self.next_seq = from_seq
         """One above the last record that was taken in."""
         self.missed = 0
@@ -50,7 +50,7 @@ class RecordStream:
             sockets.connect(self._socket, seen_from(welcome.records, endpoint))
             self._catch_up()
             self._over = welcome.state in TERMINAL
-        except (EndpointError, ProtocolError):
+        except TelemetryError:
             self.close()
             raise
         self._check_at = time.monotonic() + _CHECK_EVERY_S
@@ -67,8 +67,8 @@ class RecordStream:
         """The next record, or None if there is none in time or the stream has ended.
 
         Once a second the aggregator is asked for its state and for records whose publication was lost, so a call
-        may take `timeout_s` plus the time of a request. Raises ProtocolError, and EndpointError if a gap can't be
-        filled because nobody answers; the next call tries again.
+        may take `timeout_s` plus the time of a request. Raises ProtocolError, KeysError if this user is trusted no
+        longer, and EndpointError if a gap can't be filled because nobody answers; the next call tries again.
         """
         deadline = time.monotonic() + timeout_s
         while not self._ready:

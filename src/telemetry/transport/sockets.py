@@ -8,6 +8,7 @@ import zmq
 
 from telemetry import limits
 from telemetry.errors import EndpointError
+from telemetry.transport.endpoints import split_key
 
 ZmqContext = zmq.Context[zmq.Socket[bytes]]
 ZmqSocket = zmq.Socket[bytes]
@@ -65,11 +66,28 @@ def allow_ipv6(made: ZmqSocket, endpoint: str) -> None:
 
 
 def connect(made: ZmqSocket, endpoint: str) -> None:
-    """Connects in the background. Raises EndpointError for an address that is none."""
-    allow_ipv6(made, endpoint)
+    """Connects in the background, encrypted if the address has a key: then this user's keys are read.
+
+    Raises EndpointError for an address that is none, KeysError for keys that can't be used.
+    """
+    address, key = split_key(endpoint)
+    allow_ipv6(made, address)
+    if key:
+        _encrypt(made, key)
     try:
-        made.connect(endpoint)
-    except zmq.ZMQError as error:
+        made.connect(address)
+    except (zmq.ZMQError, UnicodeEncodeError) as error:
+        reason = error.strerror if isinstance(error, zmq.ZMQError) else "it is no text"
         raise EndpointError(
-            f"{endpoint!r} can't be connected to: {error.strerror}", hint="write ipc://PATH or tcp://HOST:PORT"
+            f"{address!r} can't be connected to: {reason}", hint="write ipc://PATH or tcp://HOST:PORT"
         ) from error
+
+
+def _encrypt(made: ZmqSocket, key: str) -> None:
+    from telemetry.transport.keys import of_user
+
+    folder = of_user()
+    own = folder.own()
+    made.setsockopt(zmq.CURVE_SERVERKEY, folder.resolve(key))
+    made.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
+    made.setsockopt(zmq.CURVE_SECRETKEY, own.secret)

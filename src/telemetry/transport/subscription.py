@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import zmq
 
 from telemetry import limits
-from telemetry.errors import EndpointError, UsageError
+from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.transport import sockets
 from telemetry.transport.client import hello
 from telemetry.transport.endpoints import seen_from
@@ -32,7 +32,7 @@ def subscribe(source: str | HasEndpoint, *, conflate: bool = True, timeout_s: fl
 
     With `conflate` a slow reader skips to the newest snapshot; without, it gets every one as long as it keeps up
     roughly. `timeout_s` bounds the handshake and each wait inside an iteration (30 s by default; `math.inf` waits
-    for ever). Raises EndpointError if no aggregator answers.
+    for ever). Raises EndpointError if no aggregator answers, KeysError if it does not know this user's key.
     """
     endpoint = source if isinstance(source, str) else source.endpoint
     if "://" not in endpoint:
@@ -62,7 +62,7 @@ class Subscription:
         self._socket.subscribe(frames.SNAPSHOTS)
         try:
             sockets.connect(self._socket, address)
-        except EndpointError:
+        except TelemetryError:
             self.close()
             raise
 

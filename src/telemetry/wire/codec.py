@@ -6,25 +6,29 @@ once more for its version, so that a peer of another major version is called tha
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeVar
+from contextlib import suppress
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import asdict
 
 from telemetry import limits
 from telemetry.ledger import Reason
 from telemetry.wire import frames
 from telemetry.wire.control import Request, Response
 from telemetry.wire.events import RECORD_DECODER, EventBatch, EventRecord, OutgoingBatch, StreamRecord
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, fits_together
+from telemetry.wire.journal import Checkpoint, Note
 from telemetry.wire.snapshot import MetricsSnapshot
 from telemetry.wire.version import SCHEMA, Version, may_talk
 
 _T = TypeVar("_T")
 _Bytes = bytes | bytearray | memoryview
 
-_BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
-"""msgspec raises RecursionError for deep nesting and UnicodeDecodeError, a ValueError, for bad text."""
+BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
+"""What msgspec raises for bytes that can't be read: RecursionError for deep nesting, UnicodeDecodeError, which is a
+ValueError, for bad text."""
 _DETAIL_CHARS: Final = 200  # msgspec quotes the value it refused, however long that is
 
 
@@ -33,6 +37,18 @@ class ControlHead(Struct, frozen=True):
 
     id: int = 0
     type: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    version: Version | None = None
+
+
+class _IdHead(Struct, frozen=True):
+    id: int = 0
+
+
+class _TypeHead(Struct, frozen=True):
+    type: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+
+
+class _VersionHead(Struct, frozen=True):
     version: Version | None = None
 
 
@@ -56,17 +72,23 @@ _STREAM: Final = msgspec.msgpack.Decoder(StreamRecord)
 _REQUEST: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
 _RESPONSE: Final[msgspec.msgpack.Decoder[Response]] = msgspec.msgpack.Decoder(Response)
 _INTERVAL: Final = msgspec.msgpack.Decoder(Interval)
+_NOTE: Final[msgspec.msgpack.Decoder[Note]] = msgspec.msgpack.Decoder(Note)
+_CHECKPOINT: Final = msgspec.msgpack.Decoder(Checkpoint)
 _CONTROL_HEAD: Final = msgspec.msgpack.Decoder(ControlHead)
+_ID_HEAD: Final = msgspec.msgpack.Decoder(_IdHead)
+_TYPE_HEAD: Final = msgspec.msgpack.Decoder(_TypeHead)
+_VERSION_HEAD: Final = msgspec.msgpack.Decoder(_VersionHead)
 _ARRAY_HEAD: Final = msgspec.msgpack.Decoder(_ArrayHead)
 _MAP_HEAD: Final = msgspec.msgpack.Decoder(_MapHead)
 _TAG_HEAD: Final = msgspec.msgpack.Decoder(_TagHead)
 
 
 class Malformed(Exception):
-    """Bytes that are no message of ours. `reason` is what the ledger counts; the text is one bounded line."""
+    """Bytes that are no message of ours. `reason` is what the ledger counts; the text is one bounded line that can
+    be printed, whatever it quotes."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail[:_DETAIL_CHARS])
+        super().__init__("".join(char if char.isprintable() else "\ufffd" for char in detail[:_DETAIL_CHARS]))
         self.reason = reason
 
 
@@ -92,7 +114,7 @@ def decode_batch(frame: _Bytes) -> EventBatch:
     payload = _payload(frame, frames.EVENTS)
     try:
         batch = _BATCH.decode(payload)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise _unreadable(error, _array_version(payload)) from None
     if not may_talk(batch.version):
         raise _wrong_version(batch.version)
@@ -103,7 +125,7 @@ def decode_record(raw: Raw | bytes) -> EventRecord:
     """One record of a batch."""
     try:
         return RECORD_DECODER.decode(raw)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise Malformed(Reason.MALFORMED_RECORD, str(error)) from None
 
 
@@ -111,7 +133,7 @@ def record_tag(raw: Raw | bytes) -> str:
     """The tag of a record, readable or not; empty if there is none. Every tag but `define` has an event number."""
     try:
         return _TAG_HEAD.decode(raw).tag
-    except _BAD_INPUT:
+    except BAD_INPUT:
         return ""
 
 
@@ -128,7 +150,7 @@ def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
     payload = _payload(frame, frames.SNAPSHOTS)
     try:
         snapshot = _SNAPSHOT.decode(payload)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise _unreadable(error, _map_version(payload)) from None
     if not may_talk(snapshot.protocol):
         raise _wrong_version(snapshot.protocol)
@@ -145,7 +167,7 @@ def decode_stream_record(frame: _Bytes) -> StreamRecord:
     payload = _payload(frame, frames.RECORDS)
     try:
         record = _STREAM.decode(payload)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise _unreadable(error, _array_version(payload)) from None
     if not may_talk(record.version):
         raise _wrong_version(record.version)
@@ -158,10 +180,14 @@ def encode_interval(interval: Interval) -> bytes:
 
 
 def decode_interval(data: Raw | _Bytes) -> Interval:
+    """An interval whose columns fit together."""
     try:
-        return _INTERVAL.decode(data)
-    except _BAD_INPUT as error:
+        interval = _INTERVAL.decode(data)
+    except BAD_INPUT as error:
         raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+    if not fits_together(interval):
+        raise Malformed(Reason.FRAME_UNREADABLE, "the columns of an interval don't fit together")
+    return interval
 
 
 # --- control -------------------------------------------------------------------------------------
@@ -187,11 +213,39 @@ def control_head(data: _Bytes) -> ControlHead:
     """Id, type and version of a control message as far as they can be read. Never raises."""
     try:
         return _CONTROL_HEAD.decode(data)
-    except _BAD_INPUT:
-        return ControlHead()
+    except BAD_INPUT:
+        return _what_is_left(data)
 
 
 # --- files ---------------------------------------------------------------------------------------
+
+
+def encode_note(note: Note) -> bytes:
+    """What a NOTE frame of the journal holds."""
+    return _ENCODER.encode(note)
+
+
+def decode_note(data: _Bytes) -> Note:
+    try:
+        return _NOTE.decode(data)
+    except BAD_INPUT as error:
+        raise _unreadable(error, control_head(data).version) from None
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """What a CHECKPOINT frame of the journal holds."""
+    return _ENCODER.encode(checkpoint)
+
+
+def decode_checkpoint(data: _Bytes) -> Checkpoint:
+    """The aggregator's numbers stay raw. Raises `Malformed`, with WRONG_VERSION for a schema that is not ours."""
+    try:
+        head = _MAP_HEAD.decode(data)
+        if head.schema_version != SCHEMA:
+            raise Malformed(Reason.WRONG_VERSION, f"schema_version {head.schema_version}, not {SCHEMA}")
+        return _CHECKPOINT.decode(data)
+    except BAD_INPUT as error:
+        raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
 
 
 def snapshot_to_json(snapshot: MetricsSnapshot) -> bytes:
@@ -206,7 +260,7 @@ def snapshot_from_json(data: bytes) -> MetricsSnapshot:
         if head.schema_version != SCHEMA:
             raise Malformed(Reason.WRONG_VERSION, f"schema_version {head.schema_version}, not {SCHEMA}")
         return msgspec.json.decode(data, type=MetricsSnapshot)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
 
 
@@ -222,7 +276,7 @@ def _payload(frame: _Bytes, topic: bytes) -> memoryview:
 def _decode_control(decoder: msgspec.msgpack.Decoder[_T], data: _Bytes) -> _T:
     try:
         return decoder.decode(data)
-    except _BAD_INPUT as error:
+    except BAD_INPUT as error:
         raise _unreadable(error, control_head(data).version) from None
 
 
@@ -239,12 +293,21 @@ def _wrong_version(version: Version) -> Malformed:
 def _array_version(payload: memoryview) -> Version | None:
     try:
         return _ARRAY_HEAD.decode(payload).version
-    except _BAD_INPUT:
+    except BAD_INPUT:
         return None
+
+
+def _what_is_left(data: _Bytes) -> ControlHead:
+    """Each field by itself: one that can't be read says nothing about the others."""
+    found: dict[str, Any] = {}
+    for decoder in (_ID_HEAD, _TYPE_HEAD, _VERSION_HEAD):
+        with suppress(*BAD_INPUT):
+            found |= asdict(decoder.decode(data))
+    return ControlHead(**found)
 
 
 def _map_version(payload: memoryview) -> Version | None:
     try:
         return _MAP_HEAD.decode(payload).protocol
-    except _BAD_INPUT:
+    except BAD_INPUT:
         return None

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
-from telemetry.wire.events import Drops, Natural, ProducerId, StreamRecord, Text
+from telemetry.wire.events import Digits, Drops, Natural, ProducerId, StreamRecord, Text
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
@@ -54,6 +54,14 @@ class End(_Message, tag="end", kw_only=True, frozen=True):
     dropped: Drops = {}
 
 
+class CannotResend(_Message, tag="cannot_resend", kw_only=True, frozen=True):
+    """A producer no longer keeps batches `first … last`, which it was asked for: they never come. Not answered."""
+
+    producer: ProducerId
+    first: Natural
+    last: Natural
+
+
 class Barrier(_Message, tag="barrier", kw_only=True, frozen=True):
     """Answered once all batches before `batches` are in the numbers."""
 
@@ -93,7 +101,7 @@ class Watch(_Message, tag="watch", kw_only=True, frozen=True):
     pid: Annotated[int, Meta(gt=0, lt=_PIDS)]
 
 
-Request = Hello | Ping | End | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch
+Request = Hello | Ping | End | CannotResend | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch
 
 
 # --- responses -----------------------------------------------------------------------------------
@@ -165,7 +173,7 @@ class SeriesKey(Struct, kw_only=True, frozen=True):
     kind: str
     unit: str = ""
     labels: dict[str, str] = {}
-    digits: int = 3
+    digits: Digits = 3
     ticks_per_unit: float = 1.0
 
 

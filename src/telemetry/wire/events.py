@@ -27,6 +27,8 @@ Scalar = Text | int | float | bool | None
 ProducerId = Annotated[str, Meta(min_length=1, max_length=limits.PRODUCER_ID_CHARS)]
 Natural = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Step = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Digits = Annotated[int, Meta(ge=1, le=5)]
+"""Significant decimal digits of a series."""
 Bound = Annotated[float, Meta(ge=limits.LOWEST_BOUND, le=limits.HIGHEST_BOUND)]
 Drops = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=limits.REASON_CHARS)], Natural],
@@ -47,7 +49,7 @@ class Define(_Record, tag="define", frozen=True):
     kind: Kind
     unit: Unit = ""
     labels: Labels = {}
-    digits: Annotated[int, Meta(ge=1, le=5)] = 3
+    digits: Digits = 3
     low: Bound | None = None
     high: Bound | None = None
 

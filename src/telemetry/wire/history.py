@@ -5,6 +5,9 @@ Columns are little-endian arrays as bytes, so that neither side needs more than 
 
 from __future__ import annotations
 
+from struct import Struct as Layout
+from typing import Final
+
 from msgspec import Struct
 
 
@@ -36,3 +39,25 @@ class Interval(Struct, array_like=True, frozen=True):
     series: SeriesColumns = SeriesColumns()
     counters: ValueColumns = ValueColumns()
     gauges: ValueColumns = ValueColumns()
+
+
+_U32: Final = 4
+_WIDE: Final = 8  # u64 and f64
+
+
+def fits_together(interval: Interval) -> bool:
+    """Whether each column is as long as its neighbours say: then no reader of them asks for more memory than they
+    take."""
+    series = interval.series
+    count = len(series.index) // _U32
+    wide = (series.count, series.total, series.min, series.max)
+    lengths = len(series.index) == len(series.occupied) == _U32 * count
+    if not lengths or any(len(column) != _WIDE * count for column in wide):
+        return False
+    slots = sum(Layout(f"<{count}I").unpack(series.occupied))
+    if not len(series.slots) == len(series.counts) == _U32 * slots:
+        return False
+    return all(
+        len(values.index) * 2 == len(values.value) and not len(values.index) % _U32
+        for values in (interval.counters, interval.gauges)
+    )

@@ -25,6 +25,8 @@ SOURCE_WORDS: Final[dict[Source, str]] = {
     "journal": "the journal",
 }
 
+_GOING_ON: Final[dict[State, str]] = {"INITIALIZE": "waiting", "LIVE": "live", "DRAINING": "draining"}
+
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
@@ -64,11 +66,16 @@ class Report(Struct, frozen=True, kw_only=True):
         """The series of this name and exactly these labels. Raises KeyError."""
         return _pick(self.snapshot.series, name, labels)
 
+    @property
+    def verdict(self) -> str:
+        """How complete the result is, in one word; what the run does while it goes on and could be asked."""
+        return _GOING_ON.get(self.state, self.completeness) if self.source == "status" else self.completeness
+
     def headline(self) -> str:
-        """One line: what run, how complete, how many events, how many lost."""
+        """One line: how complete, what run, how many events, how many lost."""
         account = self.snapshot.accounting
         return (
-            f"{self.completeness}: {self.snapshot.name} {self.state}, "
+            f"{self.verdict}: {self.snapshot.name}, "
             f"{account.applied:,} of {account.emitted:,} events applied, {account.lost:,} lost"
         )
 

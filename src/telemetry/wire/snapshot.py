@@ -42,7 +42,13 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     dropped_by_producer: dict[str, int] = {}
     missing: int = 0
     missing_batches: list[tuple[int, int]] = []
-    """Ranges `[first, last]` of batch numbers that never came."""
+    """Ranges `[first, last]` of batch numbers that have not come and still may."""
+    unrepairable_batches: list[tuple[int, int]] = []
+    """Ranges that can't come any more: their producer no longer has them, or they were too many to track."""
+    repaired: int = 0
+    """Batches that were missing and came."""
+    unrepairable: int = 0
+    """Batches that can't come any more, also those beyond the ranges listed."""
     duplicates: int = 0
     waiting: int = 0
     """Received events that wait for their definition."""
@@ -51,6 +57,8 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     """Age of the newest event when it arrived."""
     last_seen_ns: int = 0
     """Wall clock."""
+    last_event_ns: int = 0
+    """Wall clock of its newest event; 0 before the first."""
 
 
 class Accounting(Struct, kw_only=True, frozen=True):
@@ -63,6 +71,9 @@ class Accounting(Struct, kw_only=True, frozen=True):
     dropped: dict[str, int] = {}
     dropped_by_producer: dict[str, int] = {}
     missing: int = 0
+    repaired: int = 0
+    unrepairable: int = 0
+    """Batches, as in `ProducerStat`."""
     duplicates: int = 0
     bad_frames: dict[str, int] = {}
 

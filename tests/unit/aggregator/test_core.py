@@ -10,7 +10,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.ledger import Reason
 from telemetry.testing import FakeClock, batch
-from telemetry.testing.builders import MONO_NS
+from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Mark, Params, Sample
@@ -124,14 +124,21 @@ def test_a_producer_without_a_hello_is_unknown_and_spoils_nothing() -> None:
     assert bench.snapshot("COMPLETE").completeness == "lossy"
 
 
-def test_batches_after_the_end_are_dropped_and_not_journaled() -> None:
-    """They count as received."""
+def test_batches_after_the_end_are_journaled_and_dropped() -> None:
+    """They are new, so they count as received; nothing of them is in the numbers, nor in a second pass."""
     bench = _Bench()
     bench.hello()
     bench.end(0, 0)
-    assert bench.feed(batch(records=[Count("x")], rows=[(1, T, 1)])) == [False]
-    account = bench.snapshot().accounting
-    assert (account.received, account.dropped) == (2, {"after_end": 2})
+    late = batch(records=[SERIES, Count("x"), Sample("y", 1.0)], rows=[(1, T, 1)])
+    other = batch("q", records=[Count("x")])
+    assert bench.feed(late, other, late) == [True, True, False]
+    snapshot = bench.snapshot()
+    account = snapshot.accounting
+    assert (account.received, account.applied, account.dropped) == (4, 1, {"after_end": 3})
+    assert [stat.value for stat in snapshot.counters] == [1]
+    assert snapshot.series == []
+    assert bench.aggregator.applied_batches("p") == 1
+    assert len(bench.aggregator.series_values(late)[0]) == 0
 
 
 @pytest.mark.parametrize(
@@ -272,6 +279,103 @@ def test_pings_keep_a_producer_live() -> None:
     assert bench.aggregator.anyone_left(bench.clock.monotonic_ns())
 
 
+def test_a_lost_producer_may_return() -> None:
+    """Late, then lost, then live again: it is waited for all the while, and nothing of it is given up."""
+    bench = _Bench()
+    bench.hello()
+    bench.feed(batch(records=[Count("x")]))
+    for silence, status in ((limits.LATE_AFTER_S + 1, "late"), (limits.LOST_AFTER_S, "lost")):
+        bench.clock.advance(silence)
+        assert bench.snapshot().producers[0].status == status
+        assert bench.aggregator.waiting_for() == ["p"]
+    assert not bench.aggregator.anyone_left(bench.clock.monotonic_ns())
+    bench.feed(batch(seq=2, first=2, records=[Count("x")]))
+    stat = bench.snapshot().producers[0]
+    assert (stat.status, stat.completeness, stat.missing) == ("live", "incomplete", 1)
+    assert bench.aggregator.anyone_left(bench.clock.monotonic_ns())
+    assert bench.aggregator.gaps("p") == [(1, 1)]
+    bench.feed(batch(seq=1, first=1, records=[Count("x")]))
+    bench.end(3, 3)
+    final = bench.snapshot("COMPLETE")
+    assert (final.completeness, final.producers[0].status) == ("complete", "ended")
+
+
+def test_the_last_gap_given_up_reconciles_the_end() -> None:
+    """Nobody waits any longer; what was in it is missing, and named."""
+    bench = _Bench()
+    bench.hello()
+    bench.feed(batch(records=[Count("x")]), batch(seq=3, first=7, records=[Count("x")]))
+    bench.end(4, 8)
+    bench.aggregator.cannot_resend("p", 0, 1, bench.clock.monotonic_ns())
+    assert bench.aggregator.ended("p") is None
+    assert bench.aggregator.gaps("p") == [(2, 2)]
+    assert bench.aggregator.applied_batches("p") == 2
+    bench.aggregator.cannot_resend("p", 2, 9, bench.clock.monotonic_ns())
+    ended = bench.aggregator.ended("p")
+    assert ended is not None
+    assert (ended.emitted, ended.received, ended.missing) == (8, 2, 6)
+    assert bench.aggregator.applied_batches("p") == 4
+    final = bench.snapshot("COMPLETE")
+    stat = final.producers[0]
+    assert (final.completeness, stat.completeness, final.accounting.missing) == ("lossy", "lossy", 6)
+    assert (stat.missing_batches, stat.unrepairable_batches, stat.unrepairable) == ([], [(1, 2)], 2)
+    assert (final.accounting.unrepairable, final.accounting.repaired) == (2, 0)
+
+
+def test_a_batch_given_up_too_early_is_applied() -> None:
+    """It comes late and counts once: repaired, and nothing is missing."""
+    bench = _Bench()
+    bench.hello()
+    given_up = batch(seq=1, first=1, records=[Count("x")])
+    bench.feed(batch(records=[Count("x")]), batch(seq=2, first=2, records=[Count("x")]))
+    bench.aggregator.cannot_resend("p", 1, 1, bench.clock.monotonic_ns())
+    assert bench.feed(given_up, given_up) == [True, False]
+    bench.end(3, 3)
+    account = bench.snapshot("COMPLETE").accounting
+    assert (account.repaired, account.unrepairable, account.missing, account.applied) == (1, 0, 0, 3)
+
+
+def test_a_batch_given_up_is_a_duplicate_once_the_end_is_reconciled() -> None:
+    """The account was closed without it, and its producer was told so: a restart does not change that."""
+    bench = _Bench()
+    given_up = batch(seq=0, records=[Sample("x", 1.0)])
+    bench.feed(batch(seq=1, first=1, records=[Sample("x", 1.0)]))
+    bench.end(2, 2)
+    bench.aggregator.cannot_resend("p", 0, 0, bench.clock.monotonic_ns())
+    assert bench.feed(given_up) == [False]
+    bench.aggregator = Aggregator.restore(bench.aggregator.checkpoint())
+    assert bench.feed(given_up) == [False]
+    account = bench.snapshot("COMPLETE").accounting
+    assert (account.missing, account.duplicates, account.unrepairable) == (1, 2, 1)
+
+
+def test_what_a_stranger_cannot_resend_is_nothing() -> None:
+    """It takes no place among the producers."""
+    aggregator = _Bench().aggregator
+    aggregator.cannot_resend("x", 0, 9, 0)
+    assert aggregator.producers() == []
+
+
+def test_the_newest_event_is_dated_by_its_own_clock() -> None:
+    """Rows and records alike, by the anchor of their batch; none is later than now."""
+    bench = _Bench()
+    now_ns = WALL_NS + 50_000_000_000
+
+    def newest(*batches: EventBatch) -> int:
+        for sent in batches:
+            assert bench.aggregator.admit(sent, 0)
+        bench.aggregator.apply(batches, 0, now_ns)
+        return bench.aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, 0).producers[0].last_event_ns
+
+    assert newest(batch(records=[SERIES])) == 0
+    assert newest(batch(seq=1, rows=[(1, T + 3_000, 5), (1, T + 7_000, 5)])) == WALL_NS + 7_000
+    assert (
+        newest(batch(seq=2, first=2, records=[Mark("m", T + 9_000), Count("c", 1.0, T + 8_000)])) == WALL_NS + 9_000
+    )
+    assert newest(batch(seq=3, first=4, rows=[(1, T + 1_000, 5)])) == WALL_NS + 9_000
+    assert newest(batch(seq=4, first=5, rows=[(1, T + 90_000_000_000, 5)])) == now_ns
+
+
 def test_questions_about_strangers_have_answers() -> None:
     """Nothing raises but `producer`, which promises facts."""
     aggregator = _Bench().aggregator
@@ -292,6 +396,30 @@ def test_refused_frames_are_told_by_reason() -> None:
     snapshot = bench.snapshot()
     assert snapshot.accounting.bad_frames == {"frame_unreadable": 2}
     assert "2 frames were refused: frame_unreadable" in snapshot.warnings
+
+
+def test_bad_frames_are_taken_once() -> None:
+    """Each is in one note, and in the account all the while."""
+    bench = _Bench()
+    bench.aggregator.bad_frame(Reason.FRAME_UNREADABLE)
+    assert bench.aggregator.take_bad_frames() == {"frame_unreadable": 1}
+    assert bench.aggregator.take_bad_frames() == {}
+    bench.aggregator.bad_frame(Reason.WRONG_TOPIC)
+    assert bench.snapshot().accounting.bad_frames == {"frame_unreadable": 1, "wrong_topic": 1}
+
+
+def test_bad_frames_told_by_a_note_count_once() -> None:
+    """Also where a checkpoint between two notes, or a hello without a place, counted some of them before."""
+    live = _Bench().aggregator
+    live.bad_frame(Reason.WRONG_TOPIC)
+    live.take_bad_frames()
+    live.bad_frame(Reason.FRAME_UNREADABLE)
+    folded = Aggregator.restore(live.checkpoint())
+    live.bad_frame(Reason.FRAME_UNREADABLE)
+    folded.add_bad_frames(live.take_bad_frames())
+    facts = RunFacts(run_id="r", name="n")
+    assert folded.snapshot(facts, 0, 0) == live.snapshot(facts, 0, 0)
+    assert folded.checkpoint() == live.checkpoint()
 
 
 def test_the_facts_of_the_run_are_in_the_snapshot() -> None:

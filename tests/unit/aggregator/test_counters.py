@@ -82,6 +82,13 @@ def test_fractions_are_compensated() -> None:
     assert table.value(1) == 3.75
 
 
+def test_the_smallest_fractions_there_are_add_up() -> None:
+    """Splitting them into a coarse and a fine part has a limit."""
+    table = _table()
+    _record(table, *[(0, 5e-324)] * 3, (0, 1e-315))
+    assert table.value(0) == 3 * 5e-324 + 1e-315
+
+
 def test_a_roll_tells_the_increase_and_starts_anew() -> None:
     """Only counters that moved are in an interval, by ascending index."""
     table = _table(3)

@@ -48,8 +48,17 @@ def test_an_interval_has_the_gauges_that_were_set_in_it() -> None:
     """The value at the interval's end, by ascending index; quiet gauges are absent."""
     table = _table(3)
     _record(table, (2, 1, 5), (0, 4, 5), (2, 8, 6))
-    columns = table.roll()
+    columns = table.roll(10)
     assert np.frombuffer(columns.index, "<u4").tolist() == [0, 2]
     assert np.frombuffer(columns.value, "<f8").tolist() == [4.0, 8.0]
-    assert table.roll().index == b""
+    assert table.roll(20).index == b""
     assert len(table) == 3
+
+
+def test_a_clock_that_was_set_back_does_not_hold_a_gauge() -> None:
+    """From the next interval on the newest value counts, not the one of a moment that is yet to come again."""
+    table = _table()
+    _record(table, (0, 1, 5_000))
+    table.roll(100)
+    _record(table, (0, 2, 101))
+    assert (table.stats()[0].value, table.stats()[0].time_ns) == (2, 101)

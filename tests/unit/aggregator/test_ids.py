@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from telemetry import limits
 from telemetry.aggregator.budget import Budget
@@ -47,3 +48,26 @@ def test_all_tables_share_one_budget() -> None:
     assert not second.bind(1_000, 1)
     assert second.bind(100, 1)
     assert second[1_000] == UNKNOWN
+
+
+def test_a_table_that_is_given_the_routes_of_another_is_the_same() -> None:
+    """It takes as much of the shared room, and has room for the same ids."""
+    budget, other_budget = Budget(100), Budget(100)
+    table, other = IdTable(budget), IdTable(other_budget)
+    for row_id in (0, 3, 17):
+        assert table.bind(row_id, 40 + row_id)
+    other.bound = table.bound
+    ids = [0.0, 1.0, 3.0, 17.0, 18.0, 99.0, -1.0]
+    assert _look_up(other, ids) == _look_up(table, ids)
+    assert other_budget.left == budget.left
+    assert [other.bind(31, 5), other.bind(99, 5)] == [table.bind(31, 5), table.bind(99, 5)]
+    empty = IdTable(Budget(0))
+    empty.bound = IdTable(Budget(0)).bound
+    assert _look_up(empty, [0.0]) == [UNKNOWN]
+
+
+def test_more_routes_than_there_is_room_for_are_refused() -> None:
+    """Of the table, or of all tables."""
+    for room, routes in ((10, 11), (1 << 20, limits.PRODUCER_IDS + 1)):
+        with pytest.raises(ValueError, match="no room"):
+            IdTable(Budget(room)).bound = np.zeros(routes, np.int32)

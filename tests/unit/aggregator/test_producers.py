@@ -78,8 +78,11 @@ def test_what_comes_after_a_reconciled_end_is_dropped_and_counted() -> None:
     producer = _producer()
     producer.finish(End(producer="p", batches=0, emitted=0), 0)
     producer.reconcile()
-    assert not producer.admit(batch(seq=0), 4, 0)
+    assert producer.admit(batch(seq=0), 4, 0)
+    assert _balanced(producer)
+    producer.refuse(0)
     assert producer.account.ledger.by_reason() == {"after_end": 4}
+    assert not producer.belongs(0)
     assert _balanced(producer)
     assert producer.completeness() == "lossy"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.registry import OVERFLOW, Bounds, Registry
+from telemetry.aggregator.registry import OVERFLOW, Bounds, Listed, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
+from telemetry.wire.events import Kind
 
 
 class _Columns:
@@ -118,3 +119,50 @@ def test_names_and_labels_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert set(warnings) == {
         "the names and labels of all instruments are too long: the rest is counted in 'overflow'"
     }
+
+
+def test_a_registry_that_is_given_the_instruments_of_another_is_the_same() -> None:
+    """Same routes, same room, same bounds, and the overflow instrument where it was."""
+    registry, _ = _registry(cap=3)
+    asked: list[tuple[Kind, str, dict[str, str], str, Bounds]] = [
+        ("series", "a", {"k": "1"}, "ms", Bounds(2, 1.0, None)),
+        ("counter", "c", {}, "", Bounds()),
+        ("series", OVERFLOW, {}, "", Bounds()),
+        ("series", "a", {"k": "2"}, "ms", Bounds()),
+        ("series", "b", {}, "s", Bounds()),
+        ("series", "beyond", {}, "s", Bounds()),
+    ]
+    routes = [registry.resolve(*one) for one in asked]
+    other, warnings = _registry(cap=3)
+    other.listed = registry.listed
+    assert other.listed == registry.listed
+    assert warnings == []
+    assert [other.resolve(*one) for one in asked] == routes
+    assert other.names == registry.names
+    assert other.keys() == registry.keys()
+    assert len(warnings) == 1  # about the one beyond the cap
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [Listed("a", {}, "", Bounds()), Listed("a", {}, "", Bounds())],
+        [Listed("a", {}, "", Bounds()), Listed("a", {"k": "1"}, "s", Bounds())],
+        [Listed("a", {}, "", Bounds(3, 5.0, 1.0))],
+        [Listed(name, {}, "", Bounds()) for name in "abcd"],
+        [Listed("a" * limits.INSTRUMENT_CHARS + "a", {}, "", Bounds())],
+        [Listed(OVERFLOW, {}, "", Bounds()), Listed(OVERFLOW, {}, "", Bounds())],
+    ],
+)
+def test_instruments_no_registry_made_are_refused(items: list[Listed]) -> None:
+    """Twice the same, contradictions, impossible bounds, too many, too long."""
+    with pytest.raises(ValueError, match="can't be number"):
+        _registry(cap=3)[0].listed = {"series": items}
+
+
+def test_instruments_beyond_the_cap_have_the_same_number_in_every_process() -> None:
+    """They are remembered by a hash that is fixed."""
+    registry, _ = _registry(cap=1)
+    for number in range(5):
+        registry.resolve("counter", f"c{number}", {"k": "v"}, "")
+    assert next(iter(registry._beyond["counter"])) == 4016370662718376892

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from telemetry.aggregator import series_moments
-from telemetry.aggregator.series_moments import Moments
+from telemetry.aggregator.series_moments import Moments, Summary
+from telemetry.aggregator.state import encode, load, save
 
 
 class Recorder:
@@ -25,7 +28,10 @@ class Recorder:
         for start in range(0, value.size, chunk):
             part, part_index = value[start : start + chunk], index[start : start + chunk]
             self.moments.record(part_index, part, float(part.max()))
-            np.add.at(self._counts, part_index, 1)
+            self.add_counts(part_index)
+
+    def add_counts(self, index: NDArray[np.intp]) -> None:
+        np.add.at(self._counts, index, 1)
 
     def deviations(self) -> list[float]:
         self.moments.fold()
@@ -65,7 +71,7 @@ def test_neighbours_of_another_size_do_not_matter() -> None:
     value = scales[index] * (1.0 + generator.random(40_000))
     recorder = Recorder(4)
     recorder.record(index, value)
-    deviations, totals = recorder.deviations(), recorder.moments.exact_totals(np.arange(4))
+    deviations, totals = recorder.deviations(), recorder.moments.summary().exact_totals(np.arange(4))
     for number in range(4):
         own = value[index == number]
         assert deviations[number] == pytest.approx(float(own.std()), rel=1e-10)
@@ -77,7 +83,7 @@ def test_fold_happens_before_too_many_events_collect(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(series_moments, "FOLD_EVENTS", 50)
     values = np.random.default_rng(4).random(1_000)
     recorder = recorded(values, 40)
-    assert recorder.moments.exact_totals(np.array([0])) == [pytest.approx(values.sum(), rel=1e-14)]
+    assert recorder.moments.summary().exact_totals(np.array([0])) == [pytest.approx(values.sum(), rel=1e-14)]
     assert recorder.deviations() == [pytest.approx(float(values.std()), rel=1e-12)]
 
 
@@ -85,7 +91,7 @@ def test_fold_happens_before_too_many_events_collect(monkeypatch: pytest.MonkeyP
 def test_forced_folds_keep_integers_exact(value: int) -> None:
     """Sums that would pass 2**53 are folded or split before they do."""
     recorder = recorded(np.tile(np.array([float(value), 3.0]), 30_000), 1_000)
-    assert recorder.moments.exact_totals(np.array([0])) == [30_000 * (value + 3)]
+    assert recorder.moments.summary().exact_totals(np.array([0])) == [30_000 * (value + 3)]
 
 
 def test_extremes_of_an_interval_begin_anew() -> None:
@@ -99,12 +105,62 @@ def test_extremes_of_an_interval_begin_anew() -> None:
     assert (moments.min[0], moments.max[0]) == (1.0, 9.0)
 
 
-def test_change_is_marked_by_series() -> None:
-    """Only series that got values are marked as changed."""
+def test_small_values_after_a_huge_one_are_measured_in_silence() -> None:
+    """The square of their distance is beyond every float: the spread is, too, and the rest stays true."""
+    recorder = Recorder(1)
+    recorder.record(np.array([0]), np.array([1e300]))
+    recorder.record(np.array([0]), np.array([1.0]))
+    summary = recorder.moments.summary()
+    assert (summary.min[0], summary.max[0], summary.total[0]) == (1.0, 1e300, 1e300)
+    assert not math.isfinite(summary.squares[0])
+
+
+def test_asking_for_a_summary_changes_no_bit() -> None:
+    """When snapshots are made decides nothing: sums of fractions round as if nobody had asked."""
+    values = np.random.default_rng(6).lognormal(0, 3, 49_000)
+    asked, left_alone = Recorder(2), Recorder(2)
+    for start in range(0, values.size, 700):
+        for recorder in (asked, left_alone):
+            recorder.record(np.arange(start, start + 700) % 2, values[start : start + 700])
+        asked.moments.summary()
+    for recorder in (asked, left_alone):
+        recorder.moments.fold()
+    for field in fields(Summary):
+        assert np.array_equal(getattr(asked.moments, field.name), getattr(left_alone.moments, field.name))
+
+
+@pytest.mark.parametrize(("scale", "events"), [(1.0, 1_500), (7e10, 1 << 24), (1e16, 2_500)])
+def test_restored_moments_fold_when_the_other_ones_do(
+    scale: float, events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the number of events or by their size, counted since before the checkpoint: the same bits come out."""
+    monkeypatch.setattr(series_moments, "FOLD_EVENTS", events)
+    generator = np.random.default_rng(7)
+    index, values = np.arange(7_000) % 2, scale * generator.lognormal(0, 1, 7_000)
+    whole, restored = Recorder(2), Recorder(2)
+    whole.record(index[:2_000], values[:2_000], 1_000)
+    load(restored.moments, msgspec.msgpack.decode(encode(save(whole.moments))))
+    restored.add_counts(index[:2_000])
+    for recorder in (whole, restored):
+        recorder.record(index[2_000:], values[2_000:], 1_000)
+    assert whole.moments.count[0] > 0, "it folded on the way"
+    for field in fields(Summary):
+        assert np.array_equal(getattr(whole.moments, field.name), getattr(restored.moments, field.name)), field.name
+        one, other = whole.moments.summary(), restored.moments.summary()
+        assert np.array_equal(getattr(one, field.name), getattr(other, field.name)), field.name
+
+
+def test_a_summary_says_what_a_fold_would_leave() -> None:
+    """What was collected since the last fold is in it, for the series that got any."""
     recorder = Recorder(3)
-    recorder.record(np.array([1]), np.array([2.0]))
+    recorder.record(np.array([0, 0]), np.array([1.0, 2.5]))
     recorder.moments.fold()
-    assert recorder.moments.changed[:3].tolist() == [False, True, False]
+    recorder.record(np.array([0, 2]), np.array([7.0, 3.0]))
+    summary = recorder.moments.summary()
+    assert summary.count.tolist() == [3, 0, 1]
+    assert summary.exact_totals(np.arange(3)) == [10.5, 0, 3]
+    assert (summary.min[0], summary.max[0]) == (1.0, 7.0)
+    assert recorder.moments.count[:3].tolist() == [2, 0, 0]
 
 
 def test_integral_is_told_for_each_series_at_any_time() -> None:
@@ -127,7 +183,7 @@ def test_totals_of_fractions_that_a_float_holds_are_exact() -> None:
         part = values[start : start + 3_000]
         recorder.record(np.zeros(part.size, dtype=np.intp), part, chunk=1_000)
         recorder.moments.fold()
-    assert recorder.moments.exact_totals(np.array([0])) == [math.fsum(values.tolist())]
+    assert recorder.moments.summary().exact_totals(np.array([0])) == [math.fsum(values.tolist())]
 
 
 def test_a_series_that_begins_among_fractional_ones_is_looked_at_from_its_first_value() -> None:
@@ -138,4 +194,4 @@ def test_a_series_that_begins_among_fractional_ones_is_looked_at_from_its_first_
     recorder.record(np.array([1]), np.array([0.5]))
     recorder.record(np.array([1]), np.array([3.0]))
     recorder.moments.fold()
-    assert recorder.moments.exact_totals(np.array([0, 1])) == [0.5, 3.5]
+    assert recorder.moments.summary().exact_totals(np.array([0, 1])) == [0.5, 3.5]

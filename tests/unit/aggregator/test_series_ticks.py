@@ -51,6 +51,13 @@ def test_above_is_clamped_for_its_own_row() -> None:
     assert made.above[:2].tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("values", [[5_000.0], [3_000.0, 1e300]])
+def test_values_all_far_above_a_small_range_fall_into_its_last_slot(values: list[float]) -> None:
+    """Where slots are one tick wide, though none of the values is there."""
+    made = columns((1.0, 1.0, 100.0))
+    assert slots(made, [0] * len(values), values) == [100] * len(values)
+
+
 def test_looking_up_again_counts_nothing() -> None:
     """With `count` off the same slots come out, and the counters stay."""
     made = columns((1.0, 1.0, 100.0))

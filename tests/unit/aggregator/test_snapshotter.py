@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from telemetry.aggregator.snapshotter import account_for, completeness
-from telemetry.ledger import Ledger, Reason
 from telemetry.wire.snapshot import Accounting, ProducerStat, State
 
 
 def test_the_account_is_the_sum_over_producers() -> None:
     """Reasons are merged, and frames nobody could read stand beside them."""
-    bad = Ledger()
-    bad.drop(Reason.WRONG_TOPIC, 3)
-    one = ProducerStat(producer="a", emitted=10, received=6, applied=4, dropped={"negative": 2}, missing=4)
+    one = ProducerStat(
+        producer="a",
+        emitted=10,
+        received=6,
+        applied=4,
+        dropped={"negative": 2},
+        missing=4,
+        repaired=3,
+        unrepairable=1,
+    )
     two = ProducerStat(
         producer="b",
         emitted=9,
@@ -21,10 +27,12 @@ def test_the_account_is_the_sum_over_producers() -> None:
         applied=3,
         dropped={"negative": 1},
         dropped_by_producer={"buffer_full": 4},
+        repaired=2,
+        unrepairable=5,
         duplicates=2,
         waiting=1,
     )
-    assert account_for([one, two], bad) == Accounting(
+    assert account_for([one, two], {"wrong_topic": 3}) == Accounting(
         emitted=19,
         received=11,
         applied=7,
@@ -32,6 +40,8 @@ def test_the_account_is_the_sum_over_producers() -> None:
         dropped={"negative": 3},
         dropped_by_producer={"buffer_full": 4},
         missing=4,
+        repaired=5,
+        unrepairable=6,
         duplicates=2,
         bad_frames={"wrong_topic": 3},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.ids import IdTable
@@ -52,3 +53,25 @@ def test_many_small_pieces_are_joined() -> None:
         table.bind(number, number)
     routes, _ = waiting.release(table)
     assert routes.tolist() == list(range(300))
+
+
+def test_rows_can_be_given_to_a_new_owner() -> None:
+    """In their order, however they came; they take room there."""
+    waiting, other = WaitingRows(Budget(100)), WaitingRows(Budget(5))
+    for number in (4, 2, 9):
+        waiting.add(_rows(number))
+    other.rows = waiting.rows
+    assert other.rows.values.tolist() == [6.0, 3.0, 13.5]
+    assert (other.count, waiting.count) == (3, 3)
+    empty = WaitingRows(Budget(0))
+    empty.rows = WaitingRows(Budget(0)).rows
+    assert empty.count == 0
+
+
+def test_rows_without_room_or_of_unequal_columns_are_refused() -> None:
+    """They would be lost, or be nobody's."""
+    rows = _rows(1, 2, 3)
+    with pytest.raises(ValueError, match="no room"):
+        WaitingRows(Budget(2)).rows = rows
+    with pytest.raises(ValueError, match="no room"):
+        WaitingRows(Budget(9)).rows = rows._replace(values=rows.values[:2])

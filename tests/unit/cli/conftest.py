@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.store.final import write_final
+from telemetry.store.journal import JournalWriter
 from telemetry.store.rundir import RunDirectory, manifest_for
 from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot
 
@@ -26,13 +27,17 @@ def root(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make_run(root: Path) -> Callable[..., RunDirectory]:
-    """`make_run(name, run_id, ended=True, completeness="complete")` leaves a run directory."""
+    """`make_run(name, run_id, ended=True, completeness="complete", journal=False)` leaves a run directory."""
 
-    def make(name: str, run_id: str, *, ended: bool = True, completeness: str = "complete") -> RunDirectory:
+    def make(
+        name: str, run_id: str, *, ended: bool = True, completeness: str = "complete", journal: bool = False
+    ) -> RunDirectory:
         directory = RunDirectory.create(root, name, run_id, STARTED_NS)
         directory.write_manifest(manifest_for(directory, name, run_id, ["x"], "ipc:///nowhere"))
         if ended:
             write_final(_final(name, run_id, completeness, directory), [directory.final])
+        if journal:
+            JournalWriter(directory.journal, b"state", 1).close()
         return directory
 
     return make

@@ -10,7 +10,9 @@ import pytest
 
 from telemetry import limits
 from telemetry.cli import checks
-from telemetry.config import Config, JournalConfig, RunConfig
+from telemetry.config import Config, JournalConfig, RunConfig, TransportConfig
+from telemetry.transport.facts import ZmqFacts
+from telemetry.transport.keys import KeyFolder
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +69,44 @@ def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status == "fail"
     assert "nobody" in found
     assert "unset TELEMETRY_ENDPOINT" in advice
+
+
+def test_keys_are_no_matter_without_any() -> None:
+    """As long as nothing leaves the machine."""
+    status, found, *_ = checks.check_keys(Config())
+    assert (status, found.startswith("none in ")) == ("ok", True)
+    reachable = Config(transport=TransportConfig(bind="tcp://0.0.0.0:*"))
+    status, found, *advice = checks.check_keys(reachable)
+    assert (status, "there are no keys" in found) == ("fail", True)
+    assert "telemetry keys new" in advice[0]
+
+
+def test_keys_are_looked_at(root: Path) -> None:
+    """Fit for use; a file that is not believed; a secret that others can read, with what mends it."""
+    folder = KeyFolder(root.parent / "telemetry" / "keys")
+    folder.make_pair()
+    folder.trust("ann", folder.own().public.decode())
+    status, found, *_ = checks.check_keys(Config())
+    assert (status, "1 others trusted" in found) == ("ok", True)
+    (folder.trusted_path / "bob").write_text("nonsense")
+    status, found, *_ = checks.check_keys(Config())
+    assert (status, "bob holds no public key" in found) == ("warn", True)
+    folder.secret.chmod(0o644)
+    assert checks.check_keys(Config())[0::2] == ("fail", f"chmod 600 {folder.secret}")
+
+
+def test_a_library_that_cannot_encrypt_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where it is needed."""
+    facts = ZmqFacts("27", "4.3.5", ipc=True, curve=False)
+    monkeypatch.setattr("telemetry.transport.facts.zmq_facts", lambda: facts)
+    assert checks.check_keys(Config())[0] == "ok"
+    KeyFolder(root.parent / "telemetry" / "keys").make_pair()
+    assert checks.check_keys(Config())[0] == "fail"
+
+
+def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is alive, so to unset the variable would be the wrong advice."""
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", "tcp://127.0.0.1:1#somebody")
+    status, found, *advice = checks.check_endpoint(Config())
+    assert (status, "no keys in" in found) == ("fail", True)
+    assert advice == ["`telemetry keys new` makes them"]

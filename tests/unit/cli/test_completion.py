@@ -39,3 +39,11 @@ def test_fish_strings_are_quoted(capsys: pytest.CaptureFixture[str]) -> None:
         assert line.startswith("complete -c telemetry -n ")
         assert line.replace("\\'", "").count("'") % 2 == 0
         assert "%(" not in line
+
+
+def test_fish_knows_the_commands_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """`telemetry keys` has its own, with their own options."""
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    assert "-n '__fish_seen_subcommand_from keys' -f -a trust -d " in script
+    assert "-n '__fish_seen_subcommand_from keys; and __fish_seen_subcommand_from new' -l force " in script

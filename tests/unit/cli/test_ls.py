@@ -64,3 +64,87 @@ def test_a_dead_aggregators_announcement_is_not_a_live_run(
     assert json.loads(capsys.readouterr().out) == []
     assert main(["stop", "killed"]) == 1
     assert "has died" in capsys.readouterr().err
+
+
+def died(directory: RunDirectory) -> LiveRun:
+    """The announcement of an aggregator that was killed."""
+    gone = LiveRun(
+        run_id=directory.run_id,
+        name=directory.slug,
+        pid=2**22 + 1,
+        endpoint="ipc:///nowhere",
+        dir=str(directory.path),
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+    announce(runtime_directory(), gone)
+    return gone
+
+
+def test_a_dead_run_is_offered_for_recovery(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON says that there is a journal, people get the command to copy; stdout stays a table or JSON."""
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
+    make_run("empty", "cccc3333", ended=False)
+    make_run("job", "aaaa1111", journal=True)
+    assert main(["ls", "--json"]) == 0
+    captured = capsys.readouterr()
+    found = {item["run_id"]: item["recoverable"] for item in json.loads(captured.out)}
+    assert found == {"aaaa1111": False, "bbbb2222": True, "cccc3333": False}
+    assert captured.err == ""
+    assert main(["ls"]) == 0
+    captured = capsys.readouterr()
+    command = f"`telemetry recover {directory.path}`"
+    assert captured.err == f"telemetry: killed is dead; {command} makes a result of what it left\n"
+    assert "recover" not in captured.out
+
+
+def test_many_dead_runs_take_few_lines(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of dead runs does not bury the table."""
+    for number in range(8):
+        make_run("killed", f"r{number}", ended=False, journal=True)
+    assert main(["ls"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 6
+    assert said[-1] == "telemetry: and 3 more"
+
+
+def test_a_run_that_somebody_has_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """It begins this moment or is on another host, and nobody is told to recover it."""
+    directory = make_run("job", "bbbb2222", ended=False, journal=True)
+    lock = directory.lock()
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["recoverable"], item["endpoint"]) == ("LIVE", False, None)
+    lock.release()
+
+
+def test_a_dead_run_elsewhere_is_listed_until_it_has_a_result(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed aggregator of another folder is DEAD here too; once there is a result, or nothing, its files go."""
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
+    died(directory)
+    assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["run_id"], item["state"], item["dir"]) == ("bbbb2222", "DEAD", str(directory.path))
+    assert (runtime_directory() / "bbbb2222").exists()
+    directory.final.write_text('{"run_id":"bbbb2222","name":"killed","state":"COMPLETE","completeness":"lossy"}')
+    died(RunDirectory(Path("/nowhere"), "cccc3333", "gone"))
+    assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert [path.name for path in runtime_directory().iterdir()] == []
+
+
+def test_a_result_that_went_elsewhere_is_listed(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose directory could not be written is not dead."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("TELEMETRY_RUN__FALLBACK_DIRS", str(root.parent / "spare"))
+    (root.parent / "spare").mkdir()
+    directory.final.rename(root.parent / "spare" / "telemetry-aaaa1111-final_snapshot.json")
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["completeness"]) == ("COMPLETE", "complete")
+    assert main(["report", "job"]) == 0
+    assert "could not be written" in capsys.readouterr().out

@@ -41,9 +41,11 @@ def test_strict_report(make_run: MakeRun) -> None:
 
 def test_a_run_without_a_result_says_why(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     """A killed run has a directory but no final file: that is said, not a traceback."""
-    make_run("killed", "bbbb2222", ended=False)
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
     assert main(["report", "killed"]) == 1
-    assert "no final result" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no final result: its aggregator died" in said
+    assert f"`telemetry recover {directory.path}` makes one of it" in said
 
 
 def test_report_cannot_write(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ HANDLED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.
 def aggregator(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAggregator]:
     """What `spawn` gives instead of a process; its name and flags are kept in `asked`."""
     handlers = {number: signal.getsignal(number) for number in (*HANDLED, signal.SIGCHLD)}
+    ended = threading.Event()
     with FakeAggregator(root.parent) as made:
 
         def start(name: str, flags: dict[str, object], **options: object) -> Any:
@@ -35,12 +37,12 @@ def aggregator(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAggr
                 name=name,
                 directory=str(root),
                 pid=0,
-                gone=False,
-                process=SimpleNamespace(returncode=None),
+                process=SimpleNamespace(returncode=0, wait=ended.wait),
             )
 
         monkeypatch.setattr(spawn, "spawn", start)
         yield made
+        ended.set()
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -59,7 +61,7 @@ def test_the_command_is_watched_and_its_end_ends_the_run(
     assert (stop.command.pid, stop.command.exit_code) == (watch.pid, 4)
     said = capsys.readouterr()
     assert said.out == ""
-    assert "fake COMPLETE" in said.err
+    assert "incomplete: fake, " in said.err
     assert "run directory: " in said.err
 
 

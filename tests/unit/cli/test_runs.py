@@ -11,7 +11,7 @@ import pytest
 
 from telemetry.cli import runs
 from telemetry.cli.main import main
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store.liveruns import LiveRun, announce
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport import runtime_directory
@@ -28,7 +28,7 @@ def test_report_finds_the_run_however_it_is_named(
     directory = make_run("job", "aaaa1111")
     spec = {"directory": str(directory.path), "file": str(directory.final)}.get(spec, spec)
     assert main(["report", spec]) == 0
-    assert capsys.readouterr().out.startswith("complete: job COMPLETE, 7 of 7 events applied, 0 lost\n")
+    assert capsys.readouterr().out.startswith("complete: job, 7 of 7 events applied, 0 lost\n")
 
 
 @pytest.mark.parametrize("command", [["report"], ["status"], ["stop"], ["tail"], ["tail", "--records"]])
@@ -74,7 +74,11 @@ def test_a_silent_aggregator_is_the_reason_for_the_file(
     report = runs.report_of(runs.Target("job", root, live.endpoint, live))
     assert (report.source, report.source_reason) == ("file", "no answer within 5 s")
     directory.final.unlink()
+    lock = directory.lock()
     with pytest.raises(EndpointError, match="no answer"):
+        runs.report_of(runs.Target("job", root, live.endpoint, live))
+    lock.release()
+    with pytest.raises(RunDirectoryError, match="its aggregator died"):
         runs.report_of(runs.Target("job", root, live.endpoint, live))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import telemetry.daemon
+from telemetry.cli import serve
 from telemetry.cli.main import main
 from telemetry.cli.serve import check_name
 from telemetry.daemon import DaemonOptions
@@ -59,11 +61,21 @@ def test_in_the_foreground_it_says_where_and_how_it_ended(
     assert said.err.splitlines() == [
         "telemetry: run job (r1) in /d",
         "telemetry: export TELEMETRY_ENDPOINT=ipc:///c",
-        "telemetry: incomplete: job COMPLETE, 0 of 0 events applied, 0 lost",
+        "telemetry: incomplete: job, 0 of 0 events applied, 0 lost",
         "telemetry: careful",
         "telemetry: /d",
     ]
     assert (started[0].config.transport.bind, started[0].config.transport.insecure) == ("ipc:///c", True)
+
+
+def test_an_address_with_a_key_is_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell would take half of Z85's characters for its own; and it is said who gets in."""
+    key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y$7"
+    for trusted, words in ((0, "for this user's own key alone"), (3, "for this user's own key and 3 trusted")):
+        serve.say_where(HERE | {"endpoint": f"tcp://0.0.0.0:5#{key}", "trusted": trusted})
+        _, export, keys = capsys.readouterr().err.splitlines()
+        assert shlex.split(export)[-1] == f"TELEMETRY_ENDPOINT=tcp://0.0.0.0:5#{key}"
+        assert words in keys
 
 
 def test_started_by_a_program_it_is_silent(
@@ -93,6 +105,48 @@ def test_what_cannot_begin_is_one_line(
     monkeypatch.setattr(telemetry.daemon, "run_daemon", fail)
     assert main(["serve"]) == 1
     assert capsys.readouterr().err == "telemetry: in use (choose another)\n"
+
+
+def test_a_run_to_go_on_with(started: list[DaemonOptions], make_run: Any) -> None:
+    """By directory, id, name or `latest`; the owner's number is given anew."""
+    directory = make_run("job", "r1", ended=False)
+    for spec in (str(directory.path), "r1", "job", "latest"):
+        assert main(["serve", "--resume", spec, "--owner-pid", "5"]) == 0
+    assert [options.resume for options in started] == [directory.path] * 4
+    assert started[0].owner_pid == 5
+    assert main(["serve", "--resume", "nobody"]) == 1
+    assert main(["serve", "--resume", "/gone", "--ready-fd", "77"]) == 0
+    assert started[-1].resume == Path("/gone"), "who waits at the pipe hears there that it is gone"
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--name", "n"], "--name"),
+        (["--bind", "ipc:///c"], "--bind"),
+        (["--no-journal"], "--no-journal"),
+        (["--run-id", "r2", "--name", "n"], "--name, --run-id"),
+    ],
+)
+def test_what_a_run_decides_itself(
+    started: list[DaemonOptions], make_run: Any, capsys: pytest.CaptureFixture[str], flags: list[str], named: str
+) -> None:
+    """Flags that would be ignored are refused."""
+    make_run("job", "r1", ended=False)
+    assert main(["serve", "--resume", "job", *flags]) == 2
+    assert f"goes on with a run as it is: {named} can't be changed" in capsys.readouterr().err
+    assert started == []
+
+
+def test_nothing_to_resume_is_said(
+    root: Path, make_run: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run has ended: no error."""
+    make_run("job", "r1")
+    result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory="/d")
+    monkeypatch.setattr(telemetry.daemon, "run_daemon", lambda *_, **__: (True, result))
+    assert main(["serve", "--resume", "job"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "telemetry: nothing to resume: the run has ended"
 
 
 @pytest.mark.parametrize("name", ["job", "a/b", "ü", "x" * 200, " padded "])

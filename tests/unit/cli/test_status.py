@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +20,46 @@ def test_status_of_a_finished_run(make_run: MakeRun, capsys: pytest.CaptureFixtu
     make_run("job", "aaaa1111")
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("complete: job COMPLETE")
+    assert lines[0].startswith("complete: job, ")
     assert len(lines) < 8
     assert main(["status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["run_id"] == "aaaa1111"
+
+
+def test_status_of_a_dead_run(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 1: one line with what is left and the command that makes a result of it, or the same as JSON."""
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
+    os.utime(directory.journal / "00000000.seg", ns=(0, STARTED_NS))
+    assert main(["status", "killed"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    for part in (
+        "its aggregator died, last seen 2026-03-01 12:00:00 UTC",
+        "38 B in 1 segment",
+        "telemetry recover ",
+    ):
+        assert part in captured.err
+    assert main(["status", "killed", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "run_id": "bbbb2222",
+        "state": "DEAD",
+        "dir": str(directory.path),
+        "last_seen_ns": STARTED_NS,
+        "journal_segments": 1,
+        "journal_bytes": 38,
+        "recoverable": True,
+    }
+
+
+def test_status_of_a_run_that_is_unknown_or_alive_elsewhere(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither is dead: JSON stays empty, stderr says why."""
+    lock = make_run("busy", "bbbb2222", ended=False, journal=True).lock()
+    for name, why in (("busy", "still going, on "), ("nobody", "no run 'nobody'")):
+        assert main(["status", name, "--json"]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert why in captured.err
+    lock.release()

@@ -92,6 +92,13 @@ def test_bad_values_are_refused(tmp_path: Path, key: str, value: str) -> None:
         load({key: value}, cwd=tmp_path, environ={})
 
 
+def test_keys_cannot_be_demanded_and_waived(tmp_path: Path) -> None:
+    """Whoever asks for keys everywhere must not lose them to a switch."""
+    flags = {"security.curve": "always", "transport.insecure": True}
+    with pytest.raises(ConfigError, match=r"security\.curve = 'always' contradicts transport\.insecure"):
+        load(flags, cwd=tmp_path, environ={})
+
+
 def test_text_is_read_as_the_type_of_the_key(tmp_path: Path) -> None:
     """The environment knows only text: numbers, switches and comma-separated lists are read from it."""
     environ = {

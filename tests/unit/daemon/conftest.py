@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from telemetry.config import load
-from telemetry.daemon.build import build
+from telemetry.daemon.build import build, build_again
 from telemetry.daemon.options import DaemonOptions
+from telemetry.daemon.resume import claim
 from telemetry.daemon.service import Service
+from telemetry.store.rundir import RunDirectory
 from telemetry.testing.builders import Row, frame
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import End, Hello, Request, Response, Welcome
@@ -51,6 +53,36 @@ def make_service(make_options: MakeOptions) -> Iterator[MakeService]:
     for service in made:
         service.parts.worker.close(DEADLINE_S)
         service.parts.hub.close()
+        service.parts.let_go()
+
+
+@pytest.fixture
+def die() -> Callable[[Service], None]:
+    """`die(service)`: its files and sockets stay as SIGKILL leaves them, but for the sockets' own."""
+
+    def stop_at_once(service: Service) -> None:
+        service.parts.worker.close(DEADLINE_S)
+        service.parts.hub.close()
+        service.parts.let_go()
+
+    return stop_at_once
+
+
+@pytest.fixture
+def make_again(make_options: MakeOptions) -> Iterator[MakeService]:
+    """`make_again(directory, flags)` resumes a run; closed at the end of the test."""
+    made: list[Service] = []
+
+    def make(directory: RunDirectory, flags: dict[str, object] | None = None, **facts: object) -> Service:
+        options = make_options(flags, **{"epoch": "e2", "resume": directory.path} | facts)
+        made.append(build_again(options, None, claim(directory.path)))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.parts.worker.close(DEADLINE_S)
+        service.parts.hub.close()
+        service.parts.let_go()
 
 
 @pytest.fixture(autouse=True)

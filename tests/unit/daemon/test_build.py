@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from telemetry.daemon import build as subject
+from telemetry.daemon import opening
 from telemetry.daemon.build import build
-from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
-from telemetry.store.final import read_final
+from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store.rundir import RunDirectory
-from telemetry.wire.events import Count
 
 WHOLE = """
 import json, os, sys
@@ -78,7 +76,7 @@ def test_what_the_configuration_says_is_built(make_service: Any) -> None:
     assert service.snapshot().window_s == 3
     bare = make_service({"journal.enabled": False, "history.enabled": False}, run_id="r2")
     assert (bare.parts.journal, bare.parts.history) == (None, None)
-    bare.roll()
+    bare.feed.roll()
 
 
 def test_an_address_that_is_in_use_leaves_nothing_behind(
@@ -106,30 +104,7 @@ def test_a_path_that_is_too_long_leaves_nothing_behind(
     assert list((deep / "telemetry").iterdir()) == []
 
 
-def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
-    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was applied is in the file, which says that the run was cut short, and why."""
-    service = make_service()
-    peer = connect(service)
-    peer.send(Count("n", 5.0))
-    peer.applied(1)
-
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a defect")
-
-    monkeypatch.setattr(service.parts.aggregator, "apply", fail)
-    assert peer.link.send_events(peer.frame([Count("n")]))
-    subject._run(service)
-    assert subject.finalize(service)
-    result = read_final(service.parts.directory.final)
-    assert (result.state, result.completeness) == ("INTERRUPTED", "interrupted")
-    assert result.reason == "the aggregator failed: ZeroDivisionError('a defect')"
-    assert (result.counters[0].value, result.accounting.applied, result.accounting.waiting) == (5, 1, 1)
-    assert "Traceback" in service.parts.directory.log.read_text()
-
-
-@pytest.mark.parametrize("part", ["RunDirectory.create", "RecordLog", "HistoryWriter"])
+@pytest.mark.parametrize("part", ["RunDirectory.create", "RunDirectory.lock", "RecordLog", "HistoryWriter"])
 def test_whatever_fails_lets_go_of_the_sockets(
     make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -139,25 +114,7 @@ def test_whatever_fails_lets_go_of_the_sockets(
         raise RunDirectoryError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(subject.RunDirectory if "." in part else subject, part.rpartition(".")[2], fail)
+        patch.setattr(opening.RunDirectory if "." in part else opening, part.rpartition(".")[2], fail)
         with pytest.raises(RunDirectoryError):
             build(make_options(), None)
-    assert list((short_dir / "telemetry").iterdir()) == []
-
-
-def test_a_run_that_cannot_be_announced_says_so_and_lets_go(
-    make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever waits for it hears the reason."""
-
-    def fail(*_: object) -> None:
-        raise RunDirectoryError("the run can't be announced")
-
-    monkeypatch.setattr(subject, "announce", fail)
-    monkeypatch.setattr(subject, "SignalPipe", lambda: None)
-    reader, writer = os.pipe()
-    with os.fdopen(reader) as pipe:
-        with pytest.raises(TelemetryError):
-            subject.run_daemon(make_options(ready_fd=writer))
-        assert json.loads(pipe.read())["error"] == "the run can't be announced"
     assert list((short_dir / "telemetry").iterdir()) == []

@@ -16,9 +16,11 @@ from telemetry.daemon.control import read_history, read_records
 from telemetry.daemon.service import Service
 from telemetry.errors import ProtocolError
 from telemetry.store.history import HistoryReader
+from telemetry.store.journal import NOTE, JournalReader
 from telemetry.testing.builders import MONO_NS
 from telemetry.transport.client import ControlClient
 from telemetry.wire import control as msg
+from telemetry.wire.codec import decode_note
 from telemetry.wire.events import Count, Define, Mark, Params
 from telemetry.wire.history import Interval
 
@@ -195,6 +197,34 @@ def test_after_the_books_are_closed_nothing_is_owed(make_service: Any, connect: 
     assert service.control.owed == 0
 
 
+def test_an_acknowledgement_that_was_lost_comes_again(make_service: Any, connect: Any) -> None:
+    """A producer whose ring is full sends nothing new, so nothing would move any more: hello and ping bring it."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n"))
+    peer.until(lambda: peer.all(msg.Ack))
+    for request in (msg.Hello(id=5, producer="p"), msg.Ping(id=6, producer="p")):
+        peer.heard.clear()
+        peer.ask(request)
+        peer.until(lambda: peer.all(msg.Ack))
+        assert peer.all(msg.Ack) == [msg.Ack(epoch="e1", batches=1)]
+    stranger = connect(service, "x", greet=False)
+    stranger.ask(msg.Ping(id=7, producer="p"))
+    stranger.ask(msg.Ping(id=8))
+    assert stranger.all(msg.Ack) == [], "only its own producer is told"
+
+
+def test_without_a_journal_what_is_applied_is_acknowledged(make_service: Any, connect: Any) -> None:
+    """Off, or failed in mid-run: producers must not fill their rings for a disk that is full."""
+    off = make_service({"journal.enabled": False})
+    failed = make_service(run_id="r2")
+    failed.parts.journal.failed = "No space left on device"
+    for service in (off, failed):
+        peer = connect(service)
+        peer.send(Count("n"))
+        peer.until(lambda peer=peer: peer.all(msg.Ack) == [msg.Ack(epoch="e1", batches=1)])
+
+
 # --- what is missing -----------------------------------------------------------------------------
 
 
@@ -207,8 +237,10 @@ def test_a_producer_is_asked_for_what_never_came(make_service: Any, connect: Any
     peer.frame([Count("n")])
     peer.frame([Count("n")])
     peer.send(Count("n"))
-    peer.until(lambda: len(peer.all(msg.Resend)) >= 4)
-    assert peer.all(msg.Resend)[:4] == [msg.Resend(first=0, last=0), msg.Resend(first=2, last=3)] * 2
+    first, second = msg.Resend(first=0, last=0), msg.Resend(first=2, last=3)
+    peer.until(lambda: peer.all(msg.Resend).count(second) >= 2)
+    asked = peer.all(msg.Resend)
+    assert asked[asked.index(second) - 1 :][:4] == [first, second] * 2, "before that, only the first gap was there"
 
 
 def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any) -> None:
@@ -233,6 +265,25 @@ def test_a_silent_producer_is_not_asked_for_ever(make_service: Any, connect: Any
     assert not asked_at(facts.last_seen_ns + 100 * late_ns)
     facts.last_seen_ns += 1_000 * late_ns
     assert asked_at(facts.last_seen_ns + 10**9)
+
+
+def test_what_a_producer_no_longer_has_is_given_up(make_service: Any, connect: Any) -> None:
+    """It is asked for no more, its end is answered, and the journal knows."""
+    service = make_service()
+    peer = connect(service)
+    peer.frame([Count("n")])
+    peer.send(Count("n"))
+    peer.until(lambda: peer.all(msg.Resend), "a question for what is missing")
+    peer.end()
+    peer.say(msg.CannotResend(producer="p", first=0, last=0))
+    peer.until(lambda: peer.all(msg.Ended), "the answer to end")
+    assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=2, received=1, missing=1)]
+    (producer,) = service.snapshot().producers
+    assert (producer.unrepairable_batches, producer.missing_batches) == ([(0, 0)], [])
+    assert service.parts.aggregator.waiting_for() == []
+    frames = JournalReader(service.parts.directory.journal).frames()
+    notes = [decode_note(item.data) for item in frames if item.kind == NOTE]
+    assert msg.CannotResend(producer="p", first=0, last=0) in notes
 
 
 def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any, monkeypatch: Any) -> None:
@@ -354,7 +405,7 @@ def test_readers_leave_room_for_what_the_run_writes(make_service: Any, connect: 
             peer.say(msg.Catchup(id=1_000 + number))
         peer.ask(msg.Ping(id=5))
     assert any(peer.all(msg.Error) for peer in peers)
-    service.roll()
+    service.feed.roll()
     assert service.snapshot().warnings == []
     go.set()
     peers[0].until(lambda: sum(len(peer.all(msg.CaughtUp)) + len(peer.all(msg.Error)) for peer in peers) == 320)
@@ -410,7 +461,7 @@ def test_history_comes_in_pages_with_the_keys_on_the_first(
     for number in range(4):
         peer.send(Define(1, "s", "series"), rows=[(1, MONO_NS + number, float(number))])
         peer.applied(number + 1)
-        service.roll()
+        service.feed.roll()
     starts: list[int] = []
     start_ns: int | None = 0
     pages = 0
@@ -427,7 +478,7 @@ def test_history_of_a_time_span(make_service: Any, connect: Any) -> None:
     """Intervals that overlap it, and no others."""
     service = make_service()
     for _ in range(3):
-        service.roll()
+        service.feed.roll()
     peer = connect(service)
     everything: Any = peer.ask(msg.GetHistory(id=4))
     middle = msgspec.msgpack.decode(everything.intervals[1], type=Interval)

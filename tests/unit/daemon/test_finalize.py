@@ -309,7 +309,7 @@ def test_no_place_for_the_file(make_service: Any, connect: Any, monkeypatch: pyt
     record(peer)
     peer.end()
     end(service)
-    monkeypatch.setattr(subject.tempfile, "gettempdir", lambda: "/proc/nowhere")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/nowhere")
     home = service.parts.directory.path
     home.rename(home.with_name("moved"))
     home.write_text("in the way")
@@ -365,7 +365,7 @@ def test_no_directory_for_temporary_files(make_service: Any, monkeypatch: pytest
     def fail() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setattr(subject.tempfile, "gettempdir", fail)
+    monkeypatch.setattr("tempfile.gettempdir", fail)
     assert finalize(service)
     assert final(service).state == "COMPLETE"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from telemetry import limits
-from telemetry.store.journal import JournalReader
+from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import frame
 from telemetry.wire import frames
@@ -13,7 +13,8 @@ from telemetry.wire.events import Count, Mark, Sample
 
 
 def journaled(service: Any) -> list[bytes]:
-    return [bytes(item.data) for item in JournalReader(service.parts.directory.journal).frames()]
+    frames = JournalReader(service.parts.directory.journal).frames()
+    return [bytes(item.data) for item in frames if item.kind == BATCH]
 
 
 def test_what_is_applied_is_in_the_journal_and_nothing_else(make_service: Any) -> None:
@@ -21,8 +22,8 @@ def test_what_is_applied_is_in_the_journal_and_nothing_else(make_service: Any) -
     service = make_service()
     first = frame("p", 0, 0, records=[Count("n", 2.0), Mark("m")])
     second = frame("p", 1, 2, records=[Sample("s", 1.5)])
-    service._ingest.take([first, b"noise", second, first, frames.EVENTS + b"\xc1"])
-    service._ingest.take([])
+    service.feed.ingest.take([first, b"noise", second, first, frames.EVENTS + b"\xc1"])
+    service.feed.ingest.take([])
     assert journaled(service) == [first, second]
     assert [record.record for record in RecordLog(service.parts.directory.records).read(0, 10)] == [Mark("m")]
     snapshot = service.snapshot()
@@ -36,7 +37,7 @@ def test_what_is_applied_is_in_the_journal_and_nothing_else(make_service: Any) -
 def test_without_a_journal_everything_else_is_the_same(make_service: Any) -> None:
     """`--no-journal` writes none."""
     service = make_service({"journal.enabled": False})
-    service._ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
+    service.feed.ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
     assert not service.parts.directory.journal.exists()
     assert service.snapshot().accounting.applied == 1
 
@@ -45,7 +46,7 @@ def test_a_journal_that_cannot_be_written_is_said_and_costs_no_number(make_servi
     """The run goes on; the snapshot warns once."""
     service = make_service()
     service.parts.journal.failed = "No space left on device"
-    service._ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
+    service.feed.ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
     service.snapshot()
     assert service.snapshot().warnings[0] == "the journal could not be written: No space left on device"
     assert service.snapshot().counters[0].value == 2
@@ -63,6 +64,6 @@ def test_a_turn_takes_a_bounded_number(make_service: Any, connect: Any, monkeypa
     while service.parts.aggregator.applied < 21:
         assert service.parts.hub.wait(10.0).events
         before = service.parts.aggregator.applied
-        counts.append(service._ingest.turn())
+        counts.append(service.feed.ingest.turn())
         assert service.parts.aggregator.applied - before == counts[-1]
     assert max(counts) <= 3

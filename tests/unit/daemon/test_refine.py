@@ -31,7 +31,7 @@ class Recorded:
 
     def __init__(self, folder: Path) -> None:
         self.directory = RunDirectory.create(folder, "job", "r1", 1)
-        self.journal = JournalWriter(self.directory.journal)
+        self.journal = JournalWriter(self.directory.journal, b"", NOW_NS)
         self.aggregator = Aggregator(AggregatorConfig(percentiles=KEYS))
         self.values: dict[str, list[float]] = {"rows": [], "samples": []}
         self.seq = self.first = 0
@@ -75,7 +75,7 @@ def recorded(tmp_path: Path) -> Recorded:
 
 
 def begin(recorded: Recorded, budget_s: float = 60.0) -> Refiner:
-    return Refiner(recorded.aggregator, recorded.directory, budget_s, wake=lambda: None)
+    return Refiner(recorded.aggregator, recorded.directory.journal, budget_s, wake=lambda: None)
 
 
 def outcome(refiner: Refiner, wait_until: WaitUntil) -> Refinement:
@@ -87,7 +87,7 @@ def outcome(refiner: Refiner, wait_until: WaitUntil) -> Refinement:
 def test_the_journal_gives_the_order_statistics(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Rows and self-describing samples, in many small batches, to the last bit."""
     recorded.journal.close()
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason, found.warnings) == (True, "", [])
     assert found.values == recorded.expected()
 
@@ -95,7 +95,7 @@ def test_the_journal_gives_the_order_statistics(recorded: Recorded, wait_until: 
 def test_exact_percentiles_keep_the_order_of_the_live_ones(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Readers see the same keys in the same order before and after."""
     live = [list(stat.percentiles) for stat in recorded.aggregator.series.stats()]
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None), wait_until)
     recorded.aggregator.series.apply_exact(found.values)
     stats = recorded.aggregator.series.stats()
     assert all(stat.exact for stat in stats)
@@ -116,7 +116,7 @@ def test_a_damaged_journal_is_said(recorded: Recorded, wait_until: WaitUntil) ->
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 0xFF
     segment.write_bytes(data)
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.values) == (False, {})
     assert "bytes of the journal are damaged" in found.reason
 
@@ -125,7 +125,7 @@ def test_a_journal_that_is_gone_is_said(recorded: Recorded, wait_until: WaitUnti
     """The thread ends with an outcome whatever happens in it."""
     for segment in recorded.directory.journal.iterdir():
         segment.unlink()
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None), wait_until)
     assert not found.exact
     assert "the exact pass failed: there is no journal" in found.reason
 
@@ -133,7 +133,7 @@ def test_a_journal_that_is_gone_is_said(recorded: Recorded, wait_until: WaitUnti
 def test_a_series_that_disagrees_is_named_and_spoils_no_other(recorded: Recorded, wait_until: WaitUntil) -> None:
     """Values that were applied and not journaled: that series keeps its bound, the other one is exact."""
     recorded.take([], [0.5] * 50, journaled=False)
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason) == (False, "some series disagree with the journal")
     (warning,) = found.warnings
     assert warning.startswith("samples: ")
@@ -165,7 +165,7 @@ def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> Non
         return begun(batch)
 
     recorded.aggregator.series_values = slow  # type: ignore[method-assign]
-    refiner = Refiner(recorded.aggregator, recorded.directory, 60.0, wake=lambda: None)
+    refiner = Refiner(recorded.aggregator, recorded.directory.journal, 60.0, wake=lambda: None)
     assert refiner.outcome is None
     refiner.stop("stopped by SIGTERM")
     refiner.stop("later")
@@ -175,14 +175,14 @@ def test_it_stops_when_told_to(recorded: Recorded, wait_until: WaitUntil) -> Non
 
 def test_its_time_is_bounded(recorded: Recorded, wait_until: WaitUntil) -> None:
     """A journal that takes too long leaves the bound of the histogram."""
-    found = outcome(Refiner(recorded.aggregator, recorded.directory, 0.0, wake=lambda: None), wait_until)
+    found = outcome(Refiner(recorded.aggregator, recorded.directory.journal, 0.0, wake=lambda: None), wait_until)
     assert (found.exact, found.reason) == (False, "the exact pass took more than 0 s")
 
 
 def test_what_stands_in_the_way(tmp_path: Path) -> None:
     """No journal, a failed one, one that has forgotten."""
     assert obstacle(None) == "the journal is off"
-    journal = JournalWriter(tmp_path / "j")
+    journal = JournalWriter(tmp_path / "j", b"", NOW_NS)
     assert obstacle(journal) == ""
     journal.dropped_segments = 3
     assert "lost its 3 oldest segments" in obstacle(journal)

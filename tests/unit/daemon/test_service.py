@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from telemetry.store.history import HistoryReader
 from telemetry.transport.subscription import Subscription
 from telemetry.wire import control as msg
-from telemetry.wire.events import Count, Define
+from telemetry.wire.events import Count
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -96,30 +93,6 @@ def test_a_snapshot_is_due_after_so_many_ticks(make_service: Any, hz: float, tic
     assert service._period_ns * ticks == pytest.approx(1e9 / hz, abs=100)
 
 
-def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None:
-    """What was counted in it goes to the history, with the keys."""
-    service = make_service()
-    peer = connect(service)
-    peer.send(Define(1, "n", "counter"), rows=[(1, 1 << 40, 2.0)])
-    peer.applied(1)
-    service._next_second_ns = 0
-    ticks = service.cost.ticks
-    peer.until(lambda: service.cost.ticks > ticks)
-    assert service.parts.worker.close(20.0)
-    reader = HistoryReader(service.parts.directory.history)
-    assert [key.name for key in HistoryReader.keys(reader)] == ["n"]
-    (interval,) = reader.intervals()
-    assert len(interval.counters.index) == 4
-
-
-def test_a_history_that_is_far_behind_is_said(make_service: Any) -> None:
-    """An interval is lost rather than the loop stopped, and the snapshot says so."""
-    service = make_service()
-    service.parts.worker.submit = lambda *_: False
-    service.roll()
-    assert service.snapshot().warnings == ["the disk is far behind: an interval of the history is missing"]
-
-
 @pytest.mark.parametrize(
     ("part", "words"), [("journal", "journal"), ("history", "history"), ("records", "record log")]
 )
@@ -147,141 +120,6 @@ def test_a_stuck_service_manager_stops_no_turn(
         thread.start()
         thread.join(10)
         assert not thread.is_alive()
-
-
-# --- who the run belongs to ----------------------------------------------------------------------
-
-
-def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
-    """With its number in the reason."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
-        service = make_service(owner_pid=owner.pid)
-        ticks = service.cost.ticks
-        service.turns_until(lambda: service.cost.ticks > ticks + 3)
-        assert not service.course.ending
-        owner.kill()
-        service.live()
-    assert service.course.reason == f"process {owner.pid}, which the run belonged to, is gone"
-    assert not service.course.interrupted
-
-
-def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: Any, connect: Any) -> None:
-    """After the grace, and only if there was one."""
-    service = make_service({"run.orphan_grace_s": 0.05})
-    ticks = service.cost.ticks
-    service.turns_until(lambda: service.cost.ticks > ticks + 20)
-    assert not service.course.ending, "nobody has come yet"
-    peer = connect(service)
-    peer.end()
-    service.live()
-    assert service.course.reason == "all producers have been gone for 0.05 s"
-
-
-def test_a_grace_of_zero_waits_for_ever(make_service: Any, connect: Any) -> None:
-    """Zero turns the rule off."""
-    service = make_service({"run.orphan_grace_s": 0})
-    peer = connect(service)
-    peer.end()
-    peer.until(lambda: peer.all(msg.Ended))
-    ticks = service.cost.ticks
-    service.turns_until(lambda: service.cost.ticks > ticks + 20)
-    assert not service.course.ending
-
-
-# --- the drain -----------------------------------------------------------------------------------
-
-
-def test_a_drain_waits_for_the_end_of_every_producer(make_service: Any, connect: Any) -> None:
-    """It tells them, takes what they still send, acknowledges it, and is over when the last one is reconciled."""
-    service = make_service({"run.drain_timeout_s": 20.0})
-    peer = connect(service, pid=os.getpid(), host=service.parts.host)
-    service.course.end("enough")
-    said = []
-
-    def producer_flushes_and_ends() -> bool:
-        if not said and any(pong.state == "DRAINING" for pong in peer.all(msg.Pong)):
-            assert peer.link.send_events(peer.frame([Count("n")]))
-            peer.end()
-            said.append(True)
-        return False
-
-    peer.send(Count("n"))
-    turn = service.turn
-    service.turn = lambda **options: (turn(**options), producer_flushes_and_ends())
-    service.drain()
-    assert service.parts.aggregator.waiting_for() == []
-    assert service.course.lifecycle.state == "DRAINING"
-    assert service.snapshot().accounting.applied == 2
-    peer.until(lambda: peer.all(msg.Ended) and peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e1", batches=2)])
-
-
-def test_a_drain_has_a_deadline(make_service: Any, connect: Any) -> None:
-    """A living producer that never ends is named as missing."""
-    service = make_service()
-    connect(service, pid=os.getpid(), host=service.parts.host)
-    service.course.end("enough")
-    service.drain()
-    assert service.parts.clock.monotonic_ns() >= service.course.drain_deadline_ns
-    assert service.snapshot().pending.producers == ["p"]
-
-
-def test_a_drain_does_not_wait_for_the_dead(make_service: Any, connect: Any) -> None:
-    """A producer of this host whose process is gone will not end."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    service = make_service({"run.drain_timeout_s": 60.0})
-    connect(service, pid=gone.pid, host=service.parts.host)
-    service.course.end("enough")
-    service.drain()
-    assert service.parts.clock.monotonic_ns() < service.course.drain_deadline_ns
-
-
-def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> None:
-    """A container has numbers of its own: its process looks dead from here, and answers the drain."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    service = make_service({"run.drain_timeout_s": 60.0})
-    peer = connect(service, pid=gone.pid, host=service.parts.host)
-    facts = service.parts.aggregator.producer("p")
-    service.turns_until(lambda: service.parts.clock.monotonic_ns() - facts.last_seen_ns > 600_000_000)
-    service.course.end("enough")
-    turn = service.turn
-
-    def flush_after_a_while(**options: Any) -> None:
-        turn(**options)
-        if peer.batches == 0 and service.parts.clock.monotonic_ns() - service._drain_began_ns > 100_000_000:
-            peer.send(Count("n"))
-            peer.end()
-
-    service.turn = flush_after_a_while
-    service.drain()
-    assert service.parts.aggregator.waiting_for() == []
-    assert service.snapshot().accounting.applied == 1
-
-
-def test_a_drain_waits_for_the_dead_of_other_hosts(make_service: Any, connect: Any) -> None:
-    """A process id says nothing about another machine."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    service = make_service()
-    connect(service, pid=gone.pid, host="elsewhere")
-    service.course.end("enough")
-    service.drain()
-    assert service.parts.clock.monotonic_ns() >= service.course.drain_deadline_ns
-
-
-def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_service: Any, connect: Any) -> None:
-    """Nobody waits for them, but what has arrived is not thrown away."""
-    service = make_service()
-    peer = connect(service, greet=False)
-    peer.send(Count("n"))
-    peer.applied(1)
-    for _ in range(50):
-        assert peer.link.send_events(peer.frame([Count("n")]))
-    assert service.parts.hub.wait(10.0).events
-    service.course.end("enough")
-    service.drain()
-    assert service.parts.aggregator.applied == 51
 
 
 def test_an_interruption_skips_the_drain(make_service: Any, connect: Any) -> None:

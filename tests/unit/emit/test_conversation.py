@@ -11,9 +11,22 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.emit import records
 from telemetry.emit.conversation import Conversation
-from telemetry.errors import ProtocolError
+from telemetry.errors import KeysError, ProtocolError
 from telemetry.wire import rows
-from telemetry.wire.control import Ack, End, Ended, Error, Hello, Ping, Pong, Request, Resend, Response, Welcome
+from telemetry.wire.control import (
+    Ack,
+    CannotResend,
+    End,
+    Ended,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    Request,
+    Resend,
+    Response,
+    Welcome,
+)
 
 WELCOME = Welcome(
     id=1, run_id="r", name="job", epoch="e1", state="LIVE", events="ipc:///ev", snapshots="ipc:///sn", records=""
@@ -53,6 +66,19 @@ def talk(make: Make, link: Any) -> Conversation:
 def send_all(talk: Conversation) -> None:
     while talk.flush():
         pass
+
+
+def test_an_aggregator_that_does_not_know_the_key_is_given_up(make: Make, link: Any) -> None:
+    """It will never answer; the link knows why."""
+    talk = make()
+
+    def refuse(_timeout_s: float = 0.0) -> list[Response]:
+        raise KeysError("unknown key")
+
+    link.receive_control = refuse
+    talk.step()
+    assert isinstance(talk.refused, KeysError)
+    assert not talk.flush()
 
 
 def test_nothing_is_sent_before_the_welcome(make: Make, desk: Any, link: Any) -> None:
@@ -178,20 +204,182 @@ def test_a_resend_waits_for_room(talk: Conversation, desk: Any, link: Any) -> No
     assert [batch.seq for batch in link.batches] == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_what_fell_out_of_the_ring_cannot_be_sent_again(make: Make, desk: Any, link: Any) -> None:
-    """It is counted."""
+def test_what_is_no_longer_kept_is_said_at_once(talk: Conversation, desk: Any, link: Any) -> None:
+    """Or the aggregator would wait for it until its deadline. Asked twice, answered twice; in the ranges that it
+    lacks, and never for a batch that was not made yet."""
+    for _ in range(6):
+        desk.fill(1)
+        talk.flush()
+    link.inbox = [Ack(epoch="e1", batches=2)]
+    talk.step()
+    talk.ring.forget(4)
+    link.asked.clear()
+    link.inbox = [Resend(first=1, last=1 << 62), Resend(first=0, last=1), Resend(first=0, last=0)]
+    link.inbox += [Resend(first=6, last=9), Resend(first=9, last=7)]
+    talk.step()
+    said = [(message.first, message.last) for message in of(CannotResend, link.asked)]
+    assert said == [(1, 1), (4, 4), (0, 1), (0, 0)]
+    assert {message.producer for message in of(CannotResend, link.asked)} == {"p1"}
+    send_all(talk)
+    assert [batch.seq for batch in link.batches][6:] == [2, 3, 5]
+
+
+def test_one_request_makes_a_bounded_number_of_answers(talk: Conversation, desk: Any, link: Any) -> None:
+    """A control queue holds 128 messages; who wants to know the rest asks again."""
+    for _ in range(100):
+        desk.fill(1)
+        talk.flush()
+    for seq in range(0, 100, 2):
+        talk.ring.forget(seq)
+    link.inbox = [Resend(first=0, last=99)]
+    talk.step()
+    assert [message.first for message in of(CannotResend, link.asked)] == list(range(0, 32, 2))
+
+
+# --- a full ring ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tight(make: Make, link: Any) -> Conversation:
+    """A welcomed conversation whose ring is full with three batches of one event."""
+    link.answer = greet
+    made = make(ring_bytes=150)
+    made.step()
+    made.step()
+    return made
+
+
+def fill_ring(talk: Conversation, desk: Any) -> None:
+    for _ in range(5):
+        desk.fill(1)
+        talk.flush()
+
+
+def test_a_full_ring_holds_back_what_follows(tight: Conversation, desk: Any, link: Any) -> None:
+    """What the aggregator has not acknowledged it may lose with its life: it stays, and new events wait where their
+    bound is."""
+    fill_ring(tight, desk)
+    assert [batch.seq for batch in link.batches] == tight.ring.kept() == [0, 1, 2]
+    assert desk.outbox.waiting == 2
+    link.inbox = [Ack(epoch="e1", batches=1)]
+    tight.step()
+    tight.flush()
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 3]
+    assert desk.outbox.waiting == 0
+
+
+def test_a_full_ring_does_not_hold_back_definitions_from_a_new_aggregator(
+    tight: Conversation, desk: Any, link: Any
+) -> None:
+    """All that is in the ring may lean on them; events stay behind."""
+    fill_ring(tight, desk)
+    desk.definitions.append(records.mark("d", {}, 0))
+    link.answer = lambda request: [replace(WELCOME, epoch="e2")] if isinstance(request, Hello) else []
+    link.inbox = [Pong(epoch="e2", state="LIVE")]
+    tight.step()
+    tight.step()
+    send_all(tight)
+    assert [(batch.seq, len(batch.records)) for batch in link.batches[3:]] == [(3, 1), (0, 0), (1, 0), (2, 0)]
+    assert desk.outbox.waiting == 2
+
+
+def live(talk: Conversation, desk: Any, link: Any, seconds: float, *said: Response) -> None:
+    """Lets time pass, in which the aggregator answers or says nothing."""
+    for _ in range(int(seconds * 4)):
+        desk.clock.advance(0.25)
+        link.inbox += said
+        talk.step()
+        talk.flush()
+
+
+def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
+    tight: Conversation, desk: Any, link: Any
+) -> None:
+    """An aggregator that takes and answers, and can't get past a batch: after a while it is given up, and the
+    aggregator told that it won't come."""
+    fill_ring(tight, desk)
+    live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
+    assert tight.ring.let_go == 0
+    live(tight, desk, link, 0.75, Pong(epoch="e1", state="LIVE"))
+    assert tight.ring.let_go > 0
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 3]
+    link.asked.clear()
+    link.inbox = [Resend(first=0, last=0)]
+    tight.step()
+    assert of(CannotResend, link.asked) == [CannotResend(producer="p1", first=0, last=0)]
+
+
+def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: Conversation, desk: Any, link: Any) -> None:
+    """It may be another one that comes back, and lack just that. Nor at the first word after a long silence."""
+    fill_ring(tight, desk)
+    live(tight, desk, link, 60.0)
+    live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
+    assert (tight.ring.let_go, tight.ring.kept()) == (0, [0, 1, 2])
+
+
+def test_an_old_acknowledgement_is_no_sign_of_a_batch_that_is_stuck(make: Make, desk: Any, link: Any) -> None:
+    """A ring that fills after a quiet hour has been waiting for a moment only."""
     link.answer = greet
     talk = make(ring_bytes=150)
     talk.step()
     talk.step()
-    for _ in range(5):
+    live(talk, desk, link, 10.0, Pong(epoch="e1", state="LIVE"))
+    fill_ring(talk, desk)
+    assert (talk.ring.let_go, desk.outbox.waiting) == (0, 2)
+
+
+def test_a_silent_aggregator_is_packed_for(talk: Conversation, desk: Any, link: Any) -> None:
+    """A batch in the ring takes a quarter of the memory of its events in the buffer: four times as long until
+    anything is dropped. An aggregator that answers and is merely behind gets no longer queue."""
+    link.room = 1
+    for _ in range(4):
         desk.fill(1)
         talk.flush()
-    assert talk.ring.fallen == 3
-    link.inbox = [Resend(first=0, last=4)]
+    desk.clock.advance(0.4)
+    talk.flush()
+    assert (talk.ring.kept(), desk.outbox.waiting) == ([0, 1], 2)
+    desk.clock.advance(0.2)
+    for _ in range(3):
+        desk.fill(1)
+        talk.flush()
+    assert (talk.ring.kept(), desk.outbox.waiting) == ([0, 1, 2, 3, 4], 0)
+    assert not talk.all_sent
+    link.room = 9
+    send_all(talk)
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 3, 4]
+    assert talk.all_sent
+
+
+def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: Conversation, desk: Any, link: Any) -> None:
+    """By the ring. Definitions without end fill it no further."""
+    link.room = 0
+    desk.clock.advance(2.5)
+    for number in range(20):
+        desk.definitions.append(records.mark(str(number), {}, 0))
+        desk.fill(1)
+        tight.flush()
+    assert len(tight.ring) <= 3
+    assert desk.outbox.waiting >= 17
+
+
+# --- another epoch -------------------------------------------------------------------------------
+
+
+def test_definitions_that_fill_several_batches_all_go_first(talk: Conversation, desk: Any, link: Any) -> None:
+    """In their order, before the batches that lean on them."""
+    desk.definitions += [records.mark("d", {}, 0)] * (limits.BATCH_RECORDS + 7)
+    send_all(talk)
+    desk.fill(1)
+    send_all(talk)
+    made = len(link.batches)
+    link.answer = lambda request: [replace(WELCOME, epoch="e2")] if isinstance(request, Hello) else []
+    link.inbox = [Pong(epoch="e2", state="LIVE")]
+    talk.step()
     talk.step()
     send_all(talk)
-    assert [batch.seq for batch in link.batches][5:] == [3, 4]
+    sent = [(batch.seq, len(batch.records)) for batch in link.batches[made:]]
+    assert sent[:2] == [(made, limits.BATCH_RECORDS), (made + 1, 7)]
+    assert [seq for seq, _ in sent[2:]] == list(range(made))
 
 
 @pytest.mark.parametrize("sign", [Pong(epoch="e2", state="LIVE"), Ack(epoch="e2", batches=1)])
@@ -212,7 +400,8 @@ def test_another_epoch_is_another_aggregator(talk: Conversation, desk: Any, link
     assert talk.flush() is False
     talk.step()
     send_all(talk)
-    assert [(batch.seq, len(batch.records)) for batch in link.batches[3:]] == [(3, 1), (1, 1), (2, 1)]
+    sent = [(batch.seq, len(batch.records), rows.row_count(batch.rows)) for batch in link.batches[3:]]
+    assert sent == [(3, 1, 0), (1, 1, 1), (2, 1, 1), (4, 1, 1)]
 
 
 def test_another_aggregators_acknowledgement_frees_nothing(talk: Conversation, desk: Any, link: Any) -> None:
@@ -224,10 +413,10 @@ def test_another_aggregators_acknowledgement_frees_nothing(talk: Conversation, d
     assert len(talk.ring) == 1
 
 
-def test_a_batch_that_waits_at_the_head_goes_to_the_new_aggregator_first(
+def test_batches_that_never_left_go_to_the_new_aggregator_in_their_order(
     talk: Conversation, desk: Any, link: Any
 ) -> None:
-    """Nothing that was packed is packed again."""
+    """Nothing that was packed is packed again, nor sent twice."""
     desk.fill(1)
     talk.flush()
     link.room = 0
@@ -240,7 +429,31 @@ def test_a_batch_that_waits_at_the_head_goes_to_the_new_aggregator_first(
     link.room = 9
     send_all(talk)
     talk.flush()
-    assert sorted(batch.seq for batch in link.batches) == [0, 0, 1]
+    assert [batch.seq for batch in link.batches] == [0, 0, 1]
+
+
+def test_an_end_that_was_not_answered_is_said_to_the_new_aggregator(
+    talk: Conversation, desk: Any, link: Any
+) -> None:
+    """After hello, with the same account: no batch is added behind it, not even for the definitions."""
+    desk.definitions.append(records.mark("d", {}, 0))
+    for _ in range(2):
+        desk.fill(1)
+        talk.flush()
+    talk.say_end()
+    talk.step()
+    [end] = of(End, link.asked)
+    desk.definitions.append(records.mark("made after the end", {}, 0))
+    link.asked.clear()
+    link.answer = lambda request: [replace(WELCOME, epoch="e2")] if isinstance(request, Hello) else []
+    link.inbox = [Pong(epoch="e2", state="DRAINING")]
+    talk.step()
+    talk.step()
+    assert [type(message) for message in link.asked] == [Hello, End]
+    assert link.asked[1] == end
+    send_all(talk)
+    assert [batch.seq for batch in link.batches] == [0, 1, 0, 1]
+    assert end.batches == 2
 
 
 def test_the_end_names_all_that_was_emitted(talk: Conversation, desk: Any, link: Any) -> None:
@@ -265,7 +478,7 @@ def test_the_end_names_all_that_was_emitted(talk: Conversation, desk: Any, link:
 
 
 def test_a_batch_that_never_left_is_counted_as_unsent(talk: Conversation, desk: Any, link: Any) -> None:
-    """And is not sent any more after the end was said."""
+    """And is not sent any more after the end was said, neither to this aggregator nor to one that follows."""
     link.room = 0
     desk.fill(3)
     talk.flush()
@@ -276,6 +489,11 @@ def test_a_batch_that_never_left_is_counted_as_unsent(talk: Conversation, desk: 
     talk.flush()
     [end] = of(End, link.asked)
     assert (end.batches, end.emitted, end.dropped) == (0, 5, {"unsent_at_exit": 5})
+    link.answer = lambda request: [replace(WELCOME, epoch="e2")] if isinstance(request, Hello) else []
+    link.inbox = [Pong(epoch="e2", state="LIVE")]
+    talk.step()
+    talk.step()
+    send_all(talk)
     assert link.frames == []
 
 

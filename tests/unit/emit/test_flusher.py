@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,10 +43,16 @@ class Bench:
         self.refusing = False
         self.made: list[Flusher] = []
 
-    def start(self, period_s: float = 0.002, patience_s: float | None = None, connect: Any = None) -> Flusher:
+    def start(
+        self,
+        period_s: float = 0.002,
+        patience_s: float | None = None,
+        connect: Any = None,
+        endpoint: str = "ipc:///ctl",
+    ) -> Flusher:
         flusher = Flusher(
             FlusherParts(
-                endpoint="ipc:///ctl",
+                endpoint=endpoint,
                 hello=Hello(producer="p1"),
                 outbox=self.desk.outbox,
                 connect=connect or (lambda: self.link),
@@ -140,6 +148,29 @@ def test_an_aggregator_that_is_gone_is_not_waited_for(bench: Bench, monkeypatch:
     bench.desk.fill(4)
     ending = flusher.finish(60.0)
     assert "nobody listens" in ending.reason
+
+
+def test_an_aggregator_that_was_killed_is_waited_for_longer(
+    bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may be on its way, which takes its address over from the file that lies there. Whoever has given up
+    starting one takes the file away."""
+    monkeypatch.setattr(flusher_module, "_GONE_AFTER_S", 0.0)
+    monkeypatch.setattr(flusher_module, "_PROBE_S", 0.02)
+    monkeypatch.setattr(limits, "RETURN_S", 1.0)
+    bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
+    bench.refusing = True
+    left_behind = short_dir / "c"
+    left_behind.touch()
+    took_s = []
+    for _ in range(2):
+        flusher = bench.start(endpoint=f"ipc://{left_behind}")
+        flusher.wait_for_welcome(5.0)
+        begun = time.monotonic()
+        assert "nobody listens" in flusher.finish(60.0).reason
+        took_s.append(time.monotonic() - begun)
+        left_behind.unlink(missing_ok=True)
+    assert took_s[0] >= 1.0 > took_s[1]
 
 
 def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from telemetry.emit import outbox as outbox_module
 from telemetry.emit import records
 from telemetry.ledger import Reason
 from telemetry.wire import rows
+from telemetry.wire.codec import decode_batch
 from telemetry.wire.events import Mark
 
 
@@ -131,15 +132,26 @@ def test_what_was_counted_before_belongs_to_nobody(desk: Any) -> None:
 
 
 def test_what_stays_behind_is_counted_as_unsent(desk: Any) -> None:
-    """Rows, records, and a batch that never left: its number is free again."""
-    desk.fill(4)
-    desk.outbox.settle()
-    head = desk.outbox.pack()
+    """Rows, records, and batches that never left: their numbers are free again."""
+    unsent = []
+    for _ in range(2):
+        desk.fill(2)
+        unsent.append(desk.outbox.pack())
     desk.fill(2)
     desk.outbox.records.append(records.mark("m", {}, 1))
-    desk.outbox.abandon(head)
+    desk.outbox.abandon(unsent)
     assert desk.outbox.dropped == {"unsent_at_exit": 7}
     assert (desk.outbox.emitted, desk.outbox.next_seq) == (7, 0)
+
+
+def test_definitions_alone_can_be_packed(desk: Any, read: Any) -> None:
+    """When there is no room for events, what announces them may still have to go out."""
+    desk.fill(3)
+    assert desk.outbox.pack(definitions_only=True) is None
+    desk.definitions.append(records.mark("stands for a definition", {}, 0))
+    packed = desk.outbox.pack(definitions_only=True)
+    assert (len(read.records(decode_batch(packed.frame))), packed.events, desk.outbox.waiting) == (1, 0, 3)
+    assert desk.outbox.pack(definitions_only=True) is None
 
 
 def test_a_batch_that_cannot_be_encoded_is_counted(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:

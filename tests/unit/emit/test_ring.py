@@ -13,20 +13,45 @@ def filled(count: int, capacity: int = 1_000) -> ResendRing:
 
 
 def test_what_is_acknowledged_is_forgotten() -> None:
-    """And its bytes are free."""
+    """And its bytes are free. Who asks learns whether anything moved."""
     ring = filled(5)
-    ring.acknowledged(3)
-    assert (ring.kept(), ring.bytes, ring.fallen) == ([3, 4], 200, 0)
-    ring.acknowledged(99)
+    assert ring.acknowledged(3)
+    assert (ring.kept(), ring.bytes, ring.let_go) == ([3, 4], 200, 0)
+    assert not ring.acknowledged(3)
+    assert ring.acknowledged(99)
     assert (len(ring), ring.bytes) == (0, 0)
 
 
-def test_the_oldest_fall_out_and_are_counted() -> None:
-    """The bound is in bytes."""
-    ring = filled(13)
-    assert (ring.kept()[0], len(ring), ring.fallen) == (3, 10, 3)
-    assert ring.get(2) is None
-    assert ring.get(3) == bytes(100)
+def test_nothing_falls_out_of_a_full_ring() -> None:
+    """The bound is in bytes; its owner stops in time, or what an aggregator that died had not written is lost."""
+    assert not filled(9).full
+    ring = filled(12)
+    assert ring.full
+    assert ring.kept() == list(range(12))
+
+
+def test_the_oldest_is_given_up_on_demand_and_counted() -> None:
+    """What stays is whole."""
+    ring = filled(3)
+    ring.give_up_oldest()
+    assert (ring.kept(), ring.bytes, ring.let_go) == ([1, 2], 200, 1)
+    assert ring.get(0) is None
+    assert ring.get(1) == bytes(100)
+
+
+def test_a_batch_that_never_left_is_taken_back() -> None:
+    """It is the newest, and no loss of the ring's."""
+    ring = filled(3)
+    ring.forget(2)
+    assert (ring.kept(), ring.bytes, ring.let_go) == ([0, 1], 200, 0)
+
+
+def test_a_batch_that_was_acknowledged_before_it_left_is_gone() -> None:
+    """An aggregator that claims what it can't have must not end the producer's thread."""
+    ring = filled(3)
+    ring.acknowledged(1 << 62)
+    ring.forget(2)
+    assert (ring.kept(), ring.bytes) == ([], 0)
 
 
 def test_a_range_is_what_is_left_of_it() -> None:
@@ -34,10 +59,3 @@ def test_a_range_is_what_is_left_of_it() -> None:
     ring = filled(8)
     assert ring.kept(2, 4) == [2, 3, 4]
     assert ring.kept(6, (1 << 63) - 1) == [6, 7]
-
-
-def test_a_frame_larger_than_the_ring_is_not_kept() -> None:
-    """The bound holds always."""
-    ring = ResendRing(50)
-    ring.keep(0, bytes(100))
-    assert (len(ring), ring.bytes, ring.fallen) == (0, 0, 1)

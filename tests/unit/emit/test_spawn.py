@@ -6,13 +6,13 @@ import json
 import os
 import stat
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from telemetry.emit import spawn as spawn_module
-from telemetry.emit.spawn import spawn
+from telemetry.emit.spawn import respawn, spawn
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
 
@@ -57,11 +57,40 @@ def test_a_ready_aggregator_is_greeted(short_dir: Path, instead: object, monkeyp
     assert "TELEMETRY_ENDPOINT" not in environ
 
 
+def test_another_is_started_under_the_same_circumstances(
+    short_dir: Path, instead: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the program has done to its environment since, where the flags are, and to its working directory."""
+    seen = short_dir / "seen"
+    monkeypatch.setenv("TELEMETRY_LIMITS__SERIES", "7")
+    monkeypatch.chdir(short_dir)
+    with FakeAggregator(short_dir) as fake:
+        instead(  # type: ignore[operator]
+            "names = ['TELEMETRY_LIMITS__SERIES', 'TELEMETRY_RUN__DIR', 'TELEMETRY_ENDPOINT']\n"
+            "environ = {name: os.environ[name] for name in names if name in os.environ}\n"
+            f"open({str(seen)!r}, 'a').write(json.dumps([words, environ, os.getcwd()]) + '\\n')\n"
+            f'print(\'{{"endpoint": "{fake.endpoint}"}}\', file=ready, flush=True)'
+        )
+        first = spawn("job", {"run.dir": "here"}, owner_pid=5, timeout_s=20.0)
+        first.process.wait()
+        monkeypatch.setenv("TELEMETRY_LIMITS__SERIES", "8")
+        monkeypatch.setenv("TELEMETRY_ENDPOINT", fake.endpoint)
+        monkeypatch.chdir("/")
+        second = respawn(replace(first, directory="/the/run"), 20.0)
+        second.process.wait()
+    before, after = map(json.loads, seen.read_text().splitlines())
+    assert before[1:] == after[1:]
+    assert after[1] == {"TELEMETRY_LIMITS__SERIES": "7", "TELEMETRY_RUN__DIR": "here"}
+    assert after[0][3:6] == ["serve", "--resume", "/the/run"]
+    assert after[0][-2:] == before[0][-2:] == ["--owner-pid", "5"]
+    assert (second.run_id, second.endpoint) == (first.run_id, first.endpoint)
+
+
 def test_the_programs_service_manager_hears_nothing_of_the_aggregator(monkeypatch: pytest.MonkeyPatch) -> None:
     """READY=1 and STOPPING=1 are the program's to say."""
     for variable in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         monkeypatch.setenv(variable, "1")
-        assert variable not in spawn_module._environment({})
+        assert variable not in spawn_module.environment({})
 
 
 def test_files_beside_the_program_are_no_modules_of_the_aggregator(
@@ -94,21 +123,22 @@ def test_the_aggregators_error_is_raised_as_its_own(
 def test_an_aggregator_that_dies_without_a_word_has_last_words(instead: object) -> None:
     """The end of its stderr is in the error."""
     instead("sys.exit('ImportError: no module named such')")  # type: ignore[operator]
-    with pytest.raises(EndpointError, match="no module named such"):
+    with pytest.raises(EndpointError, match="ended before it was ready: ImportError: no module named such"):
         spawn("job", {}, owner_pid=1, timeout_s=20.0)
 
 
-def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(short_dir: Path, instead: object) -> None:
-    """And it does not stay behind."""
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(
+    short_dir: Path, instead: object, monkeypatch: pytest.MonkeyPatch, stubborn: bool
+) -> None:
+    """And it does not stay behind, not even as a zombie."""
+    monkeypatch.setattr(spawn_module, "_LAST_RESPECTS_S", 0.2)
     pid_file = short_dir / "pid"
-    instead(f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")  # type: ignore[operator]
+    ignore = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if stubborn else ""
+    instead(f"{ignore}open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)")  # type: ignore[operator]
     with pytest.raises(EndpointError, match="did not get ready"):
-        spawn("job", {}, owner_pid=1, timeout_s=1.0)
-    if pid_file.exists():
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and Path(f"/proc/{pid_file.read_text()}").exists():
-            time.sleep(0.01)
-        assert not Path(f"/proc/{pid_file.read_text()}").exists()
+        spawn("job", {}, owner_pid=1, timeout_s=2.0)
+    assert not Path(f"/proc/{pid_file.read_text()}").exists()
 
 
 def test_an_interpreter_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from telemetry.histogram import pages as pages_module
 from telemetry.histogram.layout import Layout
-from telemetry.histogram.pages import BLOCK_PAGES, PagedCounts
+from telemetry.histogram.pages import BLOCK_PAGES, PagedCounts, PoolCounts, SparseCounts
 
 
 def pool_of(rows: int, digits: int = 3) -> PagedCounts:
@@ -89,3 +89,87 @@ def test_more_fresh_counts_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(OverflowError, match="settle"):
         add(pool, [0], [1])
     pool.settle()
+
+
+def grown_pool() -> PagedCounts:
+    """Pages allocated out of order, settled and fresh counts, some on the same pages; more than a block."""
+    pool = pool_of(4)
+    generator = np.random.default_rng(5)
+    for slots in (30_000, 9_000, 45_000):
+        pool.settle()
+        pool.add(generator.integers(0, 4, 40_000), generator.integers(slots // 2, slots, 40_000))
+    add(pool, [1] * 300, [7] * 300)
+    return pool
+
+
+def test_a_pool_that_is_given_the_contents_of_another_is_the_same() -> None:
+    """Page by page in the same order, settled and fresh counts apart."""
+    pool, other = grown_pool(), pool_of(4)
+    other.contents = pool.contents
+    assert other.used == pool.used > BLOCK_PAGES
+    for row in range(4):
+        assert np.array_equal(other.slot_counts(row), pool.slot_counts(row))
+    assert np.array_equal(other.order, pool.order)
+    for settled in (pool.settle(), pool.settle()):
+        for ours, theirs in zip(settled, other.settle(), strict=True):
+            assert np.array_equal(ours, theirs)
+    add(pool, [2, 0], [1, 44_999])
+    add(other, [2, 0], [1, 44_999])
+    assert other.row_counts().tolist() == pool.row_counts().tolist()
+    assert other.used == pool.used
+
+
+def test_an_empty_pool_has_contents() -> None:
+    """Nothing, and it can be given."""
+    other = pool_of(1)
+    other.contents = pool_of(1).contents
+    assert (other.used, other.row_counts().tolist()) == (1, [0])
+
+
+def test_a_restored_pool_refuses_no_later_than_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events since the last settlement are counted on."""
+    monkeypatch.setattr(pages_module, "FRESH_LIMIT", 5)
+    pool, other = pool_of(1), pool_of(1)
+    add(pool, [0] * 4, [0] * 4)
+    other.contents = pool.contents
+    with pytest.raises(OverflowError):
+        add(other, [0] * 2, [0] * 2)
+
+
+def _sparse(pages: list[int], occupied: list[int], offsets: list[int], counts: list[int]) -> SparseCounts:
+    return SparseCounts(
+        np.array(pages, np.int32),
+        np.array(occupied, np.uint16),
+        np.array(offsets, np.uint8),
+        np.array(counts, np.uint64),
+    )
+
+
+NONE = _sparse([], [], [], [])
+ONE = _sparse([1], [2], [3, 4], [5, 6])
+
+
+@pytest.mark.parametrize(
+    ("keys", "settled"),
+    [
+        ([7], NONE),  # a page without a count
+        ([], ONE),  # counts without a page
+        ([-1], ONE),
+        ([10**6], ONE),
+        ([7, 7], _sparse([1, 2], [1, 1], [3, 3], [5, 6])),
+        ([7], _sparse([0], [1], [3], [5])),
+        ([7], _sparse([1], [2], [3], [5])),
+        ([7], _sparse([1], [1], [3], [5, 6])),
+        ([7], _sparse([1], [2], [3, 3], [5, 6])),
+        ([7], _sparse([1], [2], [4, 3], [5, 6])),
+        ([7], _sparse([1, 1], [1, 1], [3, 4], [5, 6])),
+        ([7], _sparse([1], [1], [3], [1 << 63])),
+        ([7], _sparse([1, 2], [1], [3], [5])),
+    ],
+)
+def test_contents_that_cant_be_are_refused(keys: list[int], settled: SparseCounts) -> None:
+    """Whatever they are, no count lands outside its page, and no page is made for nothing."""
+    pool = pool_of(2)
+    with pytest.raises(ValueError, match="no counts of this pool"):
+        pool.contents = PoolCounts(np.array(keys, np.int64), NONE, settled)
+    assert pool.used == 1

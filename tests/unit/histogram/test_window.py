@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from telemetry.histogram.layout import PAGE_SLOTS, Layout
 from telemetry.histogram.pages import PagedCounts
@@ -63,3 +64,41 @@ def test_window_survives_totals_beyond_32_bits() -> None:
         window.push(pool.settle())
         assert window.counts_of(np.array([1]))[0, 5] == 2
         assert window.page_sums()[1] == 2
+
+
+def test_a_restored_window_moves_on_as_the_other() -> None:
+    """The past is worked out from what was settled and what is kept, also where a total passed 32 bits."""
+    pool = pool_of(1)
+    window = WindowCounts(pool, 2)
+    generator = np.random.default_rng(4)
+    for step in range(5):
+        pool.add(np.zeros(900, dtype=np.intp), generator.integers(0, 300 * (step + 1), 900))
+        window.push(pool.settle())
+    pool.settled[1, 5] += 1 << 33
+    pool.settled_sums[1] += 1 << 33
+    window._past_sums[1] += 1 << 33
+    other_pool = pool_of(1)
+    other_pool.contents = pool.contents
+    other = WindowCounts(other_pool, 2)
+    other._kept.extend(window._kept)
+    other.restored()
+    for _ in range(4):
+        pages = pool.order
+        assert np.array_equal(other.counts_of(pages), window.counts_of(pages))
+        assert np.array_equal(other.page_sums(), window.page_sums())
+        slots = generator.integers(0, 3_000, 50)
+        for one, counts in ((pool, window), (other_pool, other)):
+            one.add(np.zeros(50, dtype=np.intp), slots.copy())
+            counts.push(one.settle())
+
+
+@pytest.mark.parametrize("intervals", [1, 3])
+def test_a_window_of_other_counts_is_refused(intervals: int) -> None:
+    """More intervals than it holds, or more in them than was ever counted."""
+    pool = pool_of(1)
+    window = WindowCounts(pool, intervals)
+    pool.add(np.zeros(4, dtype=np.intp), np.arange(4))
+    settled = pool.settle()
+    window._kept.extend([settled, settled])
+    with pytest.raises(ValueError, match="window"):
+        window.restored()

@@ -50,11 +50,23 @@ snapshots = st.builds(
     elapsed_s=positives,
     window_s=st.floats(1, 100),
     started_ns=st.integers(1, 2**60),
+    time_ns=st.integers(1, 2**60),
     accounting=st.builds(
         Accounting, emitted=naturals, applied=naturals, missing=naturals, dropped=reasons, bad_frames=reasons
     ),
     producers=st.lists(
-        st.builds(ProducerStat, producer=st.just("p"), emitted=naturals, missing=naturals, applied=naturals),
+        st.builds(
+            ProducerStat,
+            producer=st.just("p"),
+            status=st.sampled_from(["live", "late", "lost"]),
+            emitted=naturals,
+            missing=naturals,
+            applied=naturals,
+            repaired=naturals,
+            unrepairable=naturals,
+            unrepairable_batches=st.lists(st.tuples(naturals, naturals), max_size=6),
+            last_event_ns=st.integers(0, 2**60),
+        ),
         max_size=3,
     ),
     series=st.lists(
@@ -90,9 +102,10 @@ snapshots = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(snapshots)
 def test_every_number_comes_from_the_snapshot(snapshot: MetricsSnapshot) -> None:
-    """Each number in the text is a number of the JSON form, rounded; only the headline adds up its own parts."""
+    """Each number in the text is a number of the JSON form, rounded, but for the sum in the headline and ages."""
     report = Report(snapshot=snapshot, source="file")
-    known = set(written(msgspec.to_builtins(snapshot)))
+    ages = [max(0, snapshot.time_ns - stat.last_event_ns) for stat in snapshot.producers]
+    known = {*written(msgspec.to_builtins(snapshot)), *written([age / 1e9 for age in ages])}
     first, *lines = render(report, width=200).splitlines()
     for line in lines:
         for number in NUMBER.findall(line.split("why")[0].replace("2^53", "")):
@@ -173,6 +186,14 @@ def test_json_has_the_names_of_the_final_file() -> None:
     source = {"source": document.pop("source"), "source_reason": document.pop("source_reason")}
     assert source == {"source": "file", "source_reason": "the aggregator did not answer within 5 s"}
     assert document == json.loads((GOLDEN / "snapshot.json").read_bytes())
+
+
+def test_percentiles_of_any_name_are_shown() -> None:
+    """A result that somebody tampered with is shown all the same, its numbers first."""
+    odd = SeriesStat(name="s", count=1, percentiles={"99": 2.0, "abc": 1.0, "\x1b[2J": 1.0, "9": 1.0})
+    text = render(Report(snapshot=MetricsSnapshot(run_id="r", name="n", series=[odd]), source="file"), width=200)
+    assert text.index("p9 ") < text.index("p99") < text.index("pabc")
+    assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_unknown_format_is_a_usage_error() -> None:

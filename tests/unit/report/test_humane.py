@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,3 +131,17 @@ def test_three_digits_are_right(value: float) -> None:
     number, _, suffix = text.partition(" ")
     factor = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[suffix]
     assert float(number) * factor == pytest.approx(value, rel=0.0051)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**5_000, math.inf, -math.inf, math.nan], ids=range(6))
+def test_numbers_that_no_run_has_are_a_dash(number: float) -> None:
+    """A result that somebody tampered with is shown all the same."""
+    forms = (humane.count, humane.scaled, humane.duration_ns, humane.duration_s, humane.size)
+    assert {form(number) for form in forms} == {humane.NOTHING}
+    assert humane.quantity(number, "ms") == humane.quantity(number, "KiB") == humane.quantity(number, "") == "–"
+
+
+@pytest.mark.parametrize("wall_ns", [10**21, -(10**21), 10**400], ids=range(3))
+def test_moments_that_no_calendar_has_are_a_dash(wall_ns: int) -> None:
+    """Years beyond 9999 among them."""
+    assert humane.timestamp(wall_ns) == humane.clock_time(wall_ns) == humane.NOTHING

@@ -11,6 +11,7 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import (
     Accounting,
     CommandFacts,
+    GaugeStat,
     MarkStat,
     MetricsSnapshot,
     Pending,
@@ -41,7 +42,7 @@ def test_the_first_line_is_the_headline() -> None:
 def test_an_empty_run_is_short() -> None:
     """A run in which nothing happened has no empty sections."""
     assert render_text(report()).splitlines() == [
-        "incomplete: job COMPLETE, 0 of 0 events applied, 0 lost",
+        "incomplete: job, 0 of 0 events applied, 0 lost",
         "run r1 · took 0 s",
         "",
         "Producers",
@@ -103,11 +104,82 @@ def test_trouble_is_named() -> None:
     ]
     account = Accounting(dropped_by_producer={"buffer_full": 12}, missing=3, bad_frames={"wrong_topic": 1})
     said = render_text(report(producers=stats, accounting=account), width=80)
-    assert "client rank 7: missing batches 2, 5–9" in said
-    assert "client rank 7: buffer_full 12" in said
+    assert "client rank 7: buffer_full 12 · missing batches 2, 5–9" in said
     assert re.search(r"buffer_full +12 events +the producer's buffer was full", said)
     assert re.search(r"missing +3 events +sent, but never arrived", said)
     assert re.search(r"wrong_topic +1 frames", said)
+
+
+END_NS = 1_772_366_525_000_000_000
+
+
+def test_who_never_ended_is_named_with_its_last_event() -> None:
+    """By name, rank, host and pid, where nothing is known by its id; how long before the end it fell silent, what
+    may be missing of it, and what is lost for good."""
+    stats = [
+        ProducerStat(
+            producer="p-7",
+            name="trainer",
+            host="node",
+            pid=42,
+            rank=3,
+            status="lost",
+            missing=5,
+            missing_batches=[(4, 4)],
+            unrepairable_batches=[(5, 9), (12, 12)],
+            unrepairable=6,
+            repaired=2,
+            last_event_ns=END_NS - 3_250_000_000,
+        ),
+        ProducerStat(producer="p-8"),
+        ProducerStat(producer="p-9", completeness="complete", repaired=1),
+    ]
+    ended = report(producers=stats, pending=Pending(producers=["p-7", "p-8", "p-0"]), time_ns=END_NS)
+    said = render_text(ended, width=400)
+    assert "\nnever ended: trainer rank 3 (node:42), p-8, p-0\n" in said
+    assert (
+        "  trainer rank 3 (node:42): never ended, its last event was 3.25 s before the end · missing batches 4"
+        " · 6 batches lost for good (5–9, 12) · 2 batches repaired\n"
+    ) in said
+    assert "  p-8: never ended, no event of it came\n" in said
+    assert re.search(r"trainer rank 3 \(node:42\) +lost +incomplete", said)
+
+
+def test_a_silent_producer_of_a_live_run_may_return() -> None:
+    """Late or lost, and since when; one that is well is not talked about, and what is missing may come."""
+    stats = [
+        ProducerStat(producer="p-1", status="late", last_event_ns=END_NS - 4_000_000_000, missing_batches=[(1, 2)]),
+        ProducerStat(producer="p-2", last_event_ns=END_NS - 4_000_000_000),
+    ]
+    live = MetricsSnapshot(run_id="r", name="job", state="LIVE", producers=stats, time_ns=END_NS)
+    said = render_text(Report(snapshot=live, source="status"), width=200)
+    assert "  p-1: its last event was 4.00 s ago · missing batches 1–2, which may still come\n" in said
+    assert "p-2:" not in said
+    cut_off = render_text(Report(snapshot=live, source="last_live"), width=200)
+    assert "  p-2: never ended, its last event was 4.00 s before the end\n" in cut_off
+
+
+def test_repaired_batches_of_a_complete_run_are_one_word() -> None:
+    """All is there, and it was not for nothing."""
+    stats = [ProducerStat(producer="p", completeness="complete", repaired=1)]
+    said = render_text(report(producers=stats, accounting=Accounting(repaired=1)))
+    assert "  1, all complete, 1 batch repaired\n" in said
+
+
+def test_gauges_are_sorted_by_name() -> None:
+    """Whoever looks for one finds it, whatever came first."""
+    gauges = [GaugeStat(name="b"), GaugeStat(name="a", labels={"x": "2"}), GaugeStat(name="a", labels={"x": "1"})]
+    said = render_text(report(gauges=gauges))
+    assert re.search(r"a\{x=1\}.*\n.*a\{x=2\}.*\n +b ", said)
+
+
+def test_long_parameters_are_cut() -> None:
+    """A prompt of many lines does not bury the report; the JSON form has it whole, and that is said."""
+    said = render_text(report(params={"prompt": "x" * 2_000, "fits": "y" * 56}), width=80)
+    assert f"  prompt  {'x' * 55}…\n" in said
+    assert f"  fits    {'y' * 56}\n" in said
+    assert "  values that end with … are whole in the JSON form\n" in said
+    assert "JSON" not in render_text(report(params={"fits": "y" * 56}))
 
 
 def test_exactness_is_said_once_if_it_is_the_same_everywhere() -> None:

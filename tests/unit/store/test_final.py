@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import final_json, load, read_final, write_final
+from telemetry.store.final import (
+    final_candidates,
+    final_json,
+    find_final,
+    read_final,
+    read_head,
+    write_final,
+)
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.snapshot import (
     Accounting,
@@ -165,12 +172,40 @@ def test_a_newer_or_missing_file_is_told_apart(tmp_path: Path) -> None:
         read_final(path)
 
 
-def test_load_a_run(tmp_path: Path) -> None:
-    """A run's directory gives its report; without a final file it says what that means."""
-    run = RunDirectory.create(tmp_path, "bench", "r1", 1)
-    with pytest.raises(RunDirectoryError, match="still going, or it was killed"):
-        load(run)
-    write_final(snapshot(), [run.final])
-    report = load(run)
-    assert (report.source, report.source_reason, report.final) == ("file", "", True)
-    assert report.series("latency", op="read").count == 3
+def test_a_result_is_found_where_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its directory, else in the fallback directories in order, else among the temporary files."""
+    temporary, spare = tmp_path / "tmp", tmp_path / "spare"
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
+    run = RunDirectory.create(tmp_path / "runs", "bench", "r1", 1)
+    candidates = final_candidates(run, [str(spare)])
+    name = "telemetry-r1-final_snapshot.json"
+    assert candidates == [run.final, spare / name, temporary / name]
+    assert find_final(run, [str(spare)]) is None
+    for path in reversed(candidates):
+        write_final(snapshot(), [path])
+        assert find_final(run, [str(spare)]) == path
+    run.final.unlink()
+    assert find_final(run) == temporary / name
+
+
+def test_a_file_that_somebody_planted_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody may write to the directory for temporary files: only this user's own file counts there."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+    run = RunDirectory.create(tmp_path / "runs", "bench", "r1", 1)
+    write_final(snapshot(), [final_candidates(run)[-1]])
+    assert find_final(run) is not None
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    assert find_final(run) is None
+
+
+def test_the_head_of_a_result(tmp_path: Path) -> None:
+    """What a list shows, without the rest; a broken file is an error of ours."""
+    path = write_final(snapshot(), [tmp_path / "final.json"])
+    head = read_head(path)
+    assert (head.name, head.run_id, head.state) == (snapshot().name, snapshot().run_id, snapshot().state)
+    path.write_bytes(b"{}")
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        read_head(path)
+    path.unlink()
+    with pytest.raises(RunDirectoryError, match="there is no"):
+        read_head(path)

@@ -173,10 +173,154 @@ def test_another_level_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_second_history_in_one_directory_is_refused(tmp_path: Path) -> None:
-    """Rolls are numbered from 0, so a directory holds one history."""
+    """Rolls are numbered from 0, so a directory holds one history, unless that one is resumed."""
     write(tmp_path, 1).close()
     with pytest.raises(RunDirectoryError, match="already"):
         HistoryWriter(tmp_path)
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("first", [0, 1, 7, 10, 59, 60, 61, 119, 120, 125])
+def test_a_resumed_history_is_one(tmp_path: Path, first: int, closed: bool) -> None:
+    """Killed or closed, and resumed: to the last byte what one writer would have left, no second twice."""
+    write(tmp_path / "whole", 150).close()
+    writer = write(tmp_path / "parts", first)
+    if closed:
+        writer.close()
+    writer = HistoryWriter(tmp_path / "parts", resume=True)
+    assert (writer.rolls, writer.cut_bytes, writer.failed) == (first, 0, "")
+    for at in range(first, 150):
+        writer.append(second(at))
+    writer.close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_closing_again_after_a_resume_changes_nothing(tmp_path: Path) -> None:
+    """The roll-ups of the end are taken back and written once more."""
+    write(tmp_path, 75).close()
+    before = files(tmp_path)
+    HistoryWriter(tmp_path, resume=True).close()
+    assert files(tmp_path) == before
+
+
+def test_intervals_that_are_there_are_passed_over(tmp_path: Path) -> None:
+    """Whoever fills a history up may begin anywhere before its end."""
+    write(tmp_path / "whole", 100).close()
+    write(tmp_path / "parts", 42)
+    writer = HistoryWriter(tmp_path / "parts", resume=True)
+    for at in range(13, 100):
+        writer.append(second(at), number=at)
+    writer.close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_a_number_that_is_missing_stays_missing(tmp_path: Path) -> None:
+    """Seconds nobody knows of leave a hole on every level, and all others keep their place."""
+    writer = HistoryWriter(tmp_path)
+    order = [*range(5), *range(23, 70), 300]
+    for at in order:
+        writer.append(second(at), number=at)
+    assert writer.rolls == 301
+    writer.close()
+    reader = HistoryReader(tmp_path)
+    for level in (1, 10, 60):
+        assert slots(reader.intervals(level_s=level)) == order
+    begins = [(found.start_ns - START) // SECOND for found in reader.intervals(level_s=10)]
+    assert begins == [0, 23, 30, 40, 50, 60, 300]
+    assert slots(reader.intervals()) == order
+
+
+@pytest.mark.parametrize("at", [4, 5, 23, 24, 70, 71])
+def test_a_hole_survives_a_resume(tmp_path: Path, at: int) -> None:
+    """Roll-ups that a hole ended early are the same after a kill before, in and after the hole."""
+    order = [*range(5), *range(23, 70), 300]
+
+    def fill(writer: HistoryWriter, numbers: list[int]) -> HistoryWriter:
+        for number in numbers:
+            writer.append(second(number), number=number)
+        return writer
+
+    fill(HistoryWriter(tmp_path / "whole"), order).close()
+    fill(HistoryWriter(tmp_path / "parts"), [number for number in order if number < at])
+    fill(HistoryWriter(tmp_path / "parts", resume=True), order).close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_a_missing_history_is_begun_where_it_is_asked_for(tmp_path: Path) -> None:
+    """Without a directory a resumed history is a new one, whatever its first number."""
+    writer = HistoryWriter(tmp_path / "none", resume=True)
+    assert (writer.rolls, writer.failed) == (0, "")
+    for at in range(95, 130):
+        writer.append(second(at), number=at)
+    writer.close()
+    reader = HistoryReader(tmp_path / "none")
+    assert all(slots(reader.intervals(level_s=level)) == list(range(95, 130)) for level in (0, 1, 10, 60))
+
+
+def test_retention_goes_on_after_a_resume(tmp_path: Path) -> None:
+    """Segments of the writer before count, and are deleted in their turn."""
+    retention = {1: 60, 10: 300, 60: None}
+    write(tmp_path / "whole", 1_000, retention).close()
+    write(tmp_path / "parts", 333, retention)
+    writer = HistoryWriter(tmp_path / "parts", retention, resume=True)
+    for at in range(333, 1_000):
+        writer.append(second(at))
+    writer.close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_what_can_not_be_read_is_cut_and_comes_again(tmp_path: Path) -> None:
+    """Torn tails of every file, seconds that are lost, roll-ups without their seconds: filled up, all is there."""
+    keys = [SeriesKey(index=at, name=f"s{at}", kind="series") for at in range(3)]
+    for name in ("whole", "parts"):
+        writer = HistoryWriter(tmp_path / name)
+        for at in range(130):
+            writer.append(second(at), keys)
+        writer.close()
+    (seconds,), (tens,) = (tmp_path / "parts").glob("1s-*"), (tmp_path / "parts").glob("10s-*")
+    os.truncate(seconds, seconds.stat().st_size // 2)
+    tens.write_bytes(tens.read_bytes()[:-3] + bytes(500))
+    with (tmp_path / "parts" / "keys.jsonl").open("r+b") as file:
+        file.truncate(file.seek(-5, os.SEEK_END))
+    writer = HistoryWriter(tmp_path / "parts", resume=True)
+    assert 50 < writer.rolls < 70
+    assert writer.cut_bytes > 500
+    for at in range(130):
+        writer.append(second(at), keys, number=at)
+    writer.close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_minutes_survive_the_loss_of_the_level_below(tmp_path: Path) -> None:
+    """What is whole on a coarse level is kept although nothing on disk could make it again."""
+    retention = {1: 60, 10: 60, 60: None}
+    write(tmp_path, 600, retention)
+    minutes = slots(HistoryReader(tmp_path).intervals(level_s=60))
+    for path in tmp_path.glob("10s-*"):
+        path.write_bytes(b"")
+    writer = HistoryWriter(tmp_path, retention, resume=True)
+    writer.close()
+    assert slots(HistoryReader(tmp_path).intervals(level_s=60)) == minutes == list(range(600))
+
+
+@pytest.mark.parametrize("name", ["keys.jsonl", "1s-0000000000-1700000000000000000.seg"])
+def test_a_history_of_a_newer_version_is_not_resumed(tmp_path: Path, name: str) -> None:
+    """The writer fails, and leaves the files as they are."""
+    write(tmp_path, 3).close()
+    path = tmp_path / name
+    data = path.read_bytes()
+    newer = b'{"schema_version":99}\n' if name == "keys.jsonl" else data[:8] + (99).to_bytes(8, "little")
+    path.write_bytes(newer)
+    before = files(tmp_path)
+    writer = HistoryWriter(tmp_path, resume=True)
+    writer.append(second(3))
+    writer.close()
+    assert "schema version 99" in writer.failed
+    assert files(tmp_path) == before
 
 
 def test_without_a_history_the_reader_says_so(tmp_path: Path) -> None:

@@ -11,12 +11,57 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from telemetry.store.journal import BATCH, JournalReader, JournalWriter
+from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
+from telemetry.store.journal import (
+    BATCH,
+    CHECKPOINT,
+    MAGIC,
+    NOTE,
+    JournalReader,
+    JournalWriter,
+    cut_torn_tail,
+)
+
+HEAD = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + 4
+"""Bytes of a segment that holds nothing but its checkpoint."""
+
+
+def begun(directory: Path, **sizes: int) -> JournalWriter:
+    """A writer whose checkpoints are four bytes."""
+    return JournalWriter(directory, b"cp 0", 0, **sizes)
+
+
+def write(directory: Path, count: int, each: int = 5, **sizes: int) -> JournalWriter:
+    """Batches `0 … count - 1`, stamped and filled with their number; checkpoints hold the next one."""
+    writer = begun(directory, **sizes)
+    for number in range(count):
+        if writer.full:
+            writer.begin(b"cp%2d" % number, number)
+        writer.append([b"%05d" % number * (each // 5)], number)
+    return writer
 
 
 def read(directory: Path) -> list[tuple[int, int, bytes]]:
-    return [(time_ns, kind, bytes(data)) for time_ns, kind, data in JournalReader(directory).frames()]
+    """All frames but the checkpoints."""
+    frames = JournalReader(directory).frames()
+    return [(item.time_ns, item.kind, bytes(item.data)) for item in frames if item.kind != CHECKPOINT]
+
+
+def numbers(directory: Path) -> list[int]:
+    return [time_ns for time_ns, _, _ in read(directory)]
+
+
+def segment(directory: Path, number: int) -> Path:
+    return directory / f"{number:08d}.seg"
+
+
+def three_segments(directory: Path) -> int:
+    """Three segments of ten batches each; returns how many bytes each has."""
+    write(directory, 30, segment_bytes=HEAD + 10 * (FRAME_HEADER_BYTES + 5)).close()
+    sizes = {segment(directory, number).stat().st_size for number in range(3)}
+    assert len(list(directory.iterdir())) == 3
+    assert len(sizes) == 1
+    return sizes.pop()
 
 
 def failing(number: int) -> Callable[..., int]:
@@ -33,107 +78,287 @@ def open_descriptors(directory: Path) -> list[str]:
 
 
 def test_round_trip_in_order(tmp_path: Path) -> None:
-    """Frames come back in order, with time and kind."""
-    writer = JournalWriter(tmp_path / "journal")
+    """Frames come back in order, with time, kind and segment."""
+    writer = JournalWriter(tmp_path / "journal", b"start", 5)
     writer.append([b"one", memoryview(b"two")], 10)
+    writer.note([bytearray(b"hello")], 15)
     writer.append([bytearray(b"three")], 20)
     writer.append([], 30)
+    writer.begin(b"here", 35)
+    writer.note([b"bye", b"end"], 40)
     writer.close()
-    assert read(tmp_path / "journal") == [(10, BATCH, b"one"), (10, BATCH, b"two"), (20, BATCH, b"three")]
+    frames = [(item.time_ns, item.kind, bytes(item.data), item.segment, item.damaged)
+              for item in JournalReader(tmp_path / "journal").frames()]  # fmt: skip
+    assert frames == [
+        (5, CHECKPOINT, b"start", 0, False),
+        (10, BATCH, b"one", 0, False),
+        (10, BATCH, b"two", 0, False),
+        (15, NOTE, b"hello", 0, False),
+        (20, BATCH, b"three", 0, False),
+        (35, CHECKPOINT, b"here", 1, False),
+        (40, NOTE, b"bye", 1, False),
+        (40, NOTE, b"end", 1, False),
+    ]
     assert writer.failed == ""
-    assert writer.bytes_written == SEGMENT_HEADER_BYTES + 3 * FRAME_HEADER_BYTES + 11
+    assert writer.bytes_written == sum(path.stat().st_size for path in (tmp_path / "journal").iterdir())
+    assert writer.bytes_written == 2 * SEGMENT_HEADER_BYTES + 8 * FRAME_HEADER_BYTES + 31
 
 
-def test_one_append_is_one_writev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All frames of an append go to the kernel in one call, and nothing is synced on the way."""
-    writer = JournalWriter(tmp_path)
+@pytest.mark.parametrize("call", ["append", "note", "begin"])
+def test_one_call_is_one_writev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """All frames of a call go to the kernel at once, and nothing is synced on the way."""
+    writer = begun(tmp_path)
     calls: list[int] = []
     real = os.writev
     monkeypatch.setattr(os, "writev", lambda fd, buffers: (calls.append(len(buffers)), real(fd, buffers))[1])
     for sync in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, sync, lambda fd: pytest.fail("synced on the calling thread"))
-    writer.append([b"x"] * 256, 1)
-    assert calls == [512]
+    if call == "begin":
+        writer.begin(b"x", 1)
+    else:
+        getattr(writer, call)([b"x"] * 256, 1)
+    assert calls == [3 if call == "begin" else 512]
     writer.close()
 
 
-def test_segments_roll_and_are_read_in_order(tmp_path: Path) -> None:
-    """Past `segment_bytes` a new file begins; the reader does not notice."""
-    writer = JournalWriter(tmp_path, segment_bytes=200)
+def test_only_begin_ends_a_segment(tmp_path: Path) -> None:
+    """A full segment takes more, because what follows it must be a checkpoint; a new one is not full."""
+    writer = begun(tmp_path, segment_bytes=200)
+    assert not writer.full
     for number in range(50):
-        writer.append([b"%05d" % number], number)
+        writer.append([bytes(10)], number)
+    assert writer.full
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000.seg"]
+    writer.begin(b"next", 50)
+    assert not writer.full
     writer.close()
-    sizes = [path.stat().st_size for path in sorted(tmp_path.iterdir())]
-    assert len(sizes) > 5
-    assert max(sizes) <= 200
+    assert not writer.full
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000.seg", "00000001.seg"]
+
+
+def test_half_of_a_segment_is_not_its_checkpoint(tmp_path: Path) -> None:
+    """A checkpoint larger than a segment does not make every turn begin another one."""
+    writer = JournalWriter(tmp_path, bytes(1_000), 0, segment_bytes=100)
+    assert not writer.full
+    writer.append([bytes(900)], 1)
+    assert not writer.full
+    writer.append([bytes(200)], 2)
+    assert writer.full
+    writer.begin(bytes(1_000), 3)
+    assert not writer.full
+    writer.close()
+
+
+def test_segments_are_read_in_order(tmp_path: Path) -> None:
+    """The reader passes from one to the next, each begins with its checkpoint, and it may begin at any of them."""
+    write(tmp_path, 50, segment_bytes=200).close()
     reader = JournalReader(tmp_path)
-    assert [bytes(item.data) for item in reader.frames()] == [b"%05d" % number for number in range(50)]
+    frames = [(item.kind, item.segment, bytes(item.data)) for item in reader.frames()]
     assert reader.complete
+    assert [data for kind, _, data in frames if kind == BATCH] == [b"%05d" % number for number in range(50)]
+    heads = [segment for kind, segment, _ in frames if kind == CHECKPOINT]
+    assert heads == list(range(len(list(tmp_path.iterdir()))))
+    assert len(heads) > 5
+    later = [(item.kind, item.segment, bytes(item.data)) for item in reader.frames(4)]
+    assert later == [item for item in frames if item[1] >= 4]
+    with pytest.raises(RunDirectoryError, match="ends before segment 99"):
+        next(reader.frames(99))
 
 
-def test_a_frame_larger_than_a_segment_is_kept_whole(tmp_path: Path) -> None:
-    """A segment holds at least one append, however large."""
-    writer = JournalWriter(tmp_path, segment_bytes=100)
-    writer.append([bytes(1_000)], 1)
-    writer.append([bytes(1_000)], 2)
-    writer.close()
-    assert [len(data) for _, _, data in read(tmp_path)] == [1_000, 1_000]
+def test_the_last_checkpoint_is_found(tmp_path: Path) -> None:
+    """The newest segment whose first frame is a whole checkpoint, also where damage has taken the one after it."""
+    size = three_segments(tmp_path)
+    assert JournalReader(tmp_path).last_checkpoint() == 2
+    os.truncate(segment(tmp_path, 2), HEAD - 1)
+    assert JournalReader(tmp_path).last_checkpoint() == 1
+    data = bytearray(segment(tmp_path, 1).read_bytes())
+    data[HEAD - 1] ^= 1
+    segment(tmp_path, 1).write_bytes(data)
+    assert JournalReader(tmp_path).last_checkpoint() == 0
+    os.truncate(segment(tmp_path, 0), size - 1)  # the checkpoint is intact
+    assert JournalReader(tmp_path).last_checkpoint() == 0
+    segment(tmp_path, 1).write_bytes(segment_header(MAGIC) + b"".join(frame([b"no checkpoint"], 1, NOTE)))
+    assert JournalReader(tmp_path).last_checkpoint() == 0
+    segment(tmp_path, 0).write_bytes(b"")
+    with pytest.raises(RunDirectoryError, match="begins with a checkpoint"):
+        JournalReader(tmp_path).last_checkpoint()
 
 
 def test_past_the_cap_the_oldest_segments_go_and_are_counted(tmp_path: Path) -> None:
     """The directory never holds more than the cap, the newest frames are there, and the reader is not complete."""
-    writer = JournalWriter(tmp_path, segment_bytes=500, cap_bytes=2_000)
+    writer = begun(tmp_path, segment_bytes=500, cap_bytes=1_600)
     for number in range(200):
+        if writer.full:
+            writer.begin(bytes(150), number)
+            assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1_600
         writer.append([b"%05d" % number * 10], number)
-        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2_000
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1_600
     writer.close()
     reader = JournalReader(tmp_path)
-    numbers = [item.time_ns for item in reader.frames()]
-    assert numbers == list(range(numbers[0], 200))
-    assert numbers[0] > 0
+    times = [item.time_ns for item in reader.frames() if item.kind == BATCH]
+    assert times == list(range(times[0], 200))
+    assert times[0] > 0
     assert writer.dropped_segments == reader.missing_segments > 0
     assert not reader.complete
+    assert not reader.damaged
 
 
 def test_a_small_cap_keeps_at_least_half_of_it(tmp_path: Path) -> None:
-    """A cap below the segment size makes segments smaller instead of losing everything at a roll."""
-    writer = JournalWriter(tmp_path, segment_bytes=1 << 30, cap_bytes=1_000)
-    for number in range(200):
-        writer.append([bytes(33)], number)
-    writer.close()
+    """A cap below the segment size makes segments smaller instead of losing everything at once."""
+    write(tmp_path, 200, each=30, segment_bytes=1 << 30, cap_bytes=1_000).close()
     assert 400 < sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1_000
 
 
-def test_reopening_goes_on_in_a_new_segment(tmp_path: Path) -> None:
-    """A second writer adds a segment, and counts the old ones against the cap."""
+def test_one_segment_is_kept_beyond_the_cap(tmp_path: Path) -> None:
+    """What was appended since the last checkpoint is never taken away, however large one turn was."""
+    writer = begun(tmp_path, cap_bytes=1_000)
+    writer.append([bytes(5_000)], 1)
+    writer.begin(b"next", 2)
+    writer.append([bytes(5_000)], 3)
+    writer.close()
+    assert [(time_ns, len(data)) for time_ns, _, data in read(tmp_path)] == [(3, 5_000)]
+    assert writer.dropped_segments == 1
+
+
+def test_a_second_writer_goes_on_in_a_new_segment(tmp_path: Path) -> None:
+    """The old segments count against the cap, and what went before it as dropped."""
     for round_ in range(3):
-        writer = JournalWriter(tmp_path, segment_bytes=400, cap_bytes=800)
+        writer = begun(tmp_path, segment_bytes=400, cap_bytes=800)
         writer.append([bytes(200)], round_)
         writer.close()
-    assert [time_ns for time_ns, _, _ in read(tmp_path)] == [0, 1, 2]
-    writer = JournalWriter(tmp_path, segment_bytes=400, cap_bytes=800)
-    writer.append([bytes(200)], 3)
-    writer.close()
-    assert [time_ns for time_ns, _, _ in read(tmp_path)] == [1, 2, 3]
-
-
-def test_a_torn_tail_is_cut_and_the_next_segment_goes_on(tmp_path: Path) -> None:
-    """A killed writer's half frame is counted; what a later writer added is read."""
-    for number, name in enumerate(("killed", "restarted")):
-        writer = JournalWriter(tmp_path)
-        writer.append([name.encode(), b"second"], number)
+        assert (writer.cut_bytes, writer.dropped_segments) == (0, 0)
+    assert numbers(tmp_path) == [0, 1, 2]
+    for round_ in range(3, 5):
+        writer = begun(tmp_path, segment_bytes=400, cap_bytes=800)
+        assert writer.dropped_segments == round_ - 3
+        writer.append([bytes(200)], round_)
         writer.close()
-    first = min(tmp_path.iterdir())
-    os.truncate(first, first.stat().st_size - 2)
+    assert writer.dropped_segments == JournalReader(tmp_path).missing_segments + 2
+    assert numbers(tmp_path) == [2, 3, 4]
+
+
+def damage(path: Path, shape: str) -> None:
+    """What a power cut may leave of a file."""
+    size = path.stat().st_size
+    if shape == "inside the header":
+        os.truncate(path, SEGMENT_HEADER_BYTES - 3)
+    elif shape == "header alone":
+        os.truncate(path, SEGMENT_HEADER_BYTES)
+    elif shape == "inside the checkpoint":
+        os.truncate(path, HEAD - 1)
+    elif shape == "inside a frame":
+        os.truncate(path, size - 2)
+    elif shape == "inside a frame's header":
+        os.truncate(path, size - 5 - 3)
+    elif shape == "zeros":
+        os.truncate(path, size - 7)
+        os.truncate(path, size + 9_000)
+    elif shape == "garbage":
+        path.write_bytes(path.read_bytes()[:-7] + os.urandom(9_000))
+    elif shape == "empty":
+        os.truncate(path, 0)
+    else:
+        path.unlink()
+
+
+SHAPES = {
+    "inside the header": 20,
+    "header alone": 20,
+    "inside the checkpoint": 20,
+    "inside a frame": 29,
+    "inside a frame's header": 29,
+    "zeros": 29,
+    "garbage": 29,
+    "empty": 20,
+    "missing": 20,
+}
+"""What happened to the last of three segments of ten → how many batches are left."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_end_of_the_journal_may_be_torn(tmp_path: Path, shape: str) -> None:
+    """All before the tear is read, the tear is no damage, and a writer that goes on leaves no trace of it."""
+    three_segments(tmp_path)
+    before = sum(path.stat().st_size for path in tmp_path.iterdir())
+    damage(segment(tmp_path, 2), shape)
+    torn = sum(path.stat().st_size for path in tmp_path.iterdir())
     reader = JournalReader(tmp_path)
-    assert [bytes(item.data) for item in reader.frames()] == [b"killed", b"restarted", b"second"]
-    assert reader.torn_bytes == FRAME_HEADER_BYTES + 4
+    assert [item.time_ns for item in reader.frames() if item.kind == BATCH] == list(range(SHAPES[shape]))
+    assert not reader.damaged
+    assert reader.tail_bytes == reader.torn_bytes
+    assert reader.last_checkpoint() == (1 if SHAPES[shape] == 20 else 2)
+    writer = JournalWriter(tmp_path, b"again", 100)
+    assert writer.cut_bytes == reader.torn_bytes
+    assert torn - writer.cut_bytes <= before
+    writer.append([b"more"], 101)
+    writer.close()
+    assert (writer.failed, writer.dropped_segments) == ("", 0)
+    assert list(reader.frames())
+    assert reader.complete
+    assert numbers(tmp_path) == [*range(SHAPES[shape]), 101]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_damage_before_the_end_is_seen(tmp_path: Path, shape: str) -> None:
+    """The first frame after it is a checkpoint and says so; the rest is read, and nothing is cut."""
+    three_segments(tmp_path)
+    damage(segment(tmp_path, 1), shape)
+    reader = JournalReader(tmp_path)
+    frames = [(item.time_ns, item.kind, item.damaged) for item in reader.frames()]
+    kept = [*range(SHAPES[shape] - 10), *range(20, 30)]
+    assert [time_ns for time_ns, kind, _ in frames if kind == BATCH] == kept
+    assert [item for item in frames if item[2]] == [(20, CHECKPOINT, True)]
+    assert reader.damaged
     assert not reader.complete
+    assert reader.tail_bytes == 0
+    assert reader.missing_segments == (shape == "missing")
+    assert cut_torn_tail(tmp_path) == 0
+
+
+def test_several_segments_may_be_torn_at_the_end(tmp_path: Path) -> None:
+    """A power cut just after a new segment was begun: nothing intact follows the first tear, so it is the tail."""
+    three_segments(tmp_path)
+    damage(segment(tmp_path, 1), "inside a frame")
+    damage(segment(tmp_path, 2), "inside the checkpoint")
+    reader = JournalReader(tmp_path)
+    assert [item.time_ns for item in reader.frames() if item.kind == BATCH] == list(range(19))
+    assert not reader.damaged
+    assert reader.torn_bytes == reader.tail_bytes == cut_torn_tail(tmp_path) > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000.seg", "00000001.seg"]
+    assert cut_torn_tail(tmp_path) == 0
+    assert list(reader.frames())
+    assert reader.complete
+
+
+def test_a_cut_costs_no_frame_of_an_intact_journal(tmp_path: Path) -> None:
+    """Nothing to cut, nothing changed; and a journal of nothing but damage is gone as a whole."""
+    three_segments(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cut_torn_tail(tmp_path) == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    for path in tmp_path.iterdir():
+        path.write_bytes(bytes(100))
+    assert cut_torn_tail(tmp_path) == 300
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    """Its frames may mean something else: a writer fails, a reader refuses, nothing is cut."""
+    newer = MAGIC + (99).to_bytes(8, "little") + b"whatever"
+    segment(tmp_path, 0).write_bytes(newer)
+    writer = begun(tmp_path)
+    writer.append([b"ignored"], 1)
+    writer.close()
+    assert "schema version 99" in writer.failed
+    with pytest.raises(RunDirectoryError, match="schema version 99"):
+        list(JournalReader(tmp_path).frames())
+    assert segment(tmp_path, 0).read_bytes() == newer
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000.seg"]
 
 
 def test_a_full_disk_fails_the_journal_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ENOSPC sets `failed`, raises nothing, later appends are ignored, what was written before is readable."""
-    writer = JournalWriter(tmp_path)
+    writer = begun(tmp_path)
     writer.append([b"before"], 1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "writev", failing(errno.ENOSPC))
@@ -150,7 +375,7 @@ def test_a_full_disk_fails_the_journal_and_nothing_else(tmp_path: Path, monkeypa
 def test_a_directory_that_can_not_be_made_fails_the_journal(tmp_path: Path) -> None:
     """Where a file is in the way the writer says so and goes on as if nothing were wrong."""
     (tmp_path / "file").touch()
-    writer = JournalWriter(tmp_path / "file" / "journal")
+    writer = begun(tmp_path / "file" / "journal")
     assert "Not a directory" in writer.failed
     writer.append([b"ignored"], 1)
     writer.sync()
@@ -160,10 +385,11 @@ def test_a_directory_that_can_not_be_made_fails_the_journal(tmp_path: Path) -> N
 def test_a_segment_that_can_not_be_begun_fails_the_journal(tmp_path: Path) -> None:
     """When the next segment can't be made, appends end and no descriptor is closed twice."""
     directory = tmp_path / "journal"
-    writer = JournalWriter(directory, segment_bytes=100)
-    writer.append([bytes(60)], 1)
+    writer = begun(directory)
     (directory / "00000001.seg").mkdir()
-    writer.append([bytes(60)], 2)
+    writer.begin(b"next", 1)
+    writer.append([b"ignored"], 2)
+    writer.begin(b"ignored", 3)
     assert "Is a directory" in writer.failed
     writer.sync()
     writer.close()
@@ -172,7 +398,7 @@ def test_a_segment_that_can_not_be_begun_fails_the_journal(tmp_path: Path) -> No
 
 def test_a_failing_sync_fails_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that can't keep what it took is a failure too."""
-    writer = JournalWriter(tmp_path)
+    writer = begun(tmp_path)
     monkeypatch.setattr("telemetry.store.journal._sync_data", failing(errno.EIO))
     writer.sync()
     assert writer.failed == os.strerror(errno.EIO)
@@ -181,7 +407,7 @@ def test_a_failing_sync_fails_the_journal(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_sync_beside_appends_loses_no_frame_and_no_descriptor(tmp_path: Path) -> None:
     """A thread that syncs all the time beside rolls and deletions disturbs nothing."""
-    writer = JournalWriter(tmp_path, segment_bytes=2_000, cap_bytes=20_000)
+    writer = begun(tmp_path, segment_bytes=2_000, cap_bytes=20_000)
     over = threading.Event()
 
     def keep_syncing() -> None:
@@ -191,6 +417,8 @@ def test_sync_beside_appends_loses_no_frame_and_no_descriptor(tmp_path: Path) ->
     thread = threading.Thread(target=keep_syncing)
     thread.start()
     for number in range(3_000):
+        if writer.full:
+            writer.begin(b"next", number)
         writer.append([b"%08d" % number * 4], number)
     over.set()
     thread.join()
@@ -199,17 +427,18 @@ def test_sync_beside_appends_loses_no_frame_and_no_descriptor(tmp_path: Path) ->
     writer.close()
     assert not open_descriptors(tmp_path)
     assert writer.failed == ""
-    numbers = [time_ns for time_ns, _, _ in read(tmp_path)]
-    assert numbers == list(range(numbers[0], 3_000))
+    times = numbers(tmp_path)
+    assert times == list(range(times[0], 3_000))
 
 
 def test_sync_after_close_does_nothing(tmp_path: Path) -> None:
     """A sync that was queued before the close finds nothing to do."""
-    writer = JournalWriter(tmp_path)
+    writer = begun(tmp_path)
     writer.append([b"x"], 1)
     writer.close()
     writer.sync()
     writer.append([b"late"], 2)
+    writer.begin(b"late", 3)
     writer.close()
     assert writer.failed == ""
     assert len(read(tmp_path)) == 1
@@ -221,12 +450,14 @@ def test_without_a_journal_the_reader_says_so(tmp_path: Path) -> None:
         read(tmp_path / "none")
     with pytest.raises(RunDirectoryError, match="no journal"):
         read(tmp_path)
+    with pytest.raises(RunDirectoryError, match="can't be read"):
+        JournalReader(tmp_path / "none").last_checkpoint()
 
 
 def test_a_reader_that_has_not_finished_is_not_complete(tmp_path: Path) -> None:
     """Only the end of `frames()` tells that everything was read."""
-    writer = JournalWriter(tmp_path)
-    writer.append([b"a", b"b"], 1)
+    writer = begun(tmp_path)
+    writer.append([b"a"], 1)
     writer.close()
     reader = JournalReader(tmp_path)
     next(reader.frames())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.store.liveruns import LiveRun, announce, find_live, list_live, withdraw
+from telemetry.store.liveruns import LiveRun, announce, find_live, forget, list_live, withdraw
 
 
 def run(run_id: str, name: str = "bench", pid: int | None = None, started_ns: int = 1) -> LiveRun:
@@ -80,6 +82,45 @@ def test_a_reused_pid_and_a_zombie_are_not_alive(tmp_path: Path) -> None:
     announce(tmp_path, run("zombie", pid=process.pid))
     assert {found.run_id: found.alive for found in list_live(tmp_path)} == {"reused": False, "zombie": False}
     process.communicate()
+
+
+def leave_sockets(folder: Path) -> None:
+    for name in ("ctl", "ev"):
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(folder / name))
+        (folder / f"{name}.lock").touch()
+
+
+def test_what_a_dead_aggregator_left_is_removed(short_dir: Path) -> None:
+    """Announcement, sockets and locks go with their directory; a second time there is nothing to do."""
+    announce(short_dir, run("gone", pid=dead_pid()))
+    announce(short_dir, run("one"))
+    leave_sockets(short_dir / "gone")
+    assert forget(short_dir, "gone")
+    assert [path.name for path in short_dir.iterdir()] == ["one"]
+    assert forget(short_dir, "gone")
+
+
+def test_what_lives_is_not_forgotten(short_dir: Path) -> None:
+    """Neither a run whose process is there, nor a dead one whose address another process is taking."""
+    announce(short_dir, run("one"))
+    leave_sockets(short_dir / "one")
+    assert not forget(short_dir, "one")
+    announce(short_dir, run("gone", pid=dead_pid()))
+    leave_sockets(short_dir / "gone")
+    with (short_dir / "gone" / "ev.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not forget(short_dir, "gone")
+    assert all(len(list((short_dir / name).iterdir())) == 5 for name in ("one", "gone"))
+    assert forget(short_dir, "gone")
+
+
+def test_what_somebody_else_put_there_stays(tmp_path: Path) -> None:
+    """A file that is none of ours keeps the directory, and that is said."""
+    announce(tmp_path, run("gone", pid=dead_pid()))
+    (tmp_path / "gone" / "precious").touch()
+    assert not forget(tmp_path, "gone")
+    assert [path.name for path in (tmp_path / "gone").iterdir()] == ["precious"]
 
 
 def test_what_is_no_announcement_is_skipped(tmp_path: Path) -> None:

@@ -112,6 +112,50 @@ def test_a_log_is_continued_after_a_kill(tmp_path: Path) -> None:
     assert [item.seq for item in RecordLog(tmp_path).read(0, 10)] == list(range(6))
 
 
+@given(st.data())
+def test_a_log_killed_at_any_byte_goes_on(data: st.DataObject) -> None:
+    """Whole lines stay, the half one goes, and what follows is as if nobody had been killed."""
+    with TemporaryDirectory(prefix="tm") as name:
+        whole, parts = Path(name, "whole"), Path(name, "parts")
+        for directory in (whole, parts):
+            filled(directory, 4).close()
+        os.truncate(parts / "records.jsonl", data.draw(st.integers(0, (whole / "records.jsonl").stat().st_size)))
+        log = RecordLog(parts, resume=data.draw(st.booleans()))
+        log.append([record(seq) for seq in range(log.next_seq, 4)] or [record(4)])
+        log.close()
+        found = (parts / "records.jsonl").read_bytes()
+        assert found.startswith((whole / "records.jsonl").read_bytes())
+        assert [item.seq for item in log.read(0, 10)] == list(range(log.next_seq))
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 600])
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 50, b"\n\n\xff\xfe\n{}\nx", b'{"seq":9,"wall_ns":1}\n' * 300], ids=["zeros", "lines", "others"]
+)
+def test_what_a_power_cut_left_is_cut(tmp_path: Path, count: int, tail: bytes) -> None:
+    """Lines at the end that are no records, and never one that is."""
+    filled(tmp_path, count).close()
+    path = tmp_path / "records.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before + tail)
+    log = RecordLog(tmp_path, resume=True)
+    assert log.next_seq == count
+    assert path.read_bytes() == before
+    log.append([record(seq) for seq in range(count, count + 300)])
+    assert [item.seq for item in log.read(count - 1, 2)] == [count - 1, count]
+    assert [item.seq for item in log.read(count + 290, 100)] == list(range(count + 290, count + 300))
+    log.close()
+
+
+def test_a_log_of_a_newer_version_is_not_cut(tmp_path: Path) -> None:
+    """Its lines may be good ones."""
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(b'{"schema_version":9}\n{}\n')
+    with pytest.raises(RunDirectoryError, match="schema version 9"):
+        RecordLog(tmp_path, resume=True)
+    assert path.read_bytes() == b'{"schema_version":9}\n{}\n'
+
+
 def test_a_full_disk_fails_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ENOSPC sets `failed`, raises nothing, and what was appended before is readable."""
     log = filled(tmp_path, 2)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from telemetry.store import rollup
 from telemetry.store.rollup import merge
+from telemetry.wire.codec import Malformed
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
 Series = dict[int, tuple[int, float, float, float, dict[int, int]]]
@@ -158,3 +159,17 @@ def test_one_interval_is_its_own_merge() -> None:
     assert merge([one]) == one
     empty = Interval(1, 2)
     assert merge([empty]) == empty
+
+
+@pytest.mark.parametrize(
+    ("index", "occupied", "slots"), [([2, 1], [1, 1], [5, 5]), ([1, 1], [1, 1], [5, 6]), ([1], [2], [6, 5])]
+)
+def test_columns_out_of_order_are_refused(index: list[int], occupied: list[int], slots: list[int]) -> None:
+    """Sums are found by bisection: what is not sorted would be added up wrongly."""
+    series = SeriesColumns(
+        column(index, "<u4"),
+        *(column([1] * len(index), kind) for kind in ("<u8", "<f8", "<f8", "<f8")),
+        *(column(values, "<u4") for values in (occupied, slots, [1] * len(slots))),
+    )
+    with pytest.raises(Malformed):
+        merge([Interval(0, 1, series)])

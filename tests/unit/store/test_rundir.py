@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.rundir import Manifest, RunDirectory, list_runs, manifest_for, resolve, slug
@@ -45,6 +49,85 @@ def test_latest_points_to_the_newest(tmp_path: Path) -> None:
     assert os.readlink(tmp_path / "latest") == second.path.name
     assert (tmp_path / "latest").resolve() == second.path
     assert {path.name for path in tmp_path.iterdir() if path.is_symlink()} == {"latest"}
+
+
+def test_a_run_beside_others_leaves_latest_alone(tmp_path: Path) -> None:
+    """What only looks at another run, such as a replay, is not the newest result."""
+    first = made(tmp_path, "a", "one")
+    RunDirectory.create(tmp_path, "b", "two", NOON, latest=False)
+    assert (tmp_path / "latest").resolve() == first.path
+
+
+LOCKING = """
+import sys
+from pathlib import Path
+from telemetry.store.rundir import RunDirectory
+lock = RunDirectory(Path(sys.argv[1])).lock()
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def locking(run: RunDirectory) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", LOCKING, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "locked\n"
+    return child
+
+
+def test_one_process_has_a_run(tmp_path: Path) -> None:
+    """While it holds the lock nobody else gets it; SIGKILL frees it."""
+    run = made(tmp_path, "a", "one")
+    assert not run.locked()
+    child = locking(run)
+    assert run.locked()
+    with pytest.raises(RunDirectoryError, match="an aggregator that is alive"):
+        run.lock()
+    child.kill()
+    child.communicate()
+    assert not run.locked()
+    lock = run.lock()
+    assert run.locked()
+    lock.release()
+    lock.release()
+    assert not run.locked()
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS, errno.EBADF])
+def test_where_there_are_no_locks_the_manifest_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """A process of this host that is gone has nothing; one that lives, or is on another host, may have it."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    run = RunDirectory.create(tmp_path, "a", "one", NOON)
+    run.lock().release()
+    assert not run.locked()
+    manifest = manifest_for(run, "a", "one", [], "")
+    run.write_manifest(manifest)
+    assert run.locked()
+    with pytest.raises(RunDirectoryError, match="alive"):
+        run.lock()
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as child:
+        pass
+    run.write_manifest(replace(manifest, pid=child.pid))
+    assert not run.locked()
+    run.lock().release()
+    run.write_manifest(replace(manifest, pid=child.pid, host="elsewhere"))
+    assert run.locked()
+
+
+def test_a_directory_that_is_gone_can_not_be_locked(tmp_path: Path) -> None:
+    """One clear error for who wants it, and nobody has it."""
+    run = RunDirectory(tmp_path / "gone")
+    assert not run.locked()
+    with pytest.raises(RunDirectoryError, match="can't be locked"):
+        run.lock()
 
 
 def test_a_dangling_latest_is_replaced(tmp_path: Path) -> None:

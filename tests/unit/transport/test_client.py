@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.errors import EndpointError, ProtocolError
-from telemetry.transport import ControlClient, Hub, hello
+from telemetry.transport import ControlClient, Endpoints, Hub, hello, plan
+from telemetry.wire.codec import decode_request, encode_control
 from telemetry.wire.control import Ack, Error, GetStatus, Ping, Pong, Request, Resend, Response, Welcome
 
 Served = Callable[[Callable[[Hub, Request], list[Response]]], str]
@@ -88,3 +90,36 @@ def test_an_address_that_is_none() -> None:
     """Nothing is left open."""
     with pytest.raises(EndpointError, match="can't be connected"):
         ControlClient("nowhere")
+
+
+def test_a_client_goes_on_with_the_next_aggregator(short_dir: Path) -> None:
+    """At the same address. It answers what the dead one was asked, too, which is taken for no answer of ours."""
+    endpoints = plan(f"ipc://{short_dir}/c", "r")
+    client = ControlClient(endpoints.control)
+    epochs = []
+    for epoch in ("e1", "e2"):
+        with pytest.raises(EndpointError):
+            client.request(Ping(), 0.05)
+        stopping = threading.Event()
+        thread = threading.Thread(target=serve, args=(endpoints, epoch, stopping))
+        thread.start()
+        try:
+            answer = client.request(Ping(), 10.0)
+            assert isinstance(answer, Pong)
+            epochs.append((answer.epoch, answer.id))
+        finally:
+            stopping.set()
+            thread.join()
+    client.close()
+    assert epochs == [("e1", 2), ("e2", 4)]
+
+
+def serve(endpoints: Endpoints, epoch: str, stopping: threading.Event) -> None:
+    """An aggregator that answers everything with a pong."""
+    hub = Hub(endpoints)
+    while not stopping.is_set():
+        hub.wait(0.01)
+        for peer, data in hub.receive_control(10):
+            answer = Pong(id=decode_request(data).id, epoch=epoch, state="LIVE")
+            hub.send_control(peer, encode_control(answer))
+    hub.close()

@@ -33,7 +33,11 @@ def test_siblings_of_a_given_address() -> None:
     assert plan("tcp://127.0.0.1:5000", "r") == Endpoints("tcp://127.0.0.1:5000", *["tcp://127.0.0.1:*"] * 3)
 
 
-@pytest.mark.parametrize("address", ["ipc://", "5000", "udp://h:1", "tcp://h", "tcp://:5", "tcp://h:x"])
+@pytest.mark.parametrize(
+    "address",
+    ["ipc://", "5000", "udp://h:1", "tcp://h", "tcp://:5", "tcp://h:x", f"tcp://h:{'9' * 5_000}"],
+    ids=lambda address: address[:12],
+)
 def test_what_is_no_address_says_so(address: str) -> None:
     """The error shows how one is written."""
     with pytest.raises(EndpointError, match="tcp://HOST:PORT"):
@@ -134,3 +138,47 @@ def test_a_port_that_does_not_exist_is_refused() -> None:
     """ZeroMQ would take it modulo 65,536."""
     with pytest.raises(EndpointError):
         plan("tcp://127.0.0.1:70000", "run")
+
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf#"
+
+
+def test_a_tcp_address_may_name_who_has_to_answer() -> None:
+    """A key in Z85 may hold any of the marks of an address; a file's name is taken as it is."""
+    assert endpoints.split_key(f"tcp://[::1]:5#{KEY}") == ("tcp://[::1]:5", KEY)
+    assert endpoints.split_key("tcp://node:5#bob") == ("tcp://node:5", "bob")
+    assert endpoints.split_key("tcp://node:5") == ("tcp://node:5", "")
+    assert endpoints.split_key("ipc:///run/a#b") == ("ipc:///run/a#b", "")
+    assert endpoints.with_key("tcp://node:5", KEY) == f"tcp://node:5#{KEY}"
+    assert endpoints.with_key("tcp://node:5", "") == "tcp://node:5"
+    assert endpoints.with_key("ipc:///run/x", KEY) == "ipc:///run/x"
+
+
+def test_the_key_of_control_holds_for_its_siblings() -> None:
+    """What an aggregator says can't lead a peer to an address without it, nor to another key."""
+    control = f"tcp://node3:5#{KEY}"
+    assert endpoints.seen_from("tcp://0.0.0.0:7", control) == f"tcp://node3:7#{KEY}"
+    assert endpoints.seen_from("tcp://10.0.0.2:7", control) == f"tcp://10.0.0.2:7#{KEY}"
+    assert endpoints.seen_from("tcp://10.0.0.2:7#evil", control) == f"tcp://10.0.0.2:7#{KEY}"
+    assert endpoints.seen_from("tcp://10.0.0.2:7#evil", "tcp://node3:5") == "tcp://10.0.0.2:7"
+
+
+def test_an_address_with_a_key_is_judged_without_it() -> None:
+    """Whether it is loopback, and whether anybody listens there."""
+    assert endpoints.is_loopback(f"tcp://127.0.0.1:5#{KEY}")
+    assert not endpoints.is_loopback(f"tcp://10.0.0.1:5#{KEY}")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}#{KEY}"
+        assert not refuses(address)
+    assert refuses(address)
+
+
+def test_nobody_listens_on_a_key() -> None:
+    """It is for those who connect."""
+    with pytest.raises(EndpointError, match="leave it out"):
+        plan(f"tcp://0.0.0.0:5#{KEY}", "r")
+
+
+def test_with_keys_an_address_may_be_reached_by_others() -> None:
+    """That is what they are for."""
+    endpoints.check_bindable("tcp://0.0.0.0:5", insecure=False, keyed=True)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import zmq
 
-from telemetry.errors import EndpointError
-from telemetry.transport import Hub, plan
+from telemetry.errors import EndpointError, KeysError
+from telemetry.transport import ControlClient, Hub, plan, sockets
+from telemetry.transport import hub as hub_module
+from telemetry.transport.keys import KeyFolder, is_key
 from telemetry.wire import frames
+from telemetry.wire.control import Ping
 
 WaitUntil = Callable[..., object]
 
@@ -218,3 +223,85 @@ def test_events_can_be_left_in_the_socket(hub: Hub, wait_until: WaitUntil) -> No
         wait_until(lambda: hub.wait(0.0).events, what="events")
         assert not hub.wait(0.0, events=False).events
         assert hub.wait(0.0).events
+
+
+# --- with keys -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(become: Callable[[str], KeyFolder]) -> Iterator[Hub]:
+    """A hub that demands keys; the process is its owner's."""
+    made = Hub(plan("tcp://127.0.0.1:*", "r"), keys=become("owner"))
+    yield made
+    made.close()
+
+
+def test_peers_are_told_the_key_and_the_sockets_are_not(locked: Hub) -> None:
+    """What is bound can be bound again by whoever goes on with the run; what is told is for those who connect."""
+    bound, _, key = locked.address.partition("#")
+    assert bound == locked.endpoints.control
+    assert is_key(key)
+    assert not any("#" in address for address in vars(locked.endpoints).values())
+    assert (locked.trusted, locked.refused) == (0, 0)
+
+
+def test_a_handshake_does_not_end_the_wait(locked: Hub, become: Callable[[str], KeyFolder]) -> None:
+    """The loop is woken for what it can read; whoever is refused meanwhile is none of its business."""
+    become("stranger")
+    with ControlClient(locked.address):
+        begun = time.monotonic()
+        while not locked.refused:
+            before = time.monotonic()
+            assert locked.wait(0.2) == (False, False, [])
+            assert time.monotonic() - before >= 0.19
+            assert time.monotonic() - begun < 20.0
+
+
+def test_without_keys_to_use_nothing_is_bound(short_dir: Path) -> None:
+    """No pair, no socket; and an address that others reach is refused without any."""
+    with pytest.raises(KeysError, match="telemetry keys new"):
+        Hub(plan("tcp://127.0.0.1:*", "r"), keys=KeyFolder(short_dir / "none"))
+
+
+def test_files_and_pipes_are_not_encrypted(short_dir: Path, become: Callable[[str], KeyFolder]) -> None:
+    """An ipc address has the mode of its folder for a guard, and stays as it is."""
+    hub = Hub(plan(f"ipc://{short_dir}/c", "r"), keys=become("owner"))
+    assert hub.address == f"ipc://{short_dir}/c"
+    with zmq.Context() as context, dealer(context, hub, b"p") as peer:
+        peer.send(b"plain")
+        assert hub.wait(5.0).control
+    hub.close()
+
+
+def test_a_port_that_is_lost_in_a_cut_is_named(
+    locked: Hub, become: Callable[[str], KeyFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process was faster by chance or on purpose: the run can't go on unheard."""
+    owner, ann = become("owner"), become("ann")
+    owner.trust("ann", ann.own().public.decode())
+    thieves: list[socket.socket] = []
+    bind_again = hub_module._bind_again
+
+    def too_late(made: sockets.ZmqSocket, endpoint: str) -> None:
+        host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+        while not thieves:
+            with suppress(OSError):
+                thieves.append(socket.create_server((host, int(port))))
+        bind_again(made, endpoint)
+
+    monkeypatch.setattr(hub_module, "_bind_again", too_late)
+    monkeypatch.setattr(hub_module, "_REBIND_S", 0.05)
+
+    def wait_for_ever() -> None:
+        while True:
+            locked.wait(0.1)
+
+    with ControlClient(locked.address) as client:
+        with pytest.raises(EndpointError, match="no aggregator answers"):
+            client.request(Ping(), 0.01)
+        while not locked.wait(0.1).control:
+            pass
+        owner.revoke("ann")
+        with pytest.raises(EndpointError, match="in use"):
+            wait_for_ever()
+    thieves[0].close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import zmq
 
 from telemetry import limits
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, KeysError
 from telemetry.transport import sockets
+from telemetry.transport.keys import KeyFolder
 
 KINDS = [
     sockets.EVENTS_IN,
@@ -38,7 +42,7 @@ def test_receivers_have_a_memory_guard_above_the_frame_limit() -> None:
         assert kind[1][zmq.MAXMSGSIZE] == limits.FRAME_BYTES_HARD > limits.FRAME_BYTES
 
 
-@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1", "ipc://" + "x" * 200])
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1", "ipc://" + "x" * 200, "ipc:///\udcff"])
 def test_an_address_that_cannot_be_connected_to(address: str) -> None:
     """The error names it."""
     with (
@@ -56,3 +60,34 @@ def test_ipv6_is_asked_for_by_the_address() -> None:
         assert not made.getsockopt(zmq.IPV6)
         sockets.allow_ipv6(made, "tcp://[::1]:1")
         assert made.getsockopt(zmq.IPV6)
+
+
+def test_an_address_with_a_key_is_encrypted_for_its_holder(become: Callable[[str], KeyFolder]) -> None:
+    """With this user's own pair; the name of a trusted key stands for that key."""
+    other = become("bob").own()
+    become("ann").trust("bob", other.public.decode())
+    for key in ("bob", other.public.decode()):
+        with zmq.Context() as context, sockets.make_socket(context, sockets.CONTROL_OUT, 0) as made:
+            sockets.connect(made, f"tcp://127.0.0.1:1#{key}")
+            assert made.getsockopt(zmq.MECHANISM) == zmq.CURVE
+
+
+def test_an_address_without_one_is_not(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And needs no keys: nothing is read."""
+    monkeypatch.setenv("TELEMETRY_SECURITY__KEYS_DIR", str(short_dir / "none"))
+    with zmq.Context() as context, sockets.make_socket(context, sockets.CONTROL_OUT, 0) as made:
+        sockets.connect(made, "tcp://127.0.0.1:1")
+        assert made.getsockopt(zmq.MECHANISM) == zmq.NULL
+
+
+def test_keys_that_cannot_be_used_are_an_error_at_once(
+    short_dir: Path, become: Callable[[str], KeyFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pair, or a name nobody is trusted under: never in the clear instead."""
+    become("ann")
+    with zmq.Context() as context, sockets.make_socket(context, sockets.CONTROL_OUT, 0) as made:
+        with pytest.raises(KeysError, match="under the name bob"):
+            sockets.connect(made, "tcp://127.0.0.1:1#bob")
+        monkeypatch.setenv("TELEMETRY_SECURITY__KEYS_DIR", str(short_dir / "none"))
+        with pytest.raises(KeysError, match="keys new"):
+            sockets.connect(made, "tcp://127.0.0.1:1#bob")

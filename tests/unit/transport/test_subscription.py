@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import EndpointError, UsageError
-from telemetry.transport import Hub, Subscription, subscribe
+from telemetry.transport import Hub, Subscription, plan, subscribe
 from telemetry.wire import frames
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.control import Request, Response, Welcome
@@ -160,3 +160,27 @@ def test_an_address_that_is_none() -> None:
     """Nothing is left open."""
     with pytest.raises(EndpointError):
         Subscription("nowhere")
+
+
+@pytest.mark.parametrize("conflate", [True, False])
+def test_snapshots_go_on_when_the_aggregator_is_another_one(
+    short_dir: Path, wait_until: Callable[..., object], conflate: bool
+) -> None:
+    """At the same address, with numbers that begin anew: the newest is the one that came last."""
+
+    def published(hub: Hub, epoch: str, seq: int) -> bool:
+        hub.publish_snapshot(encode_snapshot(MetricsSnapshot(run_id="r", name="job", epoch=epoch, seq=seq)))
+        snapshot = snapshots.recv(0.01)
+        return snapshot is not None and (snapshot.epoch, snapshot.seq) == (epoch, seq)
+
+    first = Hub(plan(f"ipc://{short_dir}/c", "r"))
+    with Subscription(first.endpoints.snapshots, conflate=conflate) as snapshots:
+        wait_until(lambda: published(first, "e1", 500), what="the first aggregator's")
+        first.close()
+        second = Hub(plan(f"ipc://{short_dir}/c", "r"))
+        try:
+            wait_until(lambda: published(second, "e2", 1), what="the second aggregator's")
+            assert snapshots.newest is not None
+            assert (snapshots.newest.epoch, snapshots.newest.seq) == ("e2", 1)
+        finally:
+            second.close()

@@ -254,3 +254,19 @@ def test_noise_on_control_is_unreadable(data: bytes) -> None:
     """Nothing but `Malformed` comes out."""
     assert reason_of(codec.decode_request, data) == Reason.FRAME_UNREADABLE
     assert reason_of(codec.decode_response, data) == Reason.FRAME_UNREADABLE
+
+
+def test_an_id_is_found_beside_a_version_that_is_none() -> None:
+    """Whoever asked in a shape nobody knows still learns which of its questions was not understood."""
+    data = msgspec.msgpack.encode({"version": "one", "type": "dance", "id": 7})
+    assert codec.control_head(data) == codec.ControlHead(7, "dance")
+    data = msgspec.msgpack.encode({"version": [2, 0], "type": 5, "id": "x"})
+    assert codec.control_head(data) == codec.ControlHead(version=(2, 0))
+
+
+@pytest.mark.parametrize("word", ["a\nb", "\x1b[2J", "\x00", "\u202e", "\x85"])
+def test_a_refusal_is_one_printable_line(word: str) -> None:
+    """What a stranger sent is quoted in logs and answers, and must not move their cursor."""
+    with pytest.raises(codec.Malformed) as caught:
+        codec.decode_request(msgspec.msgpack.encode({"type": word}))
+    assert str(caught.value).isprintable()

@@ -22,7 +22,7 @@ def types_of(union: object) -> list[str]:
 def test_types_are_those_of_the_protocol() -> None:
     """Types are words of the wire: never renamed, never used again."""
     assert types_of(control.Request) == [
-        "hello", "ping", "end", "barrier", "status", "history", "catchup", "stop", "watch",
+        "hello", "ping", "end", "cannot_resend", "barrier", "status", "history", "catchup", "stop", "watch",
     ]  # fmt: skip
     assert types_of(control.Response) == [
         "welcome", "pong", "ack", "resend", "ended", "barrier_reached", "status", "history", "caught_up",

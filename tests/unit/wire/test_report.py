@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.wire.report import SOURCE_WORDS, Report
 from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
@@ -23,9 +24,27 @@ def report(**changes: object) -> Report:
     return Report(snapshot=MetricsSnapshot(**(facts | changes)), source="pubsub")  # type: ignore[arg-type]
 
 
-def test_the_headline_names_state_completeness_and_loss() -> None:
+def test_the_headline_names_completeness_and_loss() -> None:
     """The first line says whether the numbers can be trusted."""
-    assert str(report()) == "lossy: demo COMPLETE, 990 of 1,000 events applied, 10 lost"
+    assert str(report()) == "lossy: demo, 990 of 1,000 events applied, 10 lost"
+
+
+@pytest.mark.parametrize(
+    ("state", "source", "verdict"),
+    [
+        ("COMPLETE", "file", "incomplete"),
+        ("LIVE", "status", "live"),
+        ("DRAINING", "status", "draining"),
+        ("INITIALIZE", "status", "waiting"),
+        ("COMPLETE", "status", "incomplete"),
+        ("LIVE", "last_live", "incomplete"),
+    ],
+)
+def test_a_run_that_goes_on_is_not_called_incomplete(state: str, source: str, verdict: str) -> None:
+    """Nobody can tell yet; but what is left of a run that will never say more is."""
+    found = replace(report(state=state, completeness="incomplete"), source=source)
+    assert found.verdict == verdict
+    assert found.headline().startswith(f"{verdict}: demo, 990 of 1,000")
 
 
 def test_instruments_are_found_by_name_and_exact_labels() -> None:

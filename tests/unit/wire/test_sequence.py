@@ -68,8 +68,8 @@ def test_gaps_are_bounded_when_new_ones_open() -> None:
     """The oldest gap is given up, and its batches are counted."""
     seen = tracker(*range(0, 2 * (limits.SEQUENCE_GAPS + 2), 2))
     assert len(seen.gaps) == limits.SEQUENCE_GAPS
-    assert seen.abandoned_batches == 1
-    assert not seen.admit(1)
+    assert (seen.unrepairable, seen.given_up) == (1, [(1, 1)])
+    assert seen.contiguous == 3
 
 
 def test_gaps_are_bounded_when_one_is_split() -> None:
@@ -78,7 +78,68 @@ def test_gaps_are_bounded_when_one_is_split() -> None:
     for seq in range(2, 2 * limits.SEQUENCE_GAPS + 20, 2):
         assert seen.admit(seq)
     assert len(seen.gaps) == limits.SEQUENCE_GAPS
-    assert seen.abandoned_batches > 0
+    assert seen.unrepairable > 0
+
+
+def test_what_fills_a_gap_is_repaired() -> None:
+    """Batches that came out of order are told apart from those that came in order, and from duplicates."""
+    seen = tracker(0, 4, 2, 2)
+    assert (seen.repaired, seen.duplicates, seen.unrepairable) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "count", "gaps", "given_up"),
+    [
+        (1, 3, 3, [(5, 5)], [(1, 3)]),
+        (2, 2, 1, [(1, 1), (3, 3), (5, 5)], [(2, 2)]),
+        (0, 1, 1, [(2, 3), (5, 5)], [(1, 1)]),
+        (3, 99, 2, [(1, 2)], [(3, 3), (5, 5)]),
+        (0, (1 << 63) - 1, 4, [], [(1, 3), (5, 5)]),
+        (4, 4, 0, [(1, 3), (5, 5)], []),
+        (3, 2, 0, [(1, 3), (5, 5)], []),
+    ],
+)
+def test_only_gaps_can_be_given_up(
+    first: int, last: int, count: int, gaps: list[tuple[int, int]], given_up: list[tuple[int, int]]
+) -> None:
+    """Of the range named, the parts that are missing: what came has come, what is to come may come."""
+    seen = tracker(0, 4, 6)
+    assert seen.give_up(first, last) == count == seen.unrepairable
+    assert (seen.gaps, seen.given_up) == (gaps, given_up)
+    assert seen.contiguous == min((gap[0] for gap in gaps), default=7)
+    assert seen.admit(7)
+
+
+def test_what_was_given_up_and_comes_after_all_is_new() -> None:
+    """It never was applied: it counts as repaired, once, and no longer as unrepairable."""
+    seen = tracker(0, 4)
+    seen.give_up(1, 3)
+    assert [seen.admit(2), seen.admit(2)] == [True, False]
+    assert (seen.unrepairable, seen.repaired, seen.duplicates) == (2, 1, 1)
+    assert seen.given_up == [(1, 1), (3, 3)]
+    assert seen.contiguous == 5
+
+
+def test_after_closing_what_was_given_up_stays_so() -> None:
+    """A closed account takes in nothing below its end."""
+    seen = tracker(0, 2)
+    seen.give_up(1, 1)
+    seen.close()
+    assert not seen.admit(1)
+    assert (seen.unrepairable, seen.duplicates) == (1, 1)
+    assert seen.admit(3)
+
+
+def test_ranges_given_up_are_joined_and_bounded() -> None:
+    """Neighbours become one range; of too many the last are remembered, and all are counted."""
+    seen = tracker(9)
+    for first, last in ((4, 5), (0, 1), (2, 3), (7, 8)):
+        seen.give_up(first, last)
+    assert seen.given_up == [(0, 5), (7, 8)]
+    many = tracker(*range(0, 200, 2))
+    assert many.give_up(0, 198) == many.unrepairable == 99
+    assert many.given_up == [(seq, seq) for seq in range(197 - 2 * limits.GAPS_SHOWN + 2, 198, 2)]
+    assert not many.admit(1)
 
 
 def test_a_gap_that_reaches_far_ahead_can_be_filled() -> None:
@@ -93,3 +154,17 @@ def test_a_number_too_far_ahead_is_not_believed() -> None:
     seen = tracker(0)
     assert seen.believable(limits.FUTURE_BATCHES)
     assert not seen.believable(limits.FUTURE_BATCHES + 1)
+    assert not tracker((1 << 63) - 3).believable((1 << 63) - 1)
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(1, 3), (2, 4)], [(5, 6), (1, 2)], [(3, 2)], [(-2, -1)], [(8, 10)], [(1, 1), (1, 1)]]
+)
+def test_ranges_that_cant_be_are_not_restored(ranges: list[tuple[int, int]]) -> None:
+    """What is looked up by halving has to be in order, and below the next number."""
+    for name in ("_gaps", "_given_up"):
+        seen = tracker(9)
+        setattr(seen, name, ranges)
+        with pytest.raises(ValueError, match="can't be"):
+            seen.restored()
+    tracker(0, 4, 6).restored()

@@ -1,0 +1,167 @@
+"""Checkpoints: everything that numbers depend on, declared once by each class, as msgpack and back.
+
+    STATE      attribute or property → what it holds: `PART` (an object with a state of its own), `PARTS` (a list or
+               map of such), a `Column`, or the type of a plain value. `__init__` made room for it all.
+    DERIVED    the other attributes: what `__init__` is told, scratch memory, and what can be worked out.
+    restored   an optional method, called once the state is in place: works out what is derived. Raises ValueError
+               for what can't have been saved.
+
+`load` fills an object fresh from its constructor, in the order of STATE. What a property's setter makes, such as
+rows for instruments, is there for what comes after it. Bytes from anywhere can be loaded: nothing in them is
+executed, and nothing made of them is larger than in an aggregator that came to it by itself. Plain values are
+checked against their types, by msgspec.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class _Form:
+    """What is not a plain value."""
+
+
+class Column(_Form):
+    """A one-dimensional array, of which the first `len(owner)` entries are in use."""
+
+    def __init__(self, scalar: type[np.generic]) -> None:
+        self.dtype = np.dtype(scalar)
+
+
+PART: Final = _Form()
+PARTS: Final = _Form()
+
+
+class Stateful(Protocol):
+    STATE: ClassVar[Mapping[str, Any]]
+    DERIVED: ClassVar[tuple[str, ...]]
+
+
+def encode(document: object) -> bytes:
+    """What `save` gave, or a struct that holds it, as msgpack."""
+    return _ENCODER.encode(document)
+
+
+def save(owner: Stateful) -> dict[str, object]:
+    """The state as plain values, structs and views of arrays: encode it before the owner changes."""
+    return {
+        name: _saved(owner, kind, getattr(owner, name)) if isinstance(kind, _Form) else getattr(owner, name)
+        for name, kind in owner.STATE.items()
+    }
+
+
+def load(owner: Stateful, data: object) -> None:
+    """Fills a new object. Raises ValueError for what can't have been saved."""
+    if not isinstance(data, dict) or data.keys() != owner.STATE.keys():
+        raise ValueError(f"this is no {type(owner).__name__}")
+    for name, kind in owner.STATE.items():
+        _load_attribute(owner, name, kind, data[name])
+    restored = getattr(owner, "restored", None)
+    if restored is not None:
+        restored()
+
+
+def _saved(owner: Stateful, kind: _Form, value: Any) -> object:
+    if kind is PART:
+        return save(value)
+    if kind is PARTS:
+        return {key: save(part) for key, part in value.items()} if isinstance(value, dict) else [*map(save, value)]
+    return value[: len(owner)]  # type: ignore[arg-type]
+
+
+def _load_attribute(owner: Stateful, name: str, kind: Any, data: Any) -> None:
+    fresh = getattr(owner, name)
+    if kind is PART:
+        load(fresh, data)
+    elif kind is PARTS:
+        _load_parts(name, fresh, data)
+    elif isinstance(kind, Column):
+        rows = len(owner)  # type: ignore[arg-type]
+        fresh[:rows] = _many(_array(kind.dtype, data), rows)
+    else:
+        setattr(owner, name, _like(fresh, _convert(data, kind)))
+
+
+def _load_parts(name: str, fresh: Any, data: Any) -> None:
+    """Parts of a map are told apart by their keys, those of a list by their places."""
+    alike = isinstance(data, type(fresh)) and len(fresh) == len(data)
+    if not alike or (isinstance(fresh, dict) and fresh.keys() != data.keys()):
+        raise ValueError(f"{name}: not the {len(fresh)} there should be")
+    for key in fresh if isinstance(fresh, dict) else range(len(fresh)):
+        load(fresh[key], data[key])
+
+
+def _like(fresh: object, value: Any) -> Any:
+    """The value in the kind of container the constructor chose."""
+    if isinstance(fresh, deque):
+        return deque(value, fresh.maxlen)
+    return Counter(value) if isinstance(fresh, Counter) else value
+
+
+def _convert(data: object, kind: Any) -> Any:
+    return msgspec.convert(data, kind, dec_hook=_decode_array)  # its ValidationError is a ValueError
+
+
+# --- arrays --------------------------------------------------------------------------------------
+# A pair of dtype and bytes. Wide unsigned numbers, counts that are mostly small, are a triple: dtype, one byte of
+# each, and those that don't fit into it.
+
+_ESCAPE: Final = 255
+
+
+def _encode_other(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return _encode_array(value)
+    if isinstance(value, deque):
+        return list(value)
+    raise NotImplementedError(f"no state: {value!r}")
+
+
+def _encode_array(array: NDArray[Any]) -> tuple[object, ...]:
+    if array.dtype.kind == "u" and array.itemsize > 1:
+        small = np.minimum(array, _ESCAPE).astype(np.uint8)
+        return array.dtype.str, small.data, array[small == _ESCAPE].tobytes()
+    return array.dtype.str, np.ascontiguousarray(array).view(np.uint8).data
+
+
+def _decode_array(kind: Any, data: Any) -> NDArray[Any]:
+    """For `NDArray[scalar]`, also for an abstract scalar."""
+    (scalar,) = get_args(get_args(kind)[1])
+    return _array(get_origin(scalar) or scalar, data)
+
+
+def _array(scalar: Any, data: Any) -> NDArray[Any]:
+    """A copy. Raises ValueError also for bytes that are no whole numbers."""
+    match data:
+        case [str(code), bytes(content)] if code in _CODES and np.issubdtype(_CODES[code], scalar):
+            array = np.frombuffer(content, _CODES[code]).copy()
+            # bytes other than 0 and 1 are no truth values
+            return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
+        case [str(code), bytes(content), bytes(wide)] if code in _CODES and np.issubdtype(_CODES[code], scalar):
+            small = np.frombuffer(content, np.uint8)
+            array = small.astype(_CODES[code])
+            escaped = np.flatnonzero(small == _ESCAPE)
+            array[escaped] = _many(np.frombuffer(wide, _CODES[code]), escaped.size)
+            return array
+        case _:
+            raise ValueError("this is no array")
+
+
+def _many(array: NDArray[Any], entries: int) -> NDArray[Any]:
+    if len(array) != entries:
+        raise ValueError(f"{len(array)} entries, not {entries}")
+    return array
+
+
+_SCALARS: Final = (
+    *(np.bool_, np.int32, np.int64, np.intp, np.uint8, np.uint16, np.uint32, np.uint64),
+    *(np.float64, np.complex128),
+)
+_CODES: Final = {np.dtype(scalar).str: np.dtype(scalar) for scalar in _SCALARS}
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_encode_other)

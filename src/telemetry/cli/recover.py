@@ -1,0 +1,82 @@
+"""`telemetry recover`: the result of a run whose aggregator died, from its journal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from typing import Final
+
+from telemetry.cli import console, runs
+from telemetry.cli.exits import Exit
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_PATIENCE_S: Final = 1.0
+_SHOWN_EVERY_S: Final = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    runs.add_run_argument(parser, required=True)
+    parser.add_argument(
+        "--exact", action="store_true", help="also find the exact percentiles of a result that lacks them"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
+    from telemetry.config import load
+    from telemetry.daemon.recover import recover
+    from telemetry.store.final import final_json
+    from telemetry.store.rundir import resolve
+
+    directory = resolve(args.target, runs.root_directory(args.dir))
+    with Progress() as progress:
+        found = recover(directory, load({}).config, exact=args.exact, on_progress=progress)
+    _say(found.snapshot, written=found.written, exact=args.exact)
+    if args.json:
+        console.write(final_json(found.snapshot).decode())
+    return Exit.OK
+
+
+def _say(snapshot: MetricsSnapshot, *, written: bool, exact: bool) -> None:
+    console.say(Report(snapshot=snapshot, source="file").headline())
+    if not written:
+        more = "" if snapshot.exact or exact else "; `--exact` finds its exact percentiles"
+        console.say(f"nothing to recover: the run left its result{more}")
+        return
+    if snapshot.reason:
+        console.say(snapshot.reason)
+    if not snapshot.exact:
+        console.say(f"not exact: {snapshot.exact_reason}")
+    for warning in snapshot.warnings:
+        console.say(warning)
+    console.say(snapshot.directory)
+
+
+class Progress:
+    """One line on stderr that changes, where that is a terminal and it takes longer than a second."""
+
+    def __init__(self) -> None:
+        self._begin_s = time.monotonic()
+        self._shown_s = 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown_s:
+            console.talk("\r\x1b[K")
+
+    def __call__(self, what: str, share: float) -> None:
+        now_s = time.monotonic()
+        if now_s - self._begin_s < _PATIENCE_S or now_s - self._shown_s < _SHOWN_EVERY_S:
+            return
+        if not sys.stderr.isatty():
+            return
+        self._shown_s = now_s
+        far = f"{now_s - self._begin_s:.0f} s" if math.isnan(share) else f"{share:.0%}"
+        console.talk(f"\rtelemetry: {what} … {far}\x1b[K")

@@ -1,0 +1,170 @@
+"""The way back: a run's journal, entry by entry, into the numbers it was written for.
+
+    state of a run = fold of its journal, from any checkpoint
+
+Batches of equal stamp were one turn and are applied in one call, so that sums come out the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from telemetry.aggregator import StreamedRecord
+from telemetry.daemon.numbers import Numbers
+from telemetry.errors import RunDirectoryError
+from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalFrame, JournalReader
+from telemetry.wire.codec import Malformed, decode_note
+from telemetry.wire.history import Interval
+from telemetry.wire.journal import Ending, Note, Rolled
+
+_LATEST_NS: Final = (1 << 63) - 1  # no clock gets there, and 64 bits with a sign hold it
+
+
+class Entry(NamedTuple):
+    """What was one call: the batches of a turn, a note, or a checkpoint."""
+
+    time_ns: int
+    kind: int
+    data: list[bytes]
+    damaged: bool = False
+    """Something before it is lost."""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.data))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one entry led to, beside other numbers."""
+
+    note: Note | None = None
+    interval: Interval | None = None
+    """Of the history; its number is `roll`."""
+    roll: int = 0
+    streamed: tuple[StreamedRecord, ...] = ()
+    """Records of the stream; the first one's number is `first_record`."""
+    first_record: int = 0
+
+
+_NOTHING = Step()
+
+
+class Fold:
+    """Numbers after the entries so far. Holds one turn in memory at a time."""
+
+    def __init__(self, reader: JournalReader, first_segment: int | None = None) -> None:
+        """Begins with the checkpoint at the head of that segment, by default the first that is there.
+
+        Raises RunDirectoryError if there is no journal, or no checkpoint in it that can be read.
+        """
+        self.reader = reader
+        self.unreadable = 0
+        """Notes that this version does not know."""
+        self._entries = entries(reader, first_segment)
+        first = next((entry for entry in self._entries if entry.kind == CHECKPOINT), None)
+        if first is None:
+            raise RunDirectoryError("the journal has no checkpoint to begin with")
+        self.now_ns = first.time_ns
+        """The stamp of the newest entry."""
+        self.numbers = Numbers.restore(first.data[0])
+        self._open_interval = False
+        """Something came since the last interval ended."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Those after the first checkpoint, each to be applied before the next is asked for."""
+        return self._entries
+
+    def steps(self) -> Iterator[Step]:
+        """Applies one entry after the other, and ends the last interval."""
+        for entry in self._entries:
+            yield self.apply(entry)
+        yield self.end_interval()
+
+    def apply(self, entry: Entry) -> Step:
+        """Raises RunDirectoryError for a checkpoint that is needed and can't be read."""
+        self.now_ns = max(self.now_ns, entry.time_ns)
+        if entry.kind == CHECKPOINT:
+            self._restore(entry)
+            return _NOTHING
+        if entry.kind == BATCH:
+            self._open_interval = True
+            return self._turn(entry)
+        try:
+            note = decode_note(entry.data[0])
+        except Malformed:
+            self.unreadable += 1
+            return _NOTHING
+        self._open_interval = not isinstance(note, Rolled)
+        if isinstance(note, Rolled):
+            return self._roll(note, entry.time_ns)
+        self.numbers.take_note(note, entry.time_ns)
+        return Step(note=note)
+
+    def end_interval(self) -> Step:
+        """The interval that was going on when the journal ends, if anything came in it."""
+        if not self._open_interval:
+            return _NOTHING
+        self._open_interval = False
+        run = self.numbers.run
+        rolled = Rolled(
+            start_wall_ns=run.rolled_wall_ns,
+            end_wall_ns=self.numbers.wall_ns(self.now_ns),
+            elapsed_ns=self.now_ns - run.rolled_mono_ns,
+            snapshot_seq=run.snapshot_seq,
+        )
+        return self._roll(rolled, self.now_ns)
+
+    def how_it_ended(self) -> Ending:
+        """In order, if the journal says that somebody ended the run, and all that its producers owed has come."""
+        numbers = self.numbers
+        ending = numbers.run.ending
+        if ending is not None and (ending.interrupted or not numbers.aggregator.waiting_for()):
+            return ending
+        last = datetime.fromtimestamp(numbers.wall_ns(self.now_ns) // 10**9, UTC)
+        died = f"the aggregator died; its journal ends at {last:%Y-%m-%d %H:%M:%S} UTC"
+        if ending is None:
+            return Ending(reason=died, interrupted=True)
+        return replace(ending, reason=f"{ending.reason}; {died}", interrupted=True)
+
+    def _turn(self, entry: Entry) -> Step:
+        admitted = (self.numbers.admit(frame, entry.time_ns) for frame in entry.data)
+        batches = [batch for batch in admitted if batch is not None]
+        first = self.numbers.run.records
+        streamed = self.numbers.apply(batches, entry.time_ns) if batches else []
+        return Step(streamed=tuple(streamed), first_record=first) if streamed else _NOTHING
+
+    def _roll(self, rolled: Rolled, now_ns: int) -> Step:
+        number = self.numbers.run.rolls
+        return Step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
+
+    def _restore(self, entry: Entry) -> None:
+        """Where nothing is lost, the numbers are what the checkpoint says already; else it knows what they were."""
+        if entry.damaged:
+            self.numbers.start_over(entry.data[0])
+
+
+def entries(reader: JournalReader, first_segment: int | None = None) -> Iterator[Entry]:
+    """Frames of one call together. Raises RunDirectoryError if the journal can't be read."""
+    for (time_ns, kind, _, damaged), frames in groupby(_copied(reader, first_segment), _call):
+        if kind == BATCH:
+            yield Entry(time_ns, kind, [data for _, data in frames], damaged)
+        elif kind in (NOTE, CHECKPOINT):
+            for _, data in frames:
+                yield Entry(time_ns, kind, [data], damaged)
+
+
+def _copied(reader: JournalReader, first_segment: int | None) -> Iterator[tuple[JournalFrame, bytes]]:
+    for item in reader.frames(first_segment):
+        yield item._replace(time_ns=min(item.time_ns, _LATEST_NS)), bytes(item.data)
+
+
+def _call(item: tuple[JournalFrame, bytes]) -> tuple[int, int, int, bool]:
+    frame = item[0]
+    return frame.time_ns, frame.kind, frame.segment, frame.damaged

@@ -1,0 +1,125 @@
+"""The feed of a live run: its sockets, the seconds of its history, and the processes it belongs to."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Final
+
+from telemetry.daemon.cost import CostMeter
+from telemetry.daemon.course import Course
+from telemetry.daemon.guardian import alive
+from telemetry.daemon.ingest import Ingest
+from telemetry.daemon.logbook import Logbook
+from telemetry.daemon.parts import Parts
+from telemetry.daemon.refine import obstacle
+from telemetry.daemon.stream import RecordStream
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SECOND_NS: Final = 1_000_000_000
+_ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
+_QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
+
+
+class LiveFeed:
+    """A `telemetry.daemon.feed.Feed`."""
+
+    listens = True
+    torn_bytes = 0
+
+    def __init__(self, parts: Parts, logbook: Logbook, course: Course, cost: CostMeter) -> None:
+        self._parts = parts
+        self._logbook = logbook
+        self._course = course
+        self._alone_since_ns: int | None = None
+        self._drain_began_ns = parts.clock.monotonic_ns()
+        stream = RecordStream(course.run_id, parts.records, parts.hub)
+        self.ingest = Ingest(parts.hub, logbook, stream, cost)
+
+    @property
+    def journal(self) -> Path:
+        return self._parts.directory.journal
+
+    def now_ns(self) -> int:
+        return self._parts.clock.monotonic_ns()
+
+    def due_s(self) -> float:
+        return math.inf
+
+    def turn(self, *, readable: bool) -> None:
+        self._logbook.renew(self._course.warnings)
+        if readable:
+            self.ingest.turn()
+
+    def tick(self, now_ns: int) -> None:
+        self._logbook.note_bad_frames()
+        self._watch_processes(now_ns)
+
+    def each_second(self) -> None:
+        self.roll()
+        journal = self._parts.journal
+        if journal is not None and not journal.failed:
+            self._parts.worker.submit(journal.sync)
+
+    def roll(self) -> None:
+        """Closes the current interval of the history."""
+        number, history = self._parts.numbers.run.rolls, self._parts.history
+        interval = self._logbook.roll(self._parts.clock.wall_ns(), self._course.seq)
+        if history is not None:
+            keys = self._parts.aggregator.keys()
+            if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
+                self._course.warn(["the disk is far behind: an interval of the history is missing"])
+
+    def close(self) -> None:
+        self.roll()
+
+    def obstacle(self) -> str:
+        return obstacle(self._parts.journal)
+
+    # --- the drain -------------------------------------------------------------------------------
+
+    def begin_drain(self) -> int:
+        self._drain_began_ns = self._parts.clock.monotonic_ns()
+        return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+
+    def drained(self) -> bool:
+        """Every producer's end is reconciled, or its process is dead, and the socket is empty."""
+        now_ns = self._parts.clock.monotonic_ns()
+        if not all(self._dead(producer, now_ns) for producer in self._parts.aggregator.waiting_for()):
+            return False
+        return not self._strangers() or not any(self._parts.hub.wait(_ON_THE_WAY_S))
+
+    def _strangers(self) -> bool:
+        """Whether somebody may have sent who never said hello, and so won't say end."""
+        aggregator = self._parts.aggregator
+        known = [aggregator.producer(producer) for producer in aggregator.producers()]
+        return not known or not all(producer.greeted for producer in known)
+
+    def _dead(self, producer: str, now_ns: int) -> bool:
+        """A producer of this host whose process is gone and whose last bytes have come will not end."""
+        facts = self._parts.aggregator.producer(producer)
+        if facts.host != self._parts.host or facts.pid <= 0 or alive(facts.pid):
+            return False
+        # in another pid namespace it may live, and then it answers the news of the drain
+        return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS
+
+    # --- who the run belongs to ------------------------------------------------------------------
+
+    def _watch_processes(self, now_ns: int) -> None:
+        guardian = self._parts.guardian
+        for pid in guardian.departed():
+            _LOG.info("process %d, which this run belongs to, is gone", pid)
+            if guardian.orphaned:
+                self._course.end(f"process {pid}, which the run belonged to, is gone")
+        if not guardian.watching:
+            self._end_when_alone(now_ns)
+
+    def _end_when_alone(self, now_ns: int) -> None:
+        grace_s = self._parts.options.config.run.orphan_grace_s
+        if not grace_s or self._parts.aggregator.anyone_left(now_ns):
+            self._alone_since_ns = None
+        elif self._alone_since_ns is None:
+            self._alone_since_ns = now_ns
+        elif now_ns - self._alone_since_ns > grace_s * _SECOND_NS:
+            self._course.end(f"all producers have been gone for {grace_s:g} s")

@@ -1,0 +1,103 @@
+"""A run's numbers: its aggregator, and what is known of the run beside it, changed by what is in the journal alone.
+
+The live run and the fold of its journal both come through here, so that they arrive at the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from telemetry.aggregator import Aggregator, StreamedRecord
+from telemetry.errors import RunDirectoryError
+from telemetry.store.appendfile import Buffer
+from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
+from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.events import EventBatch
+from telemetry.wire.history import Interval
+from telemetry.wire.journal import BadFrames, Checkpoint, Ending, Note, Rolled, RunState
+
+_LATEST_NS: Final = (1 << 63) - 1
+
+
+class Numbers:
+    """One owner. `now_ns` is the stamp of what is applied, on the run's monotonic clock."""
+
+    def __init__(self, aggregator: Aggregator, run: RunState) -> None:
+        self.aggregator = aggregator
+        self.run = run
+
+    @staticmethod
+    def restore(checkpoint: Buffer) -> Numbers:
+        """Raises RunDirectoryError for a checkpoint that can't be read."""
+        try:
+            saved = decode_checkpoint(checkpoint)
+            return Numbers(Aggregator.restore(bytes(saved.numbers)), saved.run)
+        except Malformed as malformed:
+            raise RunDirectoryError(
+                f"a checkpoint of the journal can't be read: {malformed}", hint="use the version that wrote it"
+            ) from malformed
+
+    def start_over(self, checkpoint: Buffer) -> None:
+        """From another checkpoint; raises as `restore`."""
+        restored = Numbers.restore(checkpoint)
+        self.aggregator, self.run = restored.aggregator, restored.run
+
+    def checkpoint(self) -> bytes:
+        """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
+        return encode_checkpoint(Checkpoint(run=self.run, numbers=Raw(self.aggregator.checkpoint())))
+
+    def wall_ns(self, now_ns: int) -> int:
+        """The run's wall clock. It follows the system's once in each interval, so that the journal tells it.
+
+        Within 64 bits with a sign, whatever a journal says.
+        """
+        return min(max(0, now_ns + self.run.rolled_wall_ns - self.run.rolled_mono_ns), _LATEST_NS)
+
+    def admit(self, frame: Buffer, now_ns: int) -> EventBatch | None:
+        """The batch in a frame if it can be read and is new, and is to be applied then; else it is counted."""
+        try:
+            batch = decode_batch(frame)
+        except Malformed as malformed:
+            self.aggregator.bad_frame(malformed.reason)
+            return None
+        return batch if self.aggregator.admit(batch, now_ns) else None
+
+    def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
+        """One turn's admitted batches. Returns the records of the stream: the first has the number that
+        `run.records` was before."""
+        streamed = self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns))
+        if streamed:
+            self.run = replace(self.run, records=self.run.records + len(streamed))
+        return streamed
+
+    def roll(self, rolled: Rolled, now_ns: int) -> Interval:
+        """Ends an interval of the history."""
+        interval = self.aggregator.roll(rolled.start_wall_ns, rolled.end_wall_ns, rolled.elapsed_ns)
+        self.run = replace(
+            self.run,
+            rolled_wall_ns=rolled.end_wall_ns,
+            rolled_mono_ns=now_ns,
+            rolls=self.run.rolls + 1,
+            snapshot_seq=rolled.snapshot_seq,
+        )
+        return interval
+
+    def take_note(self, note: Note, now_ns: int) -> None:
+        """Any note but `Rolled`."""
+        match note:
+            case Hello():
+                self.aggregator.hello(note, now_ns, self.wall_ns(now_ns))
+            case End():
+                self.aggregator.end(note, now_ns)
+            case CannotResend():
+                self.aggregator.cannot_resend(note.producer, note.first, note.last, now_ns)
+            case Watch():
+                self.run = replace(self.run, watched=[*self.run.watched, note.pid])
+            case BadFrames():
+                self.aggregator.add_bad_frames(note.counts)
+            case Ending():
+                self.run = replace(self.run, ending=note)

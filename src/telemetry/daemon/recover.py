@@ -1,0 +1,147 @@
+"""The result of a run whose aggregator died, from its journal: history and record log whole, percentiles exact.
+
+fold of the journal → history, record log completed → exact pass → final_snapshot.json → what it left elsewhere
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.config.schema import Config
+from telemetry.daemon.cost import rss_bytes
+from telemetry.daemon.course import Course
+from telemetry.daemon.fill import Filler, first_segment
+from telemetry.daemon.fold import Fold
+from telemetry.daemon.heap import keep_small
+from telemetry.daemon.opening import open_history
+from telemetry.daemon.refine import Refinement, Refiner
+from telemetry.daemon.resume import claim, losses
+from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.store.final import write_final
+from telemetry.store.journal import JournalReader
+from telemetry.store.liveruns import forget
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.transport.endpoints import runtime_directory
+from telemetry.wire.codec import carriable
+from telemetry.wire.snapshot import MetricsSnapshot, SelfCost
+
+_LOOK_EVERY_S: Final = 0.1
+
+OnProgress = Callable[[str, float], None]
+"""What is being done, and the share of it that is; NaN where nobody knows."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    snapshot: MetricsSnapshot
+    written: bool
+    """False: there was a result already, which is `snapshot`."""
+
+
+def recover(
+    directory: RunDirectory, config: Config, *, exact: bool = False, on_progress: OnProgress = lambda *_: None
+) -> Recovered:
+    """Writes the final file of a dead run; with `exact`, also anew that of one whose percentiles are not exact.
+
+    Blocks for as long as it takes. Raises RunDirectoryError if the run is alive, or its journal can't be read, or
+    its directory can't be written; it can be called again then.
+    """
+    claimed = claim(directory.path)
+    with ExitStack() as last:
+        last.callback(claimed.let_go)
+        result = claimed.result
+        if result is not None and (result.exact or not exact):
+            return Recovered(result, written=False)
+        keep_small()
+        fold, warnings = _fold(directory, claimed.manifest, config, on_progress)
+        snapshot = _conclude(directory, fold, warnings, on_progress)
+        if result is not None:
+            snapshot = _refined(result, snapshot)
+        write_final(snapshot, [directory.final])
+        with suppress(TelemetryError):
+            forget(runtime_directory(), snapshot.run_id)
+    return Recovered(snapshot, written=True)
+
+
+def _had_history(manifest: Manifest) -> bool:
+    section = manifest.config.get("history")
+    return not isinstance(section, dict) or bool(section.get("enabled", True))
+
+
+def _fold(
+    directory: RunDirectory, manifest: Manifest, config: Config, on_progress: OnProgress
+) -> tuple[Fold, list[str]]:
+    """The numbers at the end of the journal, and what was lost. Completes history and record log."""
+    history = open_history(config, directory, resume=True) if _had_history(manifest) else None
+    records = RecordLog(directory.records, resume=True)
+    reader = JournalReader(directory.journal)
+    try:
+        fold = Fold(reader, first_segment(reader, history, records))
+    except RunDirectoryError as error:
+        raise RunDirectoryError(
+            f"the run can't be recovered: {error.message}", hint=error.hint or "only its history is left, if any"
+        ) from error
+    filler = Filler(history, records)
+    total, done = max(1, _journal_bytes(directory)), 0
+    for entry in fold.entries():
+        filler.take(fold.apply(entry), fold)
+        done += entry.size
+        on_progress("reading the journal", min(1.0, done / total))
+    filler.take(fold.end_interval(), fold)
+    if history is not None:
+        history.close()
+    records.close()
+    return fold, list(losses(fold, filler))
+
+
+def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
+    numbers = fold.numbers
+    numbers.aggregator.close()
+    course = Course.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
+    course.follow(fold.how_it_ended())
+    course.warn(warnings)
+    course.lifecycle.to("DRAINING")
+    course.lifecycle.to("INTERRUPTED" if course.interrupted else "COMPLETE")
+    refinement = _refine(directory, fold, on_progress)
+    numbers.aggregator.series.apply_exact(refinement.values)
+    course.exact, course.exact_reason = refinement.exact, refinement.reason
+    course.warn(refinement.warnings)
+    cost = SelfCost(
+        rss_bytes=rss_bytes(),
+        journal_bytes=_journal_bytes(directory),
+        series=len(numbers.aggregator.series),
+        pages=numbers.aggregator.series.pages,
+    )
+    return numbers.aggregator.snapshot(course.facts(fold.now_ns, cost), fold.now_ns, numbers.wall_ns(fold.now_ns))
+
+
+def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Refinement:
+    """The exact pass, without a bound of time."""
+    over = threading.Event()
+    torn_bytes = fold.reader.tail_bytes
+    refiner = Refiner(fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes)
+    while not over.wait(_LOOK_EVERY_S):
+        on_progress("finding exact percentiles", math.nan)
+    assert refiner.outcome is not None
+    return refiner.outcome
+
+
+def _refined(result: MetricsSnapshot, found: MetricsSnapshot) -> MetricsSnapshot:
+    """The result with the percentiles that were found. Raises RunDirectoryError if it holds something else."""
+    if [(one.name, one.labels, one.count) for one in result.series] != [
+        (one.name, one.labels, one.count) for one in found.series
+    ]:
+        raise RunDirectoryError("the journal does not hold all that the result is made of: it stays as it is")
+    return replace(result, series=found.series, exact=found.exact, exact_reason=found.exact_reason)
+
+
+def _journal_bytes(directory: RunDirectory) -> int:
+    return sum(path.stat().st_size for path in directory.journal.glob("*.seg"))

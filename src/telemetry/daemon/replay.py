@@ -1,0 +1,90 @@
+"""Composition root of a replay: a service of its own, fed with the journal of a run that has ended."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from msgspec.structs import replace
+
+from telemetry.clock import SYSTEM_CLOCK
+from telemetry.daemon.build import assemble, bind
+from telemetry.daemon.cost import CostMeter
+from telemetry.daemon.course import Course
+from telemetry.daemon.fold import Fold
+from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
+from telemetry.daemon.opening import Opening, new_directory, open_history
+from telemetry.daemon.options import DaemonOptions
+from telemetry.daemon.playback import ClosedDoor, Playback
+from telemetry.daemon.resume import result_of
+from telemetry.daemon.service import Service
+from telemetry.daemon.signals import SignalPipe
+from telemetry.daemon.stream import RecordStream
+from telemetry.errors import RunDirectoryError
+from telemetry.store.journal import JournalReader
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import RunDirectory
+from telemetry.transport.endpoints import plan
+from telemetry.wire.codec import carriable
+from telemetry.wire.journal import Ending
+from telemetry.wire.snapshot import MetricsSnapshot
+
+
+def run_replay(
+    options: DaemonOptions, original: RunDirectory, speed: float, on_ready: OnReady | None = None
+) -> tuple[bool, MetricsSnapshot]:
+    """Replays a run on the calling (main) thread, as `run_daemon` runs one. `speed`: above 0, may be infinite."""
+    prepare_process()
+    return serve(or_tell(options.ready_fd, lambda: build_replay(options, original, speed, SignalPipe())), on_ready)
+
+
+def build_replay(
+    options: DaemonOptions, original: RunDirectory, speed: float, signals: SignalPipe | None
+) -> Service:
+    """Raises RunDirectoryError if the run is alive or has no journal to read, TelemetryError as `build`."""
+    if original.locked():
+        raise RunDirectoryError(
+            f"the run in {original.path} is still going", hint="it can be replayed once it has ended"
+        )
+    fold = Fold(JournalReader(original.journal))
+    run = fold.numbers.run
+    with ExitStack() as undo:
+        hub = bind(plan(options.config.transport.bind or None, options.run_id), options)
+        undo.callback(hub.close)
+        directory, lock = new_directory(options, hub, SYSTEM_CLOCK.wall_ns(), latest=False)
+        undo.callback(lock.release)
+        opening = Opening(
+            directory=directory,
+            let_go=lock.release,
+            clock=SYSTEM_CLOCK,
+            numbers=fold.numbers,
+            journal=None,
+            history=open_history(options.config, directory),
+            records=RecordLog(directory.records),
+        )
+        parts = assemble(options, hub, opening, signals)
+        own = replace(run, run_id=options.run_id, name=options.name, snapshot_seq=0, ending=None)
+        course = Course.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
+        cost = CostMeter(SYSTEM_CLOCK.monotonic_ns())
+        feed = Playback(
+            fold=fold,
+            journal=original.journal,
+            ending=_known_ending(original),
+            speed=speed,
+            clock=SYSTEM_CLOCK,
+            course=course,
+            stream=RecordStream(options.run_id, opening.records, hub),
+            history=opening.history,
+            cost=cost,
+        )
+        service = Service(
+            parts, course, cost, feed, ClosedDoor(f"this is a replay of run {run.run_id}: it takes no events")
+        )
+        undo.pop_all()
+    return service
+
+
+def _known_ending(original: RunDirectory) -> Ending | None:
+    result = result_of(original)
+    if result is None:
+        return None
+    return Ending(reason=result.reason, interrupted=result.state == "INTERRUPTED", command=result.command)

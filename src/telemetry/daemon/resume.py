@@ -1,0 +1,153 @@
+"""A run whose aggregator died goes on: the same directory, addresses and numbers, with a new epoch.
+
+    lock → manifest → bind → fold of the journal from its last checkpoint → files completed → new segment
+
+Producers see the new epoch, say hello again, and send again what was not acknowledged. What is known already is
+dropped by its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.config.schema import Config
+from telemetry.daemon.fill import Filler, first_segment
+from telemetry.daemon.fold import Fold
+from telemetry.daemon.opening import Opening, log_to, open_history, open_journal
+from telemetry.errors import RunDirectoryError
+from telemetry.store.final import read_final
+from telemetry.store.journal import JournalReader
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.transport.endpoints import Endpoints
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SNAPSHOTS_UNTOLD: Final = 10_000  # since the last interval: 100 a second through the longest exact pass and drain
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run directory that is ours until `let_go`."""
+
+    directory: RunDirectory
+    let_go: Callable[[], None]
+    manifest: Manifest
+    result: MetricsSnapshot | None
+    """What the run came to, if it has: there is nothing to resume then."""
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where the run's peers look for it. Raises RunDirectoryError."""
+        if len(self.manifest.endpoints) != len(Endpoints.__dataclass_fields__):
+            raise RunDirectoryError(
+                f"{self.directory.manifest} does not say where the run listened", hint=self.recovery
+            )
+        return Endpoints(*self.manifest.endpoints)
+
+    @property
+    def recovery(self) -> str:
+        return f"`telemetry recover {self.directory.path}` makes its result"
+
+
+def claim(path: Path) -> Claim:
+    """Raises RunDirectoryError if another aggregator has the run, or it can't be read."""
+    directory = RunDirectory.open(path)
+    lock = directory.lock()
+    try:
+        return Claim(directory, lock.release, directory.read_manifest(), result_of(directory))
+    except BaseException:
+        lock.release()
+        raise
+
+
+def result_of(directory: RunDirectory) -> MetricsSnapshot | None:
+    """The terminal snapshot of a run, None if it has left none that can be read."""
+    try:
+        snapshot = read_final(directory.final)
+    except RunDirectoryError:
+        return None
+    return snapshot if snapshot.state in TERMINAL else None
+
+
+def open_again(claimed: Claim, config: Config) -> Opening:
+    """Raises RunDirectoryError if there is nothing to go on from."""
+    directory = claimed.directory
+    log_to(directory.log)
+    with suppress(RunDirectoryError):  # of a full disk the run is told by its files
+        directory.write_manifest(replace(claimed.manifest, pid=os.getpid()))
+    history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
+    reader = JournalReader(directory.journal)
+    try:
+        fold = Fold(reader, first_segment(reader, history, records))
+    except RunDirectoryError as error:
+        raise RunDirectoryError(
+            f"the run can't go on: {error.message}", hint=error.hint or f"what it left is in {directory.path}"
+        ) from error
+    filler = Filler(history, records)
+    for entry in fold.entries():
+        filler.take(fold.apply(entry), fold)
+    clock = going_on(SYSTEM_CLOCK, fold)
+    numbers = fold.numbers
+    _LOG.info("the run goes on with %d events", numbers.aggregator.applied)
+    numbers.run = replace(
+        numbers.run,
+        records=records.next_seq,
+        snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
+        watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],  # after a restart, pids mean other processes
+        warnings=list(dict.fromkeys([*numbers.run.warnings, *losses(fold, filler)])),
+    )
+    now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
+    for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
+        numbers.aggregator.ping(producer, now_ns)
+    return Opening(
+        directory=directory,
+        let_go=claimed.let_go,
+        clock=clock,
+        numbers=numbers,
+        journal=open_journal(config, directory, numbers, now_ns),
+        history=history,
+        records=records,
+        last_ns=now_ns,
+    )
+
+
+def losses(fold: Fold, filler: Filler) -> Iterator[str]:
+    """What could not be read back of a journal that was read to its end, as warnings."""
+    if fold.reader.tail_bytes:
+        yield f"the journal ended with {fold.reader.tail_bytes:,} torn bytes, which are cut off"
+    if fold.unreadable:
+        yield f"{fold.unreadable:,} notes of the journal are of a newer version and were passed over"
+    if filler.lost_records:
+        yield f"{filler.lost_records:,} records of the stream are lost"
+
+
+class _ShiftedClock:
+    """Monotonic clocks begin anew when the machine does; a run's goes on."""
+
+    def __init__(self, clock: Clock, shift_ns: int) -> None:
+        self._clock = clock
+        self._shift_ns = shift_ns
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns() + self._shift_ns
+
+    def wall_ns(self) -> int:
+        return self._clock.wall_ns()
+
+
+def going_on(clock: Clock, fold: Fold) -> Clock:
+    """A clock whose monotonic time is later than all of the journal, by as much as the wall clock says."""
+    if clock.monotonic_ns() > fold.now_ns:
+        return clock
+    away_ns = max(1, clock.wall_ns() - fold.numbers.wall_ns(fold.now_ns))
+    return _ShiftedClock(clock, fold.now_ns + away_ns - clock.monotonic_ns())

@@ -1,0 +1,152 @@
+"""Keeps the aggregator of a run alive: one that dies before the run has a result is started again.
+
+The one that follows reads the journal, listens at the same addresses and goes on in the same run directory.
+Producers and subscribers come back by themselves.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from telemetry import limits
+from telemetry.emit.outcome import RunFiles
+from telemetry.emit.spawn import Aggregator, respawn
+from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
+from telemetry.transport.client import ControlClient
+from telemetry.transport.endpoints import ipc_path, refuses
+from telemetry.wire.control import Request
+
+_ASK_AGAIN_S: Final = 1.0
+_HOPELESS: Final = (RunDirectoryError, ConfigError, UsageError)
+"""What an aggregator that can't begin reports, and would report again."""
+
+
+class AggregatorKeeper:
+    """Holds the aggregator, and those that follow it. Any thread of the process that made it may use it.
+
+    A thread of its own waits for the process, and costs nothing meanwhile; a forked child has none, and keeps
+    nothing. `say` is given one line for each restart, and one when there will be no other.
+    """
+
+    def __init__(self, aggregator: Aggregator, files: RunFiles, say: Callable[[str], object]) -> None:
+        self.aggregator = aggregator
+        self.files = files
+        self.restarts = 0
+        self.lost = ""
+        """Why the aggregator is gone for good, without a result."""
+        self._say = say
+        self._standing: list[Request] = []
+        self._released = threading.Event()
+        self._gone = threading.Event()
+        self._short_lives = 0
+        self._thread = threading.Thread(target=self._run, name="telemetry-keeper", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise EndpointError(f"the aggregator can't be watched: {error}") from error
+
+    @property
+    def gone(self) -> bool:
+        """No aggregator runs, and none will be started."""
+        return self._gone.is_set()
+
+    def release(self) -> None:
+        """From here on nothing is started any more: the result is known, or nobody waits for it."""
+        self._released.set()
+
+    def ask(self, request: Request, timeout_s: float) -> None:
+        """Asks the aggregator, and each one that follows it the same.
+
+        Blocks until it was heard, or there is nobody to hear it any more. Raises EndpointError if the aggregator is
+        silent for `timeout_s`, ProtocolError if it refuses.
+        """
+        self._standing.append(request)
+        deadline = time.monotonic() + timeout_s
+        with ControlClient(self.aggregator.endpoint) as client:
+            while not self.gone:
+                left_s = max(0.1, deadline - time.monotonic())
+                try:
+                    client.request(request, min(left_s, _ASK_AGAIN_S))
+                    return
+                except EndpointError:
+                    if left_s <= _ASK_AGAIN_S:
+                        raise
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._succeeded():
+                pass
+        except Exception as error:  # noqa: BLE001 – thread root: whoever waits for `gone` must not wait for ever
+            self._give_up(f"restarting it failed: {error!r}")
+        self._gone.set()
+
+    def _succeeded(self) -> bool:
+        """Waits for the aggregator's end, and sees to another. False if there is none, or need not be."""
+        dead, began = self.aggregator, time.monotonic()
+        dead.process.wait()
+        if time.monotonic() - began >= limits.RESTART_LASTS_S:
+            self._short_lives = 0
+        obstacle = "" if self.files.has_journal else "the run keeps no journal"
+        while not (obstacle or self._over()):
+            obstacle = self._start_another()
+            if self.aggregator is not dead:
+                return True
+        if not self._over():
+            self._give_up(obstacle)
+        return False
+
+    def _start_another(self) -> str:
+        """One attempt. Returns why the next would be in vain."""
+        if self._short_lives >= limits.RESTARTS:
+            return f"{limits.RESTARTS} restarts in a row came to nothing"
+        if self._short_lives and self._released.wait(limits.RESTART_PAUSE_S * 2 ** (self._short_lives - 1)):
+            return ""
+        self._short_lives += 1
+        try:
+            follower = respawn(self.aggregator, limits.RESTART_TIMEOUT_S)
+        except _HOPELESS as error:
+            return error.message
+        except TelemetryError as error:
+            return error.message if self._short_lives >= limits.RESTARTS else ""
+        self._take_over(follower)
+        return ""
+
+    def _over(self) -> bool:
+        return self._released.is_set() or self.files.has_result()
+
+    def _take_over(self, follower: Aggregator) -> None:
+        if not self._released.is_set():
+            self._say(f"{death_of(self.aggregator)}; restarted, the run goes on")
+        self.aggregator = follower
+        with ControlClient(follower.endpoint) as client:
+            for request in list(self._standing):
+                with suppress(TelemetryError):  # who asked it is still there and asks again, or knows no better
+                    client.request(request)
+        self.restarts += 1
+
+    def _give_up(self, obstacle: str) -> None:
+        self.lost = f"{death_of(self.aggregator)} and is not restarted: {obstacle}"
+        self._say(f"{self.lost}. What is recorded now is lost")
+        path = ipc_path(self.aggregator.endpoint)
+        if path is not None and refuses(self.aggregator.endpoint):
+            with suppress(OSError):
+                path.unlink()  # its absence tells producers not to wait for another
+
+
+def death_of(aggregator: Aggregator) -> str:
+    """How an aggregator that is gone came to its end, in words."""
+    code = aggregator.process.returncode
+    if code is None or code >= 0:
+        return f"the aggregator (pid {aggregator.pid}) ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"the aggregator (pid {aggregator.pid}) died by {name}"

@@ -1,0 +1,70 @@
+"""Whose a run directory is. The kernel frees the lock when its process ends, however that happens."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+_UNSUPPORTED: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
+"""What file systems answer that have no such locks, or none on directories: some of those over a network."""
+_PATIENCE_S: Final = 1.0  # whoever only looks holds the lock for microseconds
+_AGAIN_S: Final = 0.01
+
+
+class Unsupported(Exception):
+    """The file system can't tell."""
+
+
+class RunLock:
+    """Held from `RunDirectory.lock` until `release`, or the end of the process."""
+
+    def __init__(self, fd: int = -1) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """May be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def take(directory: Path) -> RunLock | None:
+    """None if another process has it, or this one through another `RunLock`. Blocks for a second then.
+
+    Raises Unsupported, or OSError if the directory can't be opened.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while (fd := _lock(directory, fcntl.LOCK_EX)) is None:
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(_AGAIN_S)
+    return RunLock(fd)
+
+
+def taken(directory: Path) -> bool:
+    """Whether some process has it. Those who only ask don't see each other. Raises as `take`."""
+    fd = _lock(directory, fcntl.LOCK_SH)
+    if fd is None:
+        return True
+    os.close(fd)
+    return False
+
+
+def _lock(directory: Path, kind: int) -> int | None:
+    """The descriptor that holds it; None if it is taken."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except OSError as error:
+        os.close(fd)
+        if error.errno in _UNSUPPORTED:
+            raise Unsupported from error
+        raise
+    return fd

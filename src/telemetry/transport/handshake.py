@@ -1,0 +1,127 @@
+"""Why two sockets never come to talk. ZeroMQ itself is silent about it: it tries again, or never does."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Final
+
+import zmq
+
+from telemetry.errors import EndpointError, KeysError
+from telemetry.transport.endpoints import dial, is_tcp, split_key
+from telemetry.transport.sockets import ZmqContext, ZmqSocket
+
+_EVENTS: Final = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+_ADDRESS: Final = "inproc://handshakes"
+_EVENT: Final = struct.Struct("=HI")
+_FAILURES: Final = 3  # one may be a server that is just going away; a wrong key fails each time
+_PROBE_S: Final = 1.0
+_GREETING: Final = b"\xff\0\0\0\0\0\0\0\0\x7f\x03"  # ZMTP 3: after these bytes the other side says the rest
+_GREETING_BYTES: Final = 64
+_MECHANISM: Final = slice(12, 32)
+
+
+class Handshakes:
+    """Watches one socket that connects. To be made before it connects; only tcp can be refused."""
+
+    def __init__(self, context: ZmqContext, watched: ZmqSocket, endpoint: str) -> None:
+        self._watched = watched
+        self._endpoint = endpoint
+        self._failures = 0
+        self._refusal: KeysError | None = None
+        self._events: ZmqSocket | None = None
+        if is_tcp(endpoint):
+            watched.monitor(_ADDRESS, _EVENTS)
+            self._events = context.socket(zmq.PAIR)
+            self._events.connect(_ADDRESS)
+
+    def readable(self, timeout_s: float) -> bool:
+        """Waits until the socket has something to read. Raises KeysError once it is certain that it never will."""
+        timeout_ms = max(0, round(timeout_s * 1_000))
+        if self._events is None:
+            return bool(self._watched.poll(timeout_ms))
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_ms = max(0, round((deadline - time.monotonic()) * 1_000))
+            ready = dict(zmq.zmq_poll([(self._watched, zmq.POLLIN), (self._events, zmq.POLLIN)], left_ms))
+            if self._watched in ready:
+                return True
+            refusal = self.refusal()
+            if refusal is not None:
+                raise refusal
+            if time.monotonic() >= deadline:
+                return False
+
+    def refusal(self) -> KeysError | None:
+        """Why the other side will never talk to us, as far as that is known. Blocks for a second at most, and only
+        when a handshake has just failed."""
+        while self._events is not None and self._events.poll(0):
+            kind, value = _EVENT.unpack(self._events.recv_multipart()[0])
+            self._take(kind, value)
+        return self._refusal
+
+    def _take(self, kind: int, value: int) -> None:
+        if kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._failures, self._refusal = 0, None
+        elif kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            self._refusal = self._not_admitted()
+        else:
+            self._failures += 1
+            self._refusal = self._refusal or self._mismatch()
+
+    def _not_admitted(self) -> KeysError:
+        """ZeroMQ does not try again after that."""
+        from telemetry.transport.keys import of_user
+
+        own = of_user().own().public.decode()
+        return KeysError(
+            f"the aggregator at {split_key(self._endpoint)[0]} does not know this key",
+            hint=f"there: telemetry keys trust NAME '{own}'",
+        )
+
+    def _mismatch(self) -> KeysError | None:
+        """What the other side's own greeting says about it."""
+        address, key = split_key(self._endpoint)
+        theirs = mechanism(address)
+        if not key and theirs == "CURVE":
+            return KeysError(
+                f"the aggregator at {address} lets nobody in without a key",
+                hint=f"write its public key, or the name you trust it under, behind the address: {address}#NAME",
+            )
+        if key and theirs == "NULL":
+            return KeysError(
+                f"whoever answers at {address} has no key", hint="without #KEY in the address nothing is encrypted"
+            )
+        if key and theirs == "CURVE" and self._failures >= _FAILURES:
+            return KeysError(
+                f"whoever answers at {address} does not hold the key that the address names",
+                hint="`telemetry keys show` on that machine prints the right one",
+            )
+        return None
+
+
+def mechanism(address: str) -> str:
+    """`NULL`, `PLAIN` or `CURVE`: how a ZeroMQ socket wants to be talked to; empty if there is no telling.
+
+    Blocks for a second at most.
+    """
+    deadline = time.monotonic() + _PROBE_S
+    greeting = b""
+    try:
+        with dial(address, _PROBE_S) as probe:
+            probe.sendall(_GREETING)
+            while len(greeting) < _GREETING_BYTES:
+                probe.settimeout(max(0.001, deadline - time.monotonic()))
+                part = probe.recv(_GREETING_BYTES - len(greeting))
+                if not part:
+                    return ""
+                greeting += part
+    except (OSError, ValueError, EndpointError):
+        return ""
+    return greeting[_MECHANISM].rstrip(b"\0").decode("ascii", "replace")

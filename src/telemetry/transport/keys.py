@@ -1,0 +1,293 @@
+"""Keys on disk: one pair of this user, and a folder of public keys that are trusted.
+
+    <keys>/secret.key        the pair; the public half follows from the secret one
+    <keys>/trusted/<name>    one public key each
+
+Keys are Curve25519, written as 40 characters of Z85. Who is trusted may talk to an aggregator of this user, and an
+address may name the aggregator it leads to by the name it is trusted under.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import zmq
+from zmq.utils.z85 import Z85CHARS
+
+from telemetry import limits
+from telemetry.errors import KeysError, UsageError
+
+KEY_CHARS: Final = 40
+_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{KEY_CHARS - 2}}}\Z")  # shorter than a key: told apart
+_DIGITS: Final = Z85CHARS.decode()
+_WARNING: Final = "# secret: whoever has this line is you. Others get what `telemetry keys show` prints.\n"
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """Both halves in Z85. The secret one is never shown."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """The public keys of a folder. `problems` says which of its files are not believed, and why."""
+
+    keys: dict[str, bytes]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class KeyFolder:
+    """Reads afresh each time, so that a change on disk counts at once. Blocks for small files only."""
+
+    path: Path
+
+    @property
+    def secret(self) -> Path:
+        return self.path / "secret.key"
+
+    @property
+    def trusted_path(self) -> Path:
+        return self.path / "trusted"
+
+    @property
+    def has_pair(self) -> bool:
+        """Whether there is a pair of our own, fit for use or not."""
+        return os.path.lexists(self.secret)
+
+    def own(self) -> KeyPair:
+        """Our own pair. Raises KeysError if there is none, or if others could read it."""
+        try:
+            text, facts = _read(self.secret)
+        except FileNotFoundError:
+            raise KeysError(f"there are no keys in {self.path}", hint="`telemetry keys new` makes them") from None
+        except OSError as error:
+            raise KeysError(f"{self.secret} can't be read: {error.strerror}") from error
+        _refuse_if_foreign(self.path, self.path.stat())
+        _refuse_if_foreign(self.secret, facts)
+        if facts.st_mode & 0o077:
+            raise KeysError(f"{self.secret} can be read by others", hint=f"chmod 600 {self.secret}")
+        secret = text.removeprefix(_WARNING).strip()
+        if not is_key(secret):
+            raise KeysError(f"{self.secret} holds no key", hint="`telemetry keys new --force` makes a new one")
+        return KeyPair(zmq.curve_public(secret.encode()), secret.encode())
+
+    def make_pair(self, *, replace: bool = False) -> KeyPair:
+        """A new pair, readable by this user alone from the start. Raises KeysError if there is one already."""
+        public, secret = zmq.curve_keypair()
+        while not public[:1].isalnum():  # no program takes it for an option
+            public, secret = zmq.curve_keypair()
+        try:
+            self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            _refuse_if_foreign(self.path, self.path.stat())
+            _write_private(self.secret, f"{_WARNING}{secret.decode()}\n", replace=replace)
+        except FileExistsError:
+            raise KeysError(
+                f"there are keys in {self.path} already",
+                hint="--force replaces them; whoever trusts them has to be told",
+            ) from None
+        except OSError as error:
+            raise KeysError(f"{self.secret} can't be written: {error.strerror}") from error
+        return KeyPair(public, secret)
+
+    # --- who is trusted --------------------------------------------------------------------------
+
+    def trusted(self) -> Trusted:
+        """All public keys that are trusted, by name. Raises KeysError if others could have added one, and OSError
+        if the disk does not answer: that is no reason to distrust anybody."""
+        keys: dict[str, bytes] = {}
+        problems: list[str] = []
+        names = list(self._names())
+        if len(names) > limits.TRUSTED_KEYS:
+            problems.append(f"{self.trusted_path} has more than {limits.TRUSTED_KEYS:,} keys: the rest is ignored")
+        for name in names[: limits.TRUSTED_KEYS]:
+            path = self.trusted_path / name
+            try:
+                keys[name] = _public_key(path)
+            except FileNotFoundError:
+                continue  # revoked meanwhile
+            except KeysError as error:
+                problems.append(str(error))
+            except (PermissionError, IsADirectoryError) as error:
+                problems.append(f"{path} can't be read: {error.strerror}")
+        return Trusted(keys, problems)
+
+    def state(self) -> tuple[object, ...]:
+        """Differs whenever the pair or a trusted key has changed. Raises OSError as `trusted` does."""
+        with suppress(FileNotFoundError):
+            found = [(entry.name, _identity(entry.stat())) for entry in os.scandir(self.trusted_path)]
+            own = _identity(self.secret.stat()) if self.has_pair else ()
+            return (_identity(self.trusted_path.stat()), own, *sorted(found))
+        return ()
+
+    def trust(self, name: str, key: str) -> None:
+        """Raises UsageError for what is no name or no key, KeysError if either is there already."""
+        check_name(name)
+        if not is_key(key):
+            raise UsageError("that is no public key", hint=f"it has {KEY_CHARS} characters; quote it: '…'")
+        known = self.trusted().keys
+        other = next((known_as for known_as, held in known.items() if held == key.encode()), name)
+        if known.get(name) == key.encode():
+            return
+        if other != name:
+            raise KeysError(f"this key is trusted already, under the name {other}")
+        try:
+            self.trusted_path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            _write_private(self.trusted_path / name, f"{key}\n", replace=False)
+        except FileExistsError:
+            raise KeysError(
+                f"{name} is trusted with another key", hint=f"`telemetry keys revoke {name}` first"
+            ) from None
+        except OSError as error:
+            raise KeysError(f"{self.trusted_path / name} can't be written: {error.strerror}") from error
+
+    def revoke(self, name: str) -> None:
+        """Raises UsageError for what is no name, KeysError if nobody is trusted under it."""
+        check_name(name)
+        try:
+            (self.trusted_path / name).unlink()
+        except FileNotFoundError:
+            raise KeysError(
+                f"nobody is trusted under the name {name}", hint="`telemetry keys show` lists all"
+            ) from None
+        except OSError as error:
+            raise KeysError(f"{self.trusted_path / name} can't be removed: {error.strerror}") from error
+
+    def resolve(self, text: str) -> bytes:
+        """The public key that an address means: itself, or the one trusted under that name. Raises KeysError."""
+        if is_key(text):
+            return text.encode()
+        if not is_name(text):
+            raise KeysError(
+                f"{text!r} is neither a public key nor a name", hint="write tcp://HOST:PORT#KEY-OR-NAME"
+            )
+        self._refuse_if_foreign()
+        try:
+            return _public_key(self.trusted_path / text)
+        except FileNotFoundError:
+            raise KeysError(
+                f"no key is trusted under the name {text}", hint=f"telemetry keys trust {text} KEY"
+            ) from None
+        except OSError as error:
+            raise KeysError(f"{self.trusted_path / text} can't be read: {error.strerror}") from error
+
+    def _names(self) -> Iterator[str]:
+        """What may be keys, in order; unfinished and hidden files are not."""
+        try:
+            found = sorted(os.listdir(self.trusted_path))
+        except FileNotFoundError:
+            return
+        self._refuse_if_foreign()
+        yield from filter(is_name, found)
+
+    def _refuse_if_foreign(self) -> None:
+        """Raises KeysError if somebody else could have put a key here."""
+        for path in (self.path, self.trusted_path):
+            with suppress(FileNotFoundError):
+                _refuse_if_foreign(path, path.stat())
+
+
+def of_user(setting: str | None = None) -> KeyFolder:
+    """The folder that the settings name; `setting` is `security.keys_dir` where they have been read already.
+
+    Makes nothing. Raises ConfigError for broken settings, KeysError for a user without a home.
+    """
+    from telemetry.config.load import load, user_config_path
+
+    named = load().config.security.keys_dir if setting is None else setting
+    if named:
+        return KeyFolder(Path(named).expanduser().absolute())
+    settings = user_config_path(os.environ)
+    if settings is None:
+        raise KeysError("there is no home directory for keys", hint="set TELEMETRY_SECURITY__KEYS_DIR")
+    return KeyFolder(settings.parent / "keys")
+
+
+def is_key(text: str) -> bool:
+    """Whether it is a key in Z85: each five characters are 32 bits."""
+    return (
+        len(text) == KEY_CHARS
+        and all(char in _DIGITS for char in text)
+        and all(_number(text[at : at + 5]) < 1 << 32 for at in range(0, KEY_CHARS, 5))
+    )
+
+
+def _number(digits: str) -> int:
+    return functools.reduce(lambda number, char: number * len(_DIGITS) + _DIGITS.index(char), digits, 0)
+
+
+def is_name(text: str) -> bool:
+    """Whether it can be the name of a trusted key."""
+    return _NAME.match(text) is not None
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError unless it can be the name of a trusted key."""
+    if not is_name(name):
+        raise UsageError(
+            f"{name[:60]!r} can't be the name of a key",
+            hint=f"letters, digits, `.`, `_`, `@` and `-`, at most {KEY_CHARS - 1}",
+        )
+
+
+def _public_key(path: Path) -> bytes:
+    """Raises OSError, and KeysError for a file that is not believed."""
+    text, facts = _read(path)
+    _refuse_if_foreign(path, facts)
+    key = text.strip()
+    if not is_key(key):
+        raise KeysError(
+            f"{path} holds no public key", hint=f"remove it, then `telemetry keys trust {path.name} KEY`"
+        )
+    return key.encode()
+
+
+def _read(path: Path) -> tuple[str, os.stat_result]:
+    """The text of a small file, and what the very file is."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        data = file.read(limits.KEY_FILE_BYTES)
+        return data.decode("ascii", "replace"), os.fstat(file.fileno())
+
+
+def _refuse_if_foreign(path: Path, facts: os.stat_result) -> None:
+    """Raises KeysError if others could have written it."""
+    if facts.st_uid not in (os.geteuid(), 0):
+        raise KeysError(f"{path} belongs to another user", hint="use a folder of your own: security.keys_dir")
+    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise KeysError(f"{path} can be changed by others", hint=f"chmod go-w {path}")
+
+
+def _identity(facts: os.stat_result) -> tuple[int, ...]:
+    """`st_ctime_ns` changes with the content, the name and the mode."""
+    return facts.st_ino, facts.st_ctime_ns, facts.st_size
+
+
+def _write_private(path: Path, text: str, *, replace: bool) -> None:
+    """A file that nobody else can read at any moment, whole or absent. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # unlike a rename it fails if there is one
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()

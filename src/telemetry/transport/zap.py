@@ -1,0 +1,152 @@
+"""Who gets in: ZeroMQ asks for each connection (ZAP, RFC 27), and the folder of trusted keys answers.
+
+Without an answer ZeroMQ lets in everybody who knows the aggregator's public key. So the domain is enforced as well:
+where nobody answers, nobody gets in.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import zmq
+from zmq.utils import z85
+
+from telemetry import limits
+from telemetry.errors import KeysError
+from telemetry.transport.endpoints import Endpoints, is_loopback, is_tcp
+from telemetry.transport.keys import KeyFolder, KeyPair, of_user
+from telemetry.transport.sockets import ZmqContext, ZmqSocket
+
+if TYPE_CHECKING:
+    from telemetry.config import Config
+
+_LOG: Final = logging.getLogger("telemetry.transport")
+_ADDRESS: Final = "inproc://zeromq.zap.01"
+_DOMAIN: Final = b"telemetry"
+_LOOK_EVERY_S: Final = 1.0
+_STRANGERS_NAMED: Final = 100  # in the log; whoever knocks on for ever does not fill the disk
+_OWN: Final = "own"
+
+
+def keys_for(endpoints: Endpoints, config: Config) -> KeyFolder | None:
+    """The keys with which an aggregator has to bind there, or None if anybody who gets there may talk to it.
+
+    Raises KeysError if it needs a pair and there is none.
+    """
+    if config.transport.insecure:
+        return None
+    reachable = [address for address in vars(endpoints).values() if is_tcp(address) and not is_loopback(address)]
+    demanding = reachable or [address for address in vars(endpoints).values() if is_tcp(address)]
+    if not demanding or not (reachable or config.security.curve == "always"):
+        return None
+    folder = of_user(config.security.keys_dir)
+    if not folder.has_pair:
+        why = "can be reached from other machines" if reachable else "demands keys by the setting security.curve"
+        raise KeysError(
+            f"{demanding[0]} {why}, and there are no keys in {folder.path}",
+            hint="`telemetry keys new` makes them; or bind tcp://127.0.0.1:PORT, or pass --insecure",
+        )
+    return folder
+
+
+class Authenticator:
+    """Answers in the context of the sockets it protects, on the thread that owns them."""
+
+    def __init__(self, context: ZmqContext, folder: KeyFolder) -> None:
+        """Raises KeysError if there is no pair, or if others could read it or add to those who are trusted."""
+        self.own: KeyPair = folder.own()
+        self.refused = 0
+        """Connections that came with an unknown key."""
+        self._folder = folder
+        self._state: tuple[object, ...] | None = None
+        self._names: dict[bytes, str] = {}
+        """Public key → the name it is trusted under."""
+        self._inside: set[bytes] = set()
+        """Keys that were let in since the last cut."""
+        self._strangers: set[tuple[str, bytes]] = set()
+        self._problems: set[str] = set()
+        self._look_at = 0.0
+        try:
+            self._look()
+        except OSError as error:
+            raise KeysError(f"{folder.trusted_path} can't be read: {error.strerror}") from error
+        self.socket: ZmqSocket = context.socket(zmq.REP)
+        self.socket.bind(_ADDRESS)
+
+    @property
+    def trusted(self) -> int:
+        """Keys besides our own."""
+        return len(self._names.keys() - {self.own.public})
+
+    def protect(self, made: ZmqSocket) -> None:
+        """To be called before the socket is bound."""
+        made.setsockopt(zmq.CURVE_SERVER, 1)
+        made.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
+        made.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
+        made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+
+    def answer(self) -> None:
+        """Decides on the connections that wait, a bounded number. Never blocks."""
+        self._look_again()
+        with suppress(zmq.Again):
+            for _ in range(limits.HANDSHAKES_A_TURN):
+                self.socket.send_multipart(self._reply(self.socket.recv_multipart(zmq.NOBLOCK)), zmq.NOBLOCK)
+
+    def must_cut(self) -> bool:
+        """Whether somebody who was let in is no longer trusted. Looks once a second; says so once."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_EVERY_S
+            self._look_again()
+        if self._inside <= self._names.keys():
+            return False
+        self._inside.clear()
+        return True
+
+    def _reply(self, request: list[bytes]) -> list[bytes]:
+        version, number, _domain, address, _identity, mechanism, *credentials = request
+        key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
+        name = self._names.get(key)
+        if name is None:
+            self._refuse(address.decode("ascii", "replace"), key)
+            return [version, number, b"400", b"unknown key", b"", b""]
+        self._inside.add(key)
+        return [version, number, b"200", b"", name.encode(), b""]
+
+    def _refuse(self, address: str, key: bytes) -> None:
+        self.refused += 1
+        if (address, key) in self._strangers or len(self._strangers) >= _STRANGERS_NAMED:
+            return
+        self._strangers.add((address, key))
+        _LOG.warning("refused %s: unknown key '%s' (`telemetry keys trust` lets it in)", address, key.decode())
+        if len(self._strangers) == _STRANGERS_NAMED:
+            _LOG.warning("refused %d keys: others are not named", _STRANGERS_NAMED)
+
+    def _look_again(self) -> None:
+        """A folder that can't be read, or that others could have changed, leaves things as they are."""
+        try:
+            self._look()
+        except (OSError, KeysError) as error:
+            self._complain([f"the trusted keys stay as they were: {error}"])
+
+    def _look(self) -> None:
+        state = self._folder.state()
+        if state == self._state:
+            return
+        found = self._folder.trusted()
+        names = {key: name for name, key in found.keys.items()}
+        with suppress(KeysError):  # a pair that was replaced while we run: this user's processes have the new one
+            names[self._folder.own().public] = _OWN
+        names[self.own.public] = _OWN
+        self._names, self._state = names, state
+        self._complain(found.problems)
+
+    def _complain(self, problems: list[str]) -> None:
+        """Each once."""
+        for problem in problems:
+            if problem not in self._problems:
+                self._problems.add(problem)
+                _LOG.warning("%s", problem)

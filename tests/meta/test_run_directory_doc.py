@@ -1,0 +1,156 @@
+"""docs/RUN_DIRECTORY.md = what is on the disk: sizes, kinds, names, and and a reader that needs no package."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from telemetry.config.schema import HistoryConfig, JournalConfig
+from telemetry.limits import GIB, MIB
+from telemetry.store import journal, levels
+from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
+from telemetry.store.history import HistoryWriter
+from telemetry.store.journal import JournalReader, JournalWriter
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.testing import frame as batch
+from telemetry.wire.codec import encode_note
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.events import Count, Mark, StreamRecord
+from telemetry.wire.history import Interval
+from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
+from telemetry.wire.version import SCHEMA
+
+TEXT = (Path(__file__).parents[2] / "docs" / "RUN_DIRECTORY.md").read_text()
+WORDS = " ".join(TEXT.split())
+
+
+def table(header: str) -> list[list[str]]:
+    """Cells of the table whose header line begins so."""
+    lines = TEXT.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith(f"| {header}"))
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def names(kind: type) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
+
+
+def written(directory: Path) -> RunDirectory:
+    """A run directory with a journal of two segments, the second one torn."""
+    run = RunDirectory.create(directory, "job", "r1", 10**18)
+    writer = JournalWriter(run.journal, b"state", 1)
+    writer.append([batch("p", 0, 0, records=[Count("n")]), batch("q", 0, 0, records=[Count("n")])], 2)
+    writer.begin(b"more state", 3)
+    writer.note([encode_note(BadFrames(counts={"wrong_topic": 2}))], 4)
+    writer.append([batch("p", 1, 1, records=[Count("n")])], 5)
+    writer.close()
+    last = run.journal / "00000001.seg"
+    last.write_bytes(last.read_bytes()[:-1])
+    return run
+
+
+def test_the_hex_sample_is_what_we_write() -> None:
+    """Byte for byte, and the words beside it are its values."""
+    (sample,) = re.findall(r"```hex journal\n(.*?)```", TEXT, re.DOTALL)
+    found = bytes.fromhex("".join(line[:52] for line in sample.splitlines()))
+    note = encode_note(BadFrames(counts={"wrong_topic": 2}))
+    assert found == segment_header(journal.MAGIC) + b"".join(frame([note], 1_000_000_007, journal.NOTE))
+    length, _, stamp, kind = struct.unpack_from("<IIQB", found, SEGMENT_HEADER_BYTES)
+    assert f"{length} bytes of payload" in sample
+    assert f"{length + 9} bytes from here on" in sample
+    assert (f"stamp {stamp:,}" in sample, f"kind {kind}, a note" in sample) == (True, True)
+
+
+def test_the_reader_in_ten_lines_reads_a_journal(tmp_path: Path) -> None:
+    """Run as it stands, without our package, it prints what ours reads, and stops where ours stops."""
+    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert len(code.strip().splitlines()) <= 13
+    run = written(tmp_path)
+    (run.journal / "00000002.seg").touch()  # begun when the power went
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(run.path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    expected = [
+        f"{item.segment:08d} {item.time_ns} {item.kind} {len(item.data)} {bytes(item.data[:8]).hex()}"
+        for item in JournalReader(run.journal).frames()
+    ]
+    assert done.stdout.splitlines() == expected
+    assert len(expected) == 5
+
+
+def test_sizes_and_kinds_are_the_codes() -> None:
+    """Headers, kinds, notes and magics: each number and word that somebody would write a reader from."""
+    assert [row[0] for row in table("bytes of a segment")] == ["0–7", "8–15", f"from {SEGMENT_HEADER_BYTES}"]
+    assert [row[0] for row in table("bytes of a frame")][-1] == f"from {FRAME_HEADER_BYTES}"
+    for magic in (journal.MAGIC, levels.MAGIC):
+        assert f"`{magic.decode().encode('unicode_escape').decode()}`" in TEXT
+    assert f"schema version, {SCHEMA} " in TEXT
+    kinds = {"a batch": journal.BATCH, "a checkpoint": journal.CHECKPOINT, "a note": journal.NOTE}
+    assert [row[0] for row in table("kind")] == [f"{number}, {word}" for word, number in kinds.items()]
+    assert f"Frames of kind {levels.INTERVAL}" in TEXT
+    said = re.search(r"The types of notes are (.*?) Kinds and types", WORDS)
+    assert said is not None
+    assert re.findall(r"`(\w+)`", said[1]) == [str(kind.__struct_config__.tag) for kind in NOTES]
+    (checkpoint,) = [row[1] for row in table("kind") if "checkpoint" in row[0]]
+    assert re.findall(r"`(\w+)`", checkpoint) == names(Checkpoint)
+
+
+def test_bounds_are_the_settings() -> None:
+    """Defaults of segment, cap and retention, as they are written."""
+    sizes, ages = JournalConfig(), HistoryConfig()
+    assert f"`journal.segment_bytes` ({sizes.segment_bytes // MIB} MiB by default)" in WORDS
+    assert f"`journal.cap_bytes` ({sizes.cap_bytes // GIB} GiB by default)" in WORDS
+    kept = dict(table("level"))
+    assert list(kept) == [f"{level} s" for level in levels.LEVELS]
+    assert kept["1 s"] == f"`history.retention_1s_s`, {ages.retention_1s_s / 3_600:g} h by default"
+    assert kept["10 s"] == f"`history.retention_10s_s`, {ages.retention_10s_s / 3_600:g} h by default"
+
+
+def test_every_file_is_named(tmp_path: Path) -> None:
+    """Whatever a run leaves is in the list at the top, and what is in the list is left by some run."""
+    run = written(tmp_path)
+    run.write_manifest(Manifest(run_id="r1", name="job"))
+    run.final.touch()
+    run.log.touch()
+    history = HistoryWriter(run.history)
+    history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
+    history.close()
+    RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])
+    tree = re.search(r"runs/latest.*?\n\n", TEXT, re.DOTALL)
+    assert tree is not None
+    promised = {re.sub(r"\d{8}|….*", "*", name) for name in re.findall(r"^ {6}(\S+)", tree[0], re.MULTILINE)}
+    left = [path.relative_to(run.path).as_posix() for path in run.path.rglob("*") if path.is_file()]
+    there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
+    assert promised == there
+    assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])
+    keys = WORDS.partition("one line for each instrument:")[2].partition(". Indices")[0]
+    assert sorted(names(SeriesKey)) == sorted(re.findall(r"`(\w+)`", keys))
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="util-linux only")
+def test_the_shell_asks_for_the_lock(tmp_path: Path) -> None:
+    """The line that is to be copied says who has a run."""
+    run = written(tmp_path)
+    (line,) = re.findall(r"^    (flock .*)$", TEXT, re.MULTILINE)
+    line = line.replace("runs/latest", str(tmp_path / "latest"))
+
+    def said() -> str:
+        return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False).stdout
+
+    lock = run.lock()
+    assert said() == "somebody has it\n"
+    lock.release()
+    assert said() == ""

@@ -1,0 +1,335 @@
+"""An aggregator that is killed and resumed: the same run, the same numbers, nothing twice and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.store.history import HistoryReader
+from telemetry.store.records import RecordLog
+from telemetry.store.rundir import RunDirectory
+from telemetry.testing import frame
+from telemetry.transport.producer import ProducerLink
+from telemetry.wire.control import End, Ended, Hello, Response, Welcome
+from telemetry.wire.events import Count
+
+PACED = """
+import os, sys, time, telemetry
+run = telemetry.start("paced")
+n, part, value = run.counter("n"), run.counter("part"), run.series("value", unit="ms", who=sys.argv[1])
+print("up", flush=True)
+made = 0
+while not os.path.exists("go"):
+    for _ in range(40):
+        n.add(1)
+        part.add(0.1)
+        value.record(made % 1000 + 0.25)
+        made += 1
+    run.mark(f"{made}")
+    time.sleep(0.002)
+run.finish()
+print(made, flush=True)
+"""
+STUCK = """
+import pathlib, threading
+from telemetry.aggregator.exact import ExactPass
+
+def feed(*_):
+    pathlib.Path("searching").touch()
+    threading.Event().wait()
+
+ExactPass.feed = feed
+"""
+"""Makes the exact pass last for ever."""
+DEADLINE_S = 60.0
+
+Essence = Callable[..., dict[str, Any]]
+WaitUntil = Callable[..., Any]
+
+
+class Paced:
+    """Two producers that go on until they are told to end, and know what they recorded."""
+
+    def __init__(self, ground: Any, endpoint: str) -> None:
+        self._ground = ground
+        program = ground.program("paced.py", PACED)
+        self._children = [
+            ground.popen(sys.executable, program, who, environ={"TELEMETRY_ENDPOINT": endpoint}) for who in "ab"
+        ]
+        for child in self._children:
+            assert child.stdout.readline() == "up\n"
+
+    def end(self) -> list[int]:
+        """What each recorded, in events of one instrument."""
+        (self._ground.folder / "go").touch()
+        made = []
+        for child in self._children:
+            out, err = child.communicate(timeout=DEADLINE_S)
+            assert child.returncode == 0, err
+            made.append(int(out))
+        return made
+
+
+class Peer:
+    """A producer of a few batches, which the test drives by hand."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.link = ProducerLink(endpoint, "peer")
+
+    def greet(self, wait_until: WaitUntil) -> None:
+        """Says hello until somebody answers."""
+
+        def welcomed() -> Welcome | None:
+            self.link.send_control(Hello(id=1, producer="peer"))
+            return next((item for item in self.hear() if isinstance(item, Welcome)), None)
+
+        self.link.connect_events(wait_until(welcomed, DEADLINE_S, "a welcome").events)
+
+    def close(self) -> None:
+        self.link.close(0.0)
+
+    def hear(self) -> list[Response]:
+        return self.link.receive_control(0.1)
+
+    def send(self, wait_until: WaitUntil, seq: int) -> None:
+        data = frame("peer", seq, seq, records=[Count("n", 2.0)])
+        wait_until(lambda: self.link.receive_control() is not None and self.link.send_events(data), DEADLINE_S)
+
+    def end(self, wait_until: WaitUntil, batches: int) -> None:
+        """Says so until it is answered."""
+
+        def answered() -> bool:
+            self.link.send_control(End(id=3, producer="peer", batches=batches, emitted=batches))
+            return any(isinstance(item, Ended) for item in self.hear())
+
+        wait_until(answered, DEADLINE_S, "the answer to end")
+
+
+def status(ground: Any) -> dict[str, Any]:
+    code, out, err = ground.run("status", "job", "--json")
+    assert code == 0, err
+    return dict(json.loads(out))
+
+
+def applied(ground: Any) -> int:
+    return int(status(ground)["accounting"]["applied"])
+
+
+def kill(child: subprocess.Popen[str]) -> None:
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+
+
+def resume(ground: Any, **options: Any) -> tuple[subprocess.Popen[str], str]:
+    """The aggregator that follows, and its address."""
+    child = ground.telemetry("serve", "--resume", "latest", **options)
+    said = [child.stderr.readline() for _ in range(2)]
+    assert "TELEMETRY_ENDPOINT=" in said[-1], said
+    return child, said[-1].strip().rpartition("=")[2]
+
+
+def finish(ground: Any, child: subprocess.Popen[str]) -> dict[str, Any]:
+    code, _, err = ground.run("stop", "job")
+    assert code == 0, err
+    child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0
+    return dict(ground.final())
+
+
+def segments(ground: Any) -> list[Path]:
+    return sorted((ground.folder / "runs" / "latest" / "journal").iterdir())
+
+
+def check_whole(final: dict[str, Any], made: list[int]) -> None:
+    """All that was recorded is in the numbers, once."""
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "complete"), final["producers"]
+    assert final["exact"], final["exact_reason"]
+    values = {counter["name"]: counter["value"] for counter in final["counters"]}
+    assert values["n"] == sum(made)
+    assert values["part"] == pytest.approx(sum(made) * 0.1, rel=1e-12)
+    counts = {series["labels"]["who"]: series["count"] for series in final["series"]}
+    assert counts == dict(zip("ab", made, strict=True))
+    assert final["accounting"]["missing"] == 0
+
+
+def test_a_run_goes_on_after_its_aggregator_was_killed(
+    ground: Any, wait_until: WaitUntil, essence: Essence
+) -> None:
+    """Same directory, addresses and numbers; a new epoch, higher snapshot numbers; history and records whole."""
+    first, endpoint = ground.serve()
+    paced = Paced(ground, endpoint)
+    wait_until(lambda: status(ground)["elapsed_s"] > 2.2, DEADLINE_S, "intervals of the history")
+    before = status(ground)
+    kill(first)
+    second, again = resume(ground)
+    assert again == endpoint
+    wait_until(lambda: applied(ground) > before["accounting"]["applied"] + 5_000, DEADLINE_S, "more events")
+    after = status(ground)
+    assert after["epoch"] != before["epoch"]
+    assert after["seq"] > before["seq"]
+    same = ("run_id", "name", "started_ns", "directory")
+    assert [after[key] for key in same] == [before[key] for key in same]
+    made = paced.end()
+    final = finish(ground, second)
+    check_whole(final, made)
+    assert len(list((ground.folder / "runs").glob("job-*"))) == 1
+    directory = RunDirectory.open(ground.folder / "runs" / "latest")
+    records = RecordLog(directory.records).read(0, 1_000_000)
+    assert [record.seq for record in records] == list(range(len(records)))
+    assert len(records) == sum(made) // 40
+    intervals = list(HistoryReader(directory.history).intervals(level_s=1))
+    assert all(one.end_ns == other.start_ns for one, other in pairwise(intervals))
+    assert intervals[0].start_ns == final["started_ns"]
+    assert list((ground.folder / "telemetry").iterdir()) == []
+    assert ground.run("replay", "latest", "--speed", "max")[0] == 0
+    (replayed,) = (ground.folder / "runs").glob("replay-of-job-*")
+    assert essence(ground.final(replayed.name)) == essence(final), "two lives are one journal"
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(ground: Any, wait_until: WaitUntil) -> None:
+    """Each death costs nothing, also one right after the one before."""
+    child, endpoint = ground.serve()
+    paced = Paced(ground, endpoint)
+    for _ in range(3):
+        seen = applied(ground)
+        wait_until(lambda seen=seen: applied(ground) > seen + 3_000, DEADLINE_S, "events")
+        kill(child)
+        child, _ = resume(ground)
+        kill(child)
+        child, _ = resume(ground)
+    made = paced.end()
+    check_whole(finish(ground, child), made)
+
+
+def test_over_tcp_the_ports_stay_the_same(ground: Any, wait_until: WaitUntil) -> None:
+    """Those that the system chose, too: peers know no others."""
+    first, endpoint = ground.serve("--bind", "tcp://127.0.0.1:*")
+    paced = Paced(ground, endpoint)
+    wait_until(lambda: applied(ground) > 1_000, DEADLINE_S, "events")
+    kill(first)
+    second, again = resume(ground)
+    assert again == endpoint
+    made = paced.end()
+    check_whole(finish(ground, second), made)
+
+
+def test_killed_while_it_drains(ground: Any, wait_until: WaitUntil) -> None:
+    """It goes on draining for the reason it began, and takes the last batches and the end."""
+    first, endpoint = ground.serve()
+    with closing(Peer(endpoint)) as peer:
+        peer.greet(wait_until)
+        peer.send(wait_until, 0)
+        wait_until(lambda: applied(ground) == 1, DEADLINE_S)
+        assert ground.run("stop", "job", "--no-wait", "--reason", "enough")[0] == 0
+        wait_until(lambda: status(ground)["state"] == "DRAINING", DEADLINE_S)
+        kill(first)
+        second, _ = resume(ground)
+        peer.greet(wait_until)
+        assert status(ground)["state"] == "DRAINING"
+        peer.send(wait_until, 0)
+        peer.send(wait_until, 1)
+        peer.end(wait_until, 2)
+    second.communicate(timeout=DEADLINE_S)
+    final = ground.final()
+    assert (final["state"], final["completeness"], final["reason"]) == ("COMPLETE", "complete", "enough")
+    assert final["counters"][0]["value"] == 4
+    assert final["accounting"]["duplicates"] == 1
+
+
+def test_killed_while_it_finds_exact_percentiles(ground: Any, wait_until: WaitUntil) -> None:
+    """Nothing was written yet: the next aggregator does it all again, and ends at once."""
+    site = ground.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(STUCK)
+    first, endpoint = ground.serve(environ={"PYTHONPATH": str(site)})
+    paced = Paced(ground, endpoint)
+    made = paced.end()
+    assert ground.run("stop", "job", "--no-wait", "--reason", "enough")[0] == 0
+    wait_until((ground.folder / "searching").exists, DEADLINE_S, "the exact pass")
+    kill(first)
+    assert not (ground.folder / "runs" / "latest" / "final_snapshot.json").exists()
+    second, _ = resume(ground)
+    second.communicate(timeout=DEADLINE_S)
+    final = ground.final()
+    check_whole(final, made)
+    assert final["reason"] == "enough"
+
+
+def test_killed_right_after_its_start(ground: Any) -> None:
+    """There is a checkpoint to begin with, and nobody has to know that there was another aggregator."""
+    first, endpoint = ground.serve()
+    kill(first)
+    second, _ = resume(ground)
+    paced = Paced(ground, endpoint)
+    made = paced.end()
+    check_whole(finish(ground, second), made)
+
+
+def test_a_torn_tail_is_cut_and_said(ground: Any, wait_until: WaitUntil) -> None:
+    """What a dying machine wrote by halves is no damage: the percentiles are exact nevertheless."""
+    first, endpoint = ground.serve()
+    paced = Paced(ground, endpoint)
+    wait_until(lambda: applied(ground) > 1_000, DEADLINE_S, "events")
+    kill(first)
+    with segments(ground)[-1].open("ab") as file:
+        file.write(b"half a frame")
+    second, _ = resume(ground)
+    made = paced.end()
+    final = finish(ground, second)
+    check_whole(final, made)
+    (warning,) = final["warnings"]
+    assert re.fullmatch(r"the journal ended with [\d,]+ torn bytes, which are cut off", warning)
+
+
+def test_a_run_that_has_ended_is_not_resumed(ground: Any) -> None:
+    """It says so and that is no error; the result stays as it is."""
+    child, _ = ground.serve()
+    final = finish(ground, child)
+    code, out, err = ground.run("serve", "--resume", "latest")
+    assert (code, out) == (0, "")
+    assert "nothing to resume: the run has ended" in err
+    assert ground.final() == final
+
+
+def test_a_run_that_is_alive_is_left_alone(ground: Any, wait_until: WaitUntil) -> None:
+    """One aggregator a run, and the other one hears why."""
+    child, endpoint = ground.serve()
+    code, out, err = ground.run("serve", "--resume", "latest")
+    assert (code, out) == (1, "")
+    assert "alive" in err
+    assert err.count("\n") == 1
+    paced = Paced(ground, endpoint)
+    made = paced.end()
+    check_whole(finish(ground, child), made)
+
+
+@pytest.mark.parametrize("what", ["no journal", "a journal nobody can read", "no run"])
+def test_what_cannot_be_resumed_is_one_line(ground: Any, what: str) -> None:
+    """With what to do about it."""
+    child, _ = ground.serve(*(["--no-journal"] if what == "no journal" else []))
+    kill(child)
+    if what == "a journal nobody can read":
+        segments(ground)[0].write_bytes(b"noise")
+    code, out, err = ground.run("serve", "--resume", "nobody" if what == "no run" else "latest")
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert err.startswith("telemetry: ")
+    assert err.endswith(")\n"), "there is a hint"
+
+
+def test_flags_that_the_run_decides_are_refused(ground: Any) -> None:
+    """A name, an address or no journal can't be had later."""
+    code, _, err = ground.run("serve", "--resume", "latest", "--bind", "ipc:///tmp/x", "--no-journal")
+    assert code == 2
+    assert "--bind, --no-journal" in err

@@ -1,0 +1,137 @@
+"""`telemetry keys`: made, shown, trusted, revoked."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+import zmq
+
+from telemetry.cli.main import main
+
+OTHER = zmq.curve_keypair()[0].decode()
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    """Where the keys of this test's user lie."""
+    return root.parent / "telemetry" / "keys"
+
+
+def public_key(capsys: Said) -> str:
+    """Of a new pair."""
+    assert main(["keys", "new"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_a_new_pair_prints_what_others_need(folder: Path, capsys: Said) -> None:
+    """The public key alone on stdout, the other side's command on stderr; the secret nowhere."""
+    assert main(["keys", "new"]) == 0
+    said = capsys.readouterr()
+    key = said.out.strip()
+    assert stat.S_IMODE((folder / "secret.key").stat().st_mode) == 0o600
+    command = shlex.split(said.err.splitlines()[-1].partition("elsewhere: ")[2])
+    assert command[:3] == ["telemetry", "keys", "trust"]
+    assert command[4] == key
+    secret = (folder / "secret.key").read_text().splitlines()[-1]
+    assert secret not in said.out + said.err
+
+
+def test_a_pair_is_replaced_only_by_force(folder: Path, capsys: Said) -> None:
+    """And the error says so."""
+    first = public_key(capsys)
+    assert main(["keys", "new"]) == 1
+    assert "--force" in capsys.readouterr().err
+    assert main(["keys", "new", "--force"]) == 0
+    assert capsys.readouterr().out.strip() != first
+
+
+def test_show(folder: Path, capsys: Said) -> None:
+    """Before and after there are keys, for people and for programs; the secret nowhere."""
+    assert main(["keys", "show"]) == 0
+    said = capsys.readouterr()
+    assert f"folder      {folder}\npublic key  none\n" == said.out
+    assert "telemetry keys new" in said.err
+    assert main(["keys", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"folder": str(folder), "public": None, "trusted": {}}
+    key = public_key(capsys)
+    assert main(["keys", "trust", "ann@node-1", OTHER]) == 0
+    assert main(["keys", "show", "--json"]) == 0
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"folder": str(folder), "public": key, "trusted": {"ann@node-1": OTHER}}
+    assert main(["keys", "show"]) == 0
+    text += capsys.readouterr().out
+    assert f"ann@node-1  {OTHER}\n" in text
+    assert (folder / "secret.key").read_text().splitlines()[-1] not in text
+
+
+def test_show_names_files_that_are_not_believed(folder: Path, capsys: Said) -> None:
+    """On stderr, so that the JSON stays JSON."""
+    assert main(["keys", "trust", "ann", OTHER]) == 0
+    (folder / "trusted" / "bob").write_text("nonsense")
+    assert main(["keys", "show", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["trusted"] == {"ann": OTHER}
+    assert "bob holds no public key" in said.err
+
+
+@pytest.mark.parametrize("way", ["typed", "file", "stdin"])
+def test_a_key_comes_from_where_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A file or a pipe needs no quoting."""
+    file = folder.parent.parent / "ann.pub"
+    file.write_text(f"{OTHER}\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{OTHER}\n"))
+    assert main(["keys", "trust", "ann", {"typed": OTHER, "file": str(file), "stdin": "-"}[way]]) == 0
+    path = folder / "trusted" / "ann"
+    assert path.read_text() == f"{OTHER}\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["trust", "../ann", OTHER], 2, "can't be the name"),
+        (["trust", "ann", OTHER[:-1]], 2, "neither a public key nor a file"),
+        (["trust", "ann", "."], 1, "can't be read"),
+        (["trust", "ann", "secret"], 2, "no public key"),
+        (["revoke", "ann"], 1, "nobody is trusted under the name ann"),
+        (["revoke", "/etc/passwd"], 2, "can't be the name"),
+        ([], 2, "ACTION"),
+    ],
+)
+def test_mistakes_are_told(folder: Path, capsys: Said, words: list[str], code: int, said: str) -> None:
+    """In one line, and nothing is trusted by mistake."""
+    public_key(capsys)
+    Path("secret").write_text((folder / "secret.key").read_text())
+    assert main(["keys", *words]) == code
+    assert said in capsys.readouterr().err
+    assert not (folder / "trusted").exists()
+
+
+def test_revoke(folder: Path, capsys: Said) -> None:
+    """What was trusted is not any more."""
+    assert main(["keys", "trust", "ann", OTHER]) == 0
+    assert main(["keys", "revoke", "ann"]) == 0
+    assert "trusted no longer" in capsys.readouterr().err
+    assert list((folder / "trusted").iterdir()) == []
+
+
+def test_a_user_whose_name_cannot_be_had_gets_a_placeholder(
+    folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container without a user database, or with a name that is none."""
+    monkeypatch.setattr("getpass.getuser", lambda: "a b")
+    assert main(["keys", "new"]) == 0
+    assert "keys trust NAME '" in capsys.readouterr().err.replace('"', "'")
+
+    def nobody() -> str:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert main(["keys", "new", "--force"]) == 0
+    assert "keys trust NAME " in capsys.readouterr().err

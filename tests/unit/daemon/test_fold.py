@@ -1,0 +1,290 @@
+"""The way back: a journal gives the numbers it was written for, to the last bit, from any of its checkpoints."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.daemon.fold import Fold
+from telemetry.daemon.logbook import Logbook
+from telemetry.daemon.numbers import Numbers
+from telemetry.errors import RunDirectoryError
+from telemetry.limits import KIB
+from telemetry.store.journal import JournalReader, JournalWriter
+from telemetry.testing import FakeClock, frame
+from telemetry.wire.control import CannotResend, End, Hello
+from telemetry.wire.events import Count, Define, EventRecord, Expect, Gauge, Mark, Params, Sample
+from telemetry.wire.history import Interval
+from telemetry.wire.journal import Ending, RunState
+from telemetry.wire.snapshot import CommandFacts
+
+SEGMENT_BYTES = 64 * KIB
+TURNS = 400
+
+Essence = Callable[..., dict[str, Any]]
+
+
+class SteppedClock(FakeClock):
+    """The wall clock is set now and then."""
+
+    def step(self, step_ns: int) -> None:
+        self._wall_ns += step_ns
+
+
+class Live:
+    """A run through the logbook, on a clock of its own; remembers what it told the history and the stream."""
+
+    def __init__(self, folder: Path, seed: int = 1, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self.clock = SteppedClock()
+        self.rng = random.Random(seed)
+        now_ns, wall_ns = self.clock.monotonic_ns(), self.clock.wall_ns()
+        run = RunState(
+            run_id="r", name="job", started_ns=wall_ns, started_mono_ns=now_ns, rolled_wall_ns=wall_ns,
+            rolled_mono_ns=now_ns,
+        )  # fmt: skip
+        self.numbers = Numbers(Aggregator(AggregatorConfig(window_s=3)), run)
+        self.journal = JournalWriter(folder, self.numbers.checkpoint(), now_ns, segment_bytes, 1 << 30)
+        self.book = Logbook(self.numbers, self.journal, self.clock, now_ns)
+        self.senders = [Sender(self, f"p{number}") for number in range(4)]
+        self.intervals: list[Interval] = []
+        self.streamed: list[Any] = []
+
+    def turn(self, frames: Sequence[bytes]) -> None:
+        self.book.renew([])
+        self.streamed += self.book.turn(frames)
+
+    def roll(self) -> None:
+        self.clock.step(self.rng.randrange(-3_000_000, 3_000_000))
+        self.intervals.append(self.book.roll(self.clock.wall_ns(), len(self.intervals)))
+
+    def go(self, turns: int = TURNS) -> None:
+        """A run with everything that can happen in one, in an order that the seed decides."""
+        for turn in range(turns):
+            self.clock.advance(self.rng.uniform(0.0, 0.1))
+            for sender in self.rng.sample(self.senders, self.rng.randrange(1, 4)):
+                sender.act()
+            if turn % 10 == 9:
+                self.roll()
+            self.rng.choice((self.book.note_bad_frames, lambda: None))()
+        self.book.ending(Ending(reason="enough", command=CommandFacts(argv=["x"], exit_code=0)))
+        for sender in self.senders[:-1]:
+            sender.end()
+        self.book.note_bad_frames()
+
+    def snapshot(self) -> dict[str, Any]:
+        return snapshot_of(self.numbers, self.clock.monotonic_ns())
+
+
+class Sender:
+    """A producer that loses, repeats and delays batches, defines late, and says what nobody understands."""
+
+    def __init__(self, live: Live, name: str) -> None:
+        self.live = live
+        self.name = name
+        self.seq = self.events = 0
+        self.kept: list[bytes] = []
+
+    def act(self) -> None:
+        rng, book = self.live.rng, self.live.book
+        frames = [self.batch() for _ in range(rng.randrange(1, 4))]
+        if rng.random() < 0.2:
+            self.kept.append(frames.pop())
+        if self.kept and rng.random() < 0.2:
+            frames.append(self.kept.pop(0))
+        if frames and rng.random() < 0.1:
+            frames += [frames[0], b"noise", frame(self.name, 1 << 50, 0, records=[Count("n")])]
+        if rng.random() < 0.3:
+            assert book.hello(Hello(producer=self.name, name=self.name, pid=7, mono_ns=rng.randrange(9))) == ""
+        if self.seq > 40 and rng.random() < 0.05:
+            gaps = self.live.numbers.aggregator.gaps(self.name)
+            for first, last in gaps[:1]:
+                book.cannot_resend(CannotResend(producer=self.name, first=max(0, first - 1), last=last))
+        rng.shuffle(frames)
+        self.live.turn(frames)
+        if rng.random() < 0.05:
+            _ = self.live.snapshot()  # whoever asks changes nothing
+
+    def batch(self) -> bytes:
+        rng, now_ns = self.live.rng, self.live.clock.monotonic_ns()
+        records: list[EventRecord] = []
+        if self.seq in (0, 3):
+            records += [
+                Define(1, "latency", "series", "ms", {"who": self.name}),
+                Define(2, "bytes", "counter", "B"),
+            ]
+        if self.seq == 5:
+            records += [Define(3, "load", "gauge"), Params({"x": rng.random()}), Expect("bytes", 1e6)]
+        if rng.random() < 0.2:
+            records += [Mark(f"mark {self.seq}"), Sample("free", rng.expovariate(0.1)), Count("n", rng.random())]
+            records += [Gauge("g", rng.gauss(0.0, 1.0))]
+        rows = [
+            (rng.choice((1, 1, 1, 2, 3)), now_ns - rng.randrange(10**8), rng.lognormvariate(0.0, 3.0))
+            for _ in range(rng.randrange(60))
+        ]
+        made = frame(
+            self.name, self.seq, self.events, records=records, rows=rows, anchor=(now_ns, self.live.clock.wall_ns())
+        )
+        self.seq += 1
+        self.events += len(rows) + sum(not isinstance(record, Define) for record in records)
+        return bytes(made)
+
+    def end(self) -> None:
+        end = End(producer=self.name, batches=self.seq, emitted=self.events)
+        self.live.book.end(end)
+        self.live.book.end(end)
+        self.live.book.end(End(producer=self.name, batches=self.seq + 1, emitted=self.events))
+        self.live.book.cannot_resend(CannotResend(producer=self.name, first=0, last=self.seq))
+        self.live.turn([self.batch()])
+
+
+def snapshot_of(numbers: Numbers, now_ns: int) -> dict[str, Any]:
+    facts = RunFacts(run_id="r", name="job", state="LIVE")
+    return dict(msgspec.to_builtins(numbers.aggregator.snapshot(facts, now_ns, numbers.wall_ns(now_ns))))
+
+
+def folded(folder: Path, first_segment: int | None = None) -> tuple[Fold, list[Interval], list[Any]]:
+    fold = Fold(JournalReader(folder), first_segment)
+    steps = [fold.apply(entry) for entry in fold.entries()]
+    intervals = [step.interval for step in steps if step.interval is not None]
+    return fold, intervals, [item for step in steps for item in step.streamed]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, essence: Essence, seed: int) -> None:
+    """Numbers, intervals and records come out the same to the last bit, whichever checkpoint one begins with."""
+    live = Live(tmp_path / "j", seed)
+    live.go()
+    segments = sorted(int(path.stem) for path in live.folder.iterdir())
+    assert len(segments) > 5, "there are checkpoints to begin with"
+    expected = live.snapshot()
+    account = expected["accounting"]
+    assert account["duplicates"]
+    assert account["bad_frames"]
+    assert account["unrepairable"]
+    assert account["repaired"]
+    assert "after_end" in account["dropped"]
+    for segment in (segments[-1], segments[len(segments) // 2], segments[1], None):
+        fold, intervals, streamed = folded(live.folder, segment)
+        found = snapshot_of(fold.numbers, live.clock.monotonic_ns())
+        assert essence(found) == essence(expected)
+        assert msgspec.structs.replace(fold.numbers.run, warnings=[]) == live.numbers.run
+        assert intervals == live.intervals[len(live.intervals) - len(intervals) :]
+        assert streamed == live.streamed[len(live.streamed) - len(streamed) :]
+    assert (len(intervals), len(streamed)) == (len(live.intervals), len(live.streamed))
+
+
+def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> None:
+    """What comes after it changes both in the same way: nothing is forgotten that only shows later."""
+    live = Live(tmp_path / "j")
+    live.go(100)
+    fold, _, _ = folded(live.folder)
+    books = [live.book, Logbook(fold.numbers, None, live.clock, fold.now_ns)]
+    for _ in range(20):
+        live.clock.advance(0.5)
+        live.clock.step(-1_000_000)
+        frames = [sender.batch() for sender in live.senders]
+        wall_ns = live.clock.wall_ns()
+        first, second = [(book.turn(frames), book.roll(wall_ns, 0)) for book in books]
+        assert first == second
+    now_ns = live.clock.monotonic_ns()
+    assert essence(snapshot_of(fold.numbers, now_ns)) == essence(live.snapshot())
+
+
+def test_a_fold_begins_with_a_checkpoint(tmp_path: Path) -> None:
+    """Without one, or without a journal, it says so."""
+    with pytest.raises(RunDirectoryError, match="can't be read"):
+        Fold(JournalReader(tmp_path / "none"))
+    JournalWriter(tmp_path / "j", b"noise", 5).close()
+    with pytest.raises(RunDirectoryError, match="a checkpoint of the journal can't be read"):
+        Fold(JournalReader(tmp_path / "j"))
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 255]))
+
+
+def test_behind_damage_it_goes_on_from_the_next_checkpoint(tmp_path: Path, essence: Essence) -> None:
+    """The numbers are right although the middle is lost; its seconds and records are not to be had."""
+    live = Live(tmp_path / "j")
+    live.go()
+    second = sorted(live.folder.iterdir())[1]
+    flip(second, second.stat().st_size // 2)
+    fold, intervals, streamed = folded(live.folder)
+    assert fold.reader.torn_bytes > fold.reader.tail_bytes == 0
+    assert len(intervals) < len(live.intervals)
+    assert len(streamed) < len(live.streamed)
+    now_ns = live.clock.monotonic_ns()
+    assert essence(snapshot_of(fold.numbers, now_ns)) == essence(live.snapshot())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fold_ends_where_the_journal_is_torn(tmp_path: Path, seed: int) -> None:
+    """Killed at any byte: what is whole is folded, and the rest is counted."""
+    live = Live(tmp_path / "j", seed)
+    live.go(50)
+    last = sorted(live.folder.iterdir())[-1]
+    rng, size = random.Random(seed), last.stat().st_size
+    cut = rng.randrange(16, size)
+    with last.open("r+b") as file:
+        file.truncate(cut)
+    fold, _, _ = folded(live.folder)
+    assert 0 <= fold.reader.tail_bytes < cut
+    assert fold.numbers.aggregator.applied <= live.numbers.aggregator.applied
+    account = snapshot_of(fold.numbers, fold.now_ns)["accounting"]
+    assert account["emitted"] == account["received"] + account["missing"]
+    assert account["received"] == account["applied"] + sum(account["dropped"].values()) + account["waiting"]
+
+
+def test_the_interval_that_was_going_on(tmp_path: Path) -> None:
+    """It ends with the journal's last entry; if nothing came in it there is none."""
+    live = Live(tmp_path / "j")
+    live.go(25)
+    fold, intervals, _ = folded(live.folder)
+    step = fold.end_interval()
+    assert (step.roll, len(intervals)) == (2, 2)
+    assert step.interval is not None
+    assert step.interval.start_ns == live.intervals[-1].end_ns
+    assert step.interval.end_ns == fold.numbers.wall_ns(fold.now_ns)
+    assert fold.end_interval().interval is None
+
+
+def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
+    """They are counted, and what this version knows is read."""
+    live = Live(tmp_path / "j")
+    live.journal.note([msgspec.msgpack.encode({"type": "telepathy"})], live.book.stamp())
+    live.turn([live.senders[0].batch()])
+    fold, _, _ = folded(live.folder)
+    assert fold.unreadable == 1
+    assert snapshot_of(fold.numbers, 1)["accounting"]["received"] == live.senders[0].events
+
+
+@pytest.mark.parametrize(
+    ("ending", "waits", "interrupted", "reason"),
+    [
+        (Ending(reason="enough"), False, False, "enough"),
+        (Ending(reason="enough"), True, True, "enough; the aggregator died; its journal ends at 2023-11-14 22:13:"),
+        (Ending(reason="stopped by SIGTERM", interrupted=True), True, True, "stopped by SIGTERM"),
+        (None, False, True, "the aggregator died; its journal ends at 2023-11-14 22:13:"),
+    ],
+)
+def test_how_a_run_ended(tmp_path: Path, ending: Any, waits: bool, interrupted: bool, reason: str) -> None:
+    """In order only if somebody asked for it and nobody owed anything any more."""
+    live = Live(tmp_path / "j")
+    if waits:
+        live.book.hello(Hello(producer="p0"))
+    if ending is not None:
+        live.book.ending(ending)
+    found = folded(live.folder)[0].how_it_ended()
+    assert found.interrupted is interrupted
+    assert found.reason.startswith(reason)

@@ -1,0 +1,57 @@
+"""A service from its announcement to its end: nothing is lost by a defect, nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.daemon import build, lifetime
+from telemetry.daemon.finalize import finalize
+from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.store.final import read_final
+from telemetry.wire.events import Count
+
+
+def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was applied is in the file, which says that the run was cut short, and why."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n", 5.0))
+    peer.applied(1)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(service.parts.aggregator, "apply", fail)
+    assert peer.link.send_events(peer.frame([Count("n")]))
+    lifetime.run(service)
+    assert finalize(service)
+    result = read_final(service.parts.directory.final)
+    assert (result.state, result.completeness) == ("INTERRUPTED", "interrupted")
+    assert result.reason == "the aggregator failed: ZeroDivisionError('a defect')"
+    assert (result.counters[0].value, result.accounting.applied, result.accounting.waiting) == (5, 1, 1)
+    assert "Traceback" in service.parts.directory.log.read_text()
+
+
+def test_a_run_that_cannot_be_announced_says_so_and_lets_go(
+    make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for it hears the reason."""
+
+    def fail(*_: object) -> None:
+        raise RunDirectoryError("the run can't be announced")
+
+    monkeypatch.setattr(lifetime, "announce", fail)
+    monkeypatch.setattr(build, "SignalPipe", lambda: None)
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as pipe:
+        with pytest.raises(TelemetryError):
+            build.run_daemon(make_options(ready_fd=writer))
+        assert json.loads(pipe.read())["error"] == "the run can't be announced"
+    assert list((short_dir / "telemetry").iterdir()) == []

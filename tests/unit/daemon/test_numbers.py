@@ -1,0 +1,95 @@
+"""Numbers change only by what a journal can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from telemetry.aggregator import Aggregator, AggregatorConfig
+from telemetry.daemon.numbers import Numbers
+from telemetry.errors import RunDirectoryError
+from telemetry.testing import frame
+from telemetry.wire.control import CannotResend, End, Hello
+from telemetry.wire.events import Count, Mark
+from telemetry.wire.journal import BadFrames, Ending, Rolled, RunState
+
+MONO_NS = 1_000_000_000_000
+WALL_NS = 1_700_000_000_000_000_000
+RUN = RunState(
+    run_id="r", name="job", started_ns=WALL_NS, started_mono_ns=MONO_NS, rolled_wall_ns=WALL_NS,
+    rolled_mono_ns=MONO_NS,
+)  # fmt: skip
+
+
+@pytest.fixture
+def numbers() -> Numbers:
+    return Numbers(Aggregator(AggregatorConfig()), RUN)
+
+
+def take(numbers: Numbers, seq: int, *records: Any) -> list[Any]:
+    batch = numbers.admit(frame("p", seq, seq * len(records), records=records), MONO_NS)
+    assert batch is not None
+    return numbers.apply([batch], MONO_NS)
+
+
+def test_the_wall_clock_is_set_at_the_end_of_an_interval_only(numbers: Numbers) -> None:
+    """In between it runs with the monotonic one, so that whoever reads the journal knows it."""
+    assert numbers.wall_ns(MONO_NS + 5) == WALL_NS + 5
+    rolled = Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 700, elapsed_ns=1_000, snapshot_seq=3)
+    interval = numbers.roll(rolled, MONO_NS + 1_000)
+    assert (interval.start_ns, interval.end_ns) == (WALL_NS, WALL_NS + 700)
+    assert numbers.wall_ns(MONO_NS + 1_001) == WALL_NS + 701
+    assert (numbers.run.rolls, numbers.run.snapshot_seq) == (1, 3)
+
+
+def test_what_is_not_new_is_counted(numbers: Numbers) -> None:
+    """Noise and duplicates are no batches to apply."""
+    first = frame("p", 0, 0, records=[Count("n")])
+    assert numbers.admit(first, MONO_NS) is not None
+    assert numbers.admit(first, MONO_NS) is None
+    assert numbers.admit(b"noise", MONO_NS) is None
+    assert numbers.aggregator.take_bad_frames() == {"wrong_topic": 1}
+
+
+def test_records_of_the_stream_are_numbered(numbers: Numbers) -> None:
+    """The run knows how many there were."""
+    assert len(take(numbers, 0, Mark("a"), Mark("b"))) == 2
+    assert take(numbers, 1, Count("n")) == []
+    assert numbers.run.records == 2
+
+
+def test_each_note_changes_what_it_speaks_of(numbers: Numbers) -> None:
+    """The same as if the peer had said it."""
+    aggregator = numbers.aggregator
+    numbers.take_note(Hello(producer="p", name="worker"), MONO_NS)
+    assert aggregator.producer("p").name == "worker"
+    take(numbers, 3, Count("n"))
+    numbers.take_note(End(producer="p", batches=4, emitted=4), MONO_NS)
+    assert aggregator.waiting_for() == ["p"]
+    numbers.take_note(CannotResend(producer="p", first=0, last=2), MONO_NS)
+    assert aggregator.waiting_for() == []
+    numbers.take_note(BadFrames(counts={"wrong_topic": 2}), MONO_NS)
+    assert aggregator.take_bad_frames() == {}
+    ending = Ending(reason="enough")
+    numbers.take_note(ending, MONO_NS)
+    assert numbers.run.ending == ending
+
+
+def test_a_checkpoint_holds_all_of_it(numbers: Numbers) -> None:
+    """The run's state and the aggregator's; another one can be taken in its place."""
+    take(numbers, 0, Count("n", 0.1), Mark("a"))
+    again = Numbers.restore(numbers.checkpoint())
+    assert again.run == numbers.run
+    assert again.checkpoint() == numbers.checkpoint()
+    take(again, 1, Count("n", 0.2))
+    numbers.start_over(again.checkpoint())
+    assert numbers.aggregator.applied == 3
+
+
+@pytest.mark.parametrize("data", [b"", b"noise", b"\x80"])
+def test_a_checkpoint_that_cannot_be_read(data: bytes) -> None:
+    """One error, with a hint."""
+    with pytest.raises(RunDirectoryError, match="a checkpoint of the journal can't be read") as caught:
+        Numbers.restore(data)
+    assert caught.value.hint

@@ -1,0 +1,219 @@
+"""A run goes on where another aggregator left it; processes that are killed are in tests/process/test_resume.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from telemetry.clock import SYSTEM_CLOCK
+from telemetry.daemon.build import build_again, run_daemon
+from telemetry.daemon.fold import Fold
+from telemetry.daemon.resume import claim, going_on
+from telemetry.errors import EndpointError, RunDirectoryError
+from telemetry.store.final import write_final
+from telemetry.store.journal import CHECKPOINT, JournalReader
+from telemetry.store.records import RecordLog
+from telemetry.testing import FakeClock
+from telemetry.wire import control as msg
+from telemetry.wire.codec import decode_checkpoint
+from telemetry.wire.events import Count, Mark
+from telemetry.wire.snapshot import MetricsSnapshot
+
+
+@pytest.fixture
+def dead(make_service: Any, connect: Any, die: Any) -> Any:
+    """The directory of a run that had one producer, and died."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n", 0.1), Mark("a"))
+    peer.send(Count("n", 0.2), Mark("b"))
+    peer.applied(4)
+    service.feed.roll()
+    die(service)
+    return service.parts.directory
+
+
+def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
+    """Name, id, begin, addresses and numbers; the epoch is another, and the snapshots' numbers are higher."""
+    service = make_again(dead, name="other", run_id="r9")
+    course = service.course
+    assert (course.name, course.run_id, course.epoch) == ("job", "r1", "e2")
+    assert list(vars(service.parts.hub.endpoints).values()) == dead.read_manifest().endpoints
+    assert course.started_ns == decode_checkpoint(next(JournalReader(dead.journal).frames()).data).run.started_ns
+    snapshot = service.snapshot()
+    assert (snapshot.state, snapshot.counters[0].value, snapshot.warnings) == ("LIVE", 0.1 + 0.2, [])
+    assert course.seq >= 10_000
+    assert RecordLog(dead.records).next_seq == 2
+    assert dead.read_manifest().pid == os.getpid()
+
+
+def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, connect: Any) -> None:
+    """It greets the new epoch, repeats what it has, goes on, and ends."""
+    service = make_again(dead)
+    peer = connect(service)
+    peer.send(Count("n", 0.1), Mark("a"))
+    peer.send(Count("n", 0.2), Mark("b"))
+    peer.send(Count("n", 0.3), Mark("c"))
+    peer.applied(6)
+    peer.end()
+    peer.until(lambda: peer.all(msg.Ended))
+    assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=6, received=6, missing=0)]
+    peer.until(lambda: peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e2", batches=3)])
+    assert service.snapshot().accounting.duplicates == 2
+    assert [record.seq for record in RecordLog(dead.records).read(0, 9)] == [0, 1, 2]
+
+
+def test_producers_get_a_fresh_grace(dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could talk to a dead aggregator: a silence that it caused calls nobody lost."""
+    later = FakeClock(time.monotonic_ns() + 10**12, time.time_ns() + 10**12)
+    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", later)
+    service = make_again(dead)
+    (producer,) = service.snapshot().producers
+    assert producer.status == "live"
+    assert service.parts.aggregator.anyone_left(later.monotonic_ns())
+
+
+def test_the_next_segment_begins_with_what_was_found(dead: Any, make_again: Any, die: Any) -> None:
+    """So that another death costs only what follows, however often there is one."""
+    for death in range(1, 4):
+        service = make_again(dead)
+        assert service.snapshot().accounting.applied == 4
+        die(service)
+        frames = [item for item in JournalReader(dead.journal).frames() if item.kind == CHECKPOINT]
+        assert len(frames) == death + 1
+    assert service.course.seq >= 30_000
+
+
+def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, connect: Any) -> None:
+    """A power loss may take more of the journal than of the record log; subscribers know the log."""
+    log = RecordLog(dead.records)
+    log.append([replace(log.read(1, 1)[0], seq=2)])
+    log.close()
+    service = make_again(dead)
+    assert service.parts.numbers.run.records == 3
+    peer = connect(service)
+    peer.batches, peer.emitted = 2, 4
+    peer.send(Mark("c"))
+    peer.applied(5)
+    assert [record.seq for record in RecordLog(dead.records).read(0, 9)] == [0, 1, 2, 3]
+    assert service.parts.numbers.run.records == 4
+
+
+def test_a_run_that_was_ending_goes_on_ending(make_service: Any, connect: Any, die: Any, make_again: Any) -> None:
+    """For the reason it was given, with the command's bill."""
+    service = make_service()
+    peer = connect(service)
+    bill = msg.CommandFacts(argv=["x"], exit_code=3)
+    peer.ask(msg.Stop(id=5, reason="enough", command=bill))
+    die(service)
+    again = make_again(service.parts.directory)
+    assert (again.course.ending, again.course.interrupted) == (True, False)
+    assert (again.course.reason, again.course.command) == ("enough", bill)
+    again.live()
+    again.drain()
+    assert again.course.lifecycle.state == "DRAINING"
+    die(again)
+    again = make_again(service.parts.directory)
+    assert again.course.ending
+
+
+def test_an_interrupted_run_is_interrupted(make_service: Any, die: Any, make_again: Any) -> None:
+    """A signal that killed nothing in time is not forgotten."""
+    service = make_service()
+    service.course.end("stopped by SIGTERM", interrupted=True)
+    die(service)
+    again = make_again(service.parts.directory)
+    assert (again.course.interrupted, again.course.reason) == (True, "stopped by SIGTERM")
+
+
+def test_a_torn_tail_is_said(dead: Any, make_again: Any, die: Any) -> None:
+    """In every snapshot from there on, also those of later lives."""
+    with sorted(dead.journal.iterdir())[-1].open("ab") as file:
+        file.write(b"x" * 1_234)
+    said = ["the journal ended with 1,234 torn bytes, which are cut off"]
+    service = make_again(dead)
+    assert service.snapshot().warnings == said
+    die(service)
+    assert make_again(dead).snapshot().warnings == said
+
+
+def test_the_journal_is_kept_even_if_new_runs_have_none(dead: Any, make_again: Any) -> None:
+    """A run that has one can't go on without it: its percentiles would not be exact any more."""
+    assert make_again(dead, {"journal.enabled": False}).parts.journal is not None
+
+
+def test_what_cannot_go_on_is_let_go(dead: Any, make_options: Any, short_dir: Path) -> None:
+    """Each error is clear, and whoever comes next finds neither a lock nor a socket in the way."""
+    journal = sorted(dead.journal.iterdir())[0]
+    content = journal.read_bytes()
+    manifest = dead.read_manifest()
+    for words, spoil in {
+        "the run can't go on": lambda: journal.write_bytes(b"noise"),
+        "does not say where": lambda: dead.write_manifest(replace(manifest, endpoints=[])),
+        "is no": lambda: dead.write_manifest(replace(manifest, endpoints=["tcp://x"] * 4)),
+    }.items():
+        journal.write_bytes(content)
+        dead.write_manifest(manifest)
+        spoil()
+        with pytest.raises((RunDirectoryError, EndpointError), match=words) as caught:
+            build_again(make_options(resume=dead.path), None, claim(dead.path))
+        assert caught.value.hint
+        assert not dead.locked()
+
+
+def test_the_folder_of_the_sockets_may_be_gone(dead: Any, make_again: Any, short_dir: Path) -> None:
+    """It goes with the machine's restart."""
+    folder = Path(dead.read_manifest().endpoint.removeprefix("ipc://")).parent
+    for path in folder.iterdir() if folder.exists() else []:
+        path.unlink()
+    if folder.exists():
+        folder.rmdir()
+    make_again(dead)
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_whoever_starts_it_hears_that_there_is_nothing_left(dead: Any, make_options: Any) -> None:
+    """The result is returned, nobody is told that anything is ready, and the starter reads why."""
+    result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory=str(dead.path))
+    write_final(result, [dead.final])
+    reader, writer = os.pipe()
+    ready: list[object] = []
+    written, found = run_daemon(make_options(resume=dead.path, ready_fd=writer), ready.append)
+    with os.fdopen(reader) as pipe:
+        said = json.loads(pipe.read())
+    assert (written, found, ready) == (True, result, [])
+    assert said["error"] == "nothing to resume: the run has ended, COMPLETE"
+    assert not dead.locked()
+
+
+def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
+    """Its monotonic clock begins anew then; the run's is as much later as the wall clock says."""
+    fold = Fold(JournalReader(dead.journal))
+    for _ in fold.steps():
+        pass
+    assert going_on(SYSTEM_CLOCK, fold) is SYSTEM_CLOCK
+    wall_ns = fold.numbers.wall_ns(fold.now_ns)
+    rebooted = going_on(FakeClock(5_000, wall_ns + 60 * 10**9), fold)
+    assert rebooted.monotonic_ns() == fold.now_ns + 60 * 10**9
+    assert rebooted.wall_ns() == wall_ns + 60 * 10**9
+    set_back = going_on(FakeClock(5_000, wall_ns - 60 * 10**9), fold)
+    assert set_back.monotonic_ns() == fold.now_ns + 1
+
+
+def test_a_claim_is_for_one(dead: Any) -> None:
+    """Until it is let go."""
+    first = claim(dead.path)
+    with pytest.raises(RunDirectoryError, match="alive"):
+        claim(dead.path)
+    first.let_go()
+    claim(dead.path).let_go()
+    dead.manifest.write_bytes(b"{")
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        claim(dead.path)
+    assert not dead.locked()

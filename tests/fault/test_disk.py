@@ -1,0 +1,167 @@
+"""Disks that fill up, refuse, or turn read-only: the numbers stay right, and the result says what happened."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RATE = 50_000
+FLUSHED = RATE // 10
+SPARE = "TELEMETRY_RUN__FALLBACK_DIRS"
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[..., None]]:
+    """`mount(path, *words)` mounts something there for the time of the test; it takes root, and a kernel that lets
+    root mount."""
+    mounted: set[Path] = set()
+
+    def do(path: Path, *words: str) -> None:
+        path.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", *words, str(path)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"only root may mount, and not in every container: {done.stderr.strip()}")
+        mounted.add(path)
+
+    yield do
+    for path in mounted:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Takes what is left of a disk, to the last byte."""
+    with (folder / "somebody-else").open("wb", buffering=0) as file, suppress(OSError):
+        for size in (1 << 16, 1 << 8, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
+def journal_bytes(run: Path) -> int:
+    return sum(path.stat().st_size for path in (run / "journal").iterdir())
+
+
+def final_of(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text()))
+
+
+def check_counts(faults: Any, final: dict[str, Any], sender: Any) -> None:
+    """All that was sent is in the numbers."""
+    faults.check_books(final)
+    assert faults.first_values(final, sender.who) == sender.sent
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "complete")
+    assert final["accounting"]["dropped"] == final["accounting"]["dropped_by_producer"] == {}
+
+
+def test_a_disk_that_fills_up_costs_exactness_and_no_count(
+    ground: Any, crew: Any, faults: Any, chance: random.Random, mount: Any
+) -> None:
+    """ENOSPC for the journal, the history and the final file: the result is in the fallback directory, the report
+    says where and which files could not be written."""
+    runs, spare = ground.folder / "runs", ground.folder / "spare"
+    mount(runs, "-t", "tmpfs", "-o", f"size={chance.randint(300, 1_500)}k", "none")
+    command, sender = crew.words("job", rate=RATE)
+    wrapper = ground.telemetry("run", "--name", "job", "--", *command, environ={SPARE: str(spare)})
+    crew.wait_until(lambda: sender.sent, 30.0, "the command sends")
+    full_journal = f"the journal could not be written: {os.strerror(errno.ENOSPC)}"
+    (live,) = ground.live()
+    crew.wait_until(lambda: full_journal in faults.status(live["endpoint"]).warnings, 30.0, "a full disk")
+    fill(runs)
+    full_history = f"the history could not be written: {os.strerror(errno.ENOSPC)}"
+    crew.wait_until(lambda: full_history in faults.status(live["endpoint"]).warnings, 30.0, "a fuller disk")
+    crew.progress(sender, FLUSHED)
+    sender.end()
+    _, said = wrapper.communicate(timeout=60)
+    (file,) = spare.iterdir()
+    final = final_of(file)
+    check_counts(faults, final, sender)
+    assert (final["exact"], final["exact_reason"]) == (False, full_journal)
+    assert not (runs / "latest" / "final_snapshot.json").exists()
+    assert str(file) in " ".join(said.split())
+
+
+def test_a_journal_that_may_not_grow_costs_exactness_and_no_count(
+    ground: Any, crew: Any, faults: Any, chance: random.Random
+) -> None:
+    """EFBIG at a random size: the final file is at home, has all counts, and says why its percentiles are not
+    exact."""
+    aggregator, endpoint = ground.serve()
+    sender = crew.send("job", endpoint, rate=RATE)
+    (live,) = ground.live()
+    moment = chance.randint(100_000, 1_000_000)
+    crew.wait_until(lambda: journal_bytes(Path(live["dir"])) > moment, 30.0, "a journal")
+    hard = resource.prlimit(aggregator.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(aggregator.pid, resource.RLIMIT_FSIZE, (moment, hard))
+    too_large = f"the journal could not be written: {os.strerror(errno.EFBIG)}"
+    crew.wait_until(lambda: too_large in faults.status(endpoint).warnings, 30.0, "a journal that failed")
+    crew.progress(sender, FLUSHED)
+    sender.end()
+    sender.done()
+    faults.stop(endpoint, aggregator)
+    final = ground.final()
+    check_counts(faults, final, sender)
+    assert (final["exact"], final["exact_reason"]) == (False, too_large)
+
+
+def test_a_result_that_no_disk_takes_is_still_reported(
+    ground: Any, crew: Any, faults: Any, chance: random.Random
+) -> None:
+    """Not one byte can be written any more: the report has all counts from the published snapshot, and says so."""
+    command, sender = crew.words("job", rate=RATE)
+    wrapper = ground.telemetry("run", "--name", "job", "--", *command)
+    crew.wait_until(lambda: sender.sent, 30.0, "the command sends")
+    (live,) = ground.live()
+    crew.progress(sender, chance.randint(1, RATE))
+    hard = resource.prlimit(live["pid"], resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(live["pid"], resource.RLIMIT_FSIZE, (0, hard))
+    crew.progress(sender, FLUSHED)
+    sender.end()
+    _, said = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 0
+    assert "the final file could not be written" in said
+    assert f"{sender.sent:,} of {sender.sent:,}" in said
+    assert not list(Path(live["dir"]).glob("final*"))
+
+
+def make_unwritable(path: Path, mount: Callable[..., None]) -> None:
+    """For the owner; root needs a mount, as permissions do not stop it."""
+    if os.geteuid():
+        path.chmod(0o555)
+    else:
+        mount(path, "--bind", str(path))
+        mount(path, "-o", "remount,bind,ro")
+
+
+def test_a_run_directory_that_turns_unwritable_does_not_cost_the_result(
+    ground: Any, crew: Any, faults: Any, chance: random.Random, mount: Any
+) -> None:
+    """What is open goes on, so the result is exact; it is in the fallback directory, and says so."""
+    spare = ground.folder / "spare"
+    aggregator, endpoint = ground.serve(environ={SPARE: str(spare)})
+    sender = crew.send("job", endpoint, rate=RATE)
+    (live,) = ground.live()
+    crew.progress(sender, chance.randint(1, RATE // 2))
+    make_unwritable(Path(live["dir"]), mount)
+    try:
+        crew.progress(sender, chance.randint(1, RATE // 2))
+        sender.end()
+        sender.done()
+        faults.stop(endpoint, aggregator)
+    finally:
+        if os.geteuid():
+            Path(live["dir"]).chmod(0o755)
+    (file,) = spare.iterdir()
+    final = final_of(file)
+    check_counts(faults, final, sender)
+    assert final["exact"]
+    assert any(str(file) in warning for warning in final["warnings"])

@@ -1,0 +1,568 @@
+"""Files: everything a run directory, a runtime directory or a configuration can hold."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import zmq
+from tests.fuzz import valid
+from tests.fuzz.file_forms import Json, Segment, Toml
+from tests.fuzz.forms import Form
+from tests.fuzz.memory_files import folder
+from tests.fuzz.msgpack_form import Msgpack, Pieces, join_pieces, split_pieces
+from tests.fuzz.target import KIB, MIB, Target, refused
+from tests.fuzz.wire_targets import check_refusal
+from zmq.utils import z85
+
+from telemetry.config import load
+from telemetry.config.load import FIELDS, env_name
+from telemetry.emit import spawn
+from telemetry.errors import (
+    ConfigError,
+    RunDirectoryError,
+    RunNotFoundError,
+    TelemetryError,
+)
+from telemetry.ledger import FRAME_REASONS
+from telemetry.report import FORMATS, content, humane, render, table, text
+from telemetry.store import final, framing, history, hlog, journal, levels, liveruns, records, rundir
+from telemetry.transport import keys
+from telemetry.wire import codec
+from telemetry.wire.codec import Malformed
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.journal import Checkpoint
+from telemetry.wire.report import Report as WireReport
+
+_MOST_FILES: Final = 6
+JOURNAL_FORMS: Final[dict[int, Form]] = {
+    journal.BATCH: Msgpack(8),
+    journal.CHECKPOINT: Msgpack(),
+    journal.NOTE: Msgpack(),
+}
+_BUFFERS: Final = 3 * MIB  # the reader's own, however small the file is
+
+
+# --- frames --------------------------------------------------------------------------------------
+
+
+@cache
+def journal_segments() -> tuple[bytes, bytes]:
+    """Two segments of one journal, as its writer would leave them."""
+    whole = valid.aggregator()
+    checkpoint = encode_segment_checkpoint(whole.checkpoint())
+    notes = list(map(codec.encode_note, valid.notes()))
+    turns = valid.frames()
+    first = segment(
+        journal.MAGIC,
+        [
+            ([checkpoint], 1, journal.CHECKPOINT),
+            (notes[:2], 2, journal.NOTE),
+            (turns[:2], 3, journal.BATCH),
+            (turns[2:4], 4, journal.BATCH),
+            (notes[4:6], 5, journal.NOTE),
+        ],
+    )
+    second = segment(
+        journal.MAGIC,
+        [
+            ([checkpoint], 6, journal.CHECKPOINT),
+            (turns[4:], 7, journal.BATCH),
+            (notes[2:4], 8, journal.NOTE),
+            (notes[6:], 9, journal.NOTE),
+        ],
+    )
+    return first, second
+
+
+def encode_segment_checkpoint(numbers: bytes) -> bytes:
+    return codec.encode_checkpoint(Checkpoint(run=valid.run_state(), numbers=msgspec.Raw(numbers)))
+
+
+@contextmanager
+def small_buffers() -> Iterator[None]:
+    """A frame larger than the reader's buffer is a few KiB then, and a reader costs little."""
+    usual = framing._READ_BYTES, framing._PIECE_BYTES
+    framing._READ_BYTES, framing._PIECE_BYTES = 2 * KIB, 512  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        framing._READ_BYTES, framing._PIECE_BYTES = usual  # type: ignore[misc]
+
+
+def segment(magic: bytes, runs: list[tuple[Any, int, int]]) -> bytes:
+    frames = [buffer for payloads, stamp, kind in runs for buffer in framing.frame(payloads, stamp, kind)]
+    return framing.segment_header(magic) + b"".join(frames)
+
+
+def history_segment(start: int = 0, count: int = 3, step: int = 1) -> bytes:
+    data = codec.encode_interval(valid.INTERVAL)
+    return segment(levels.MAGIC, [([data], start + at * step, levels.INTERVAL) for at in range(count)])
+
+
+def run_segment(data: bytes) -> int:
+    """What is good and what is torn is all there is, and what is handed out has its CRC."""
+    with small_buffers():
+        reader = framing.SegmentReader(io.BytesIO(data), Path("a.seg"), journal.MAGIC)  # type: ignore[arg-type]
+        return _check_segment(reader, data)
+
+
+def _check_segment(reader: framing.SegmentReader, data: bytes) -> int:
+    begun = framing.SEGMENT_HEADER_BYTES
+    good = 0
+    try:
+        for frame in reader.frames():
+            begun += framing.FRAME_HEADER_BYTES + len(frame.data)
+            good += 1
+            assert reader.good_bytes == begun
+            assert (
+                b"".join(framing.frame([frame.data], frame.stamp, frame.kind))
+                == data[begun - framing.FRAME_HEADER_BYTES - len(frame.data) : begun]
+            )
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    assert reader.good_bytes + reader.torn_bytes == len(data)
+    return 1
+
+
+def run_journal(data: bytes) -> int:
+    """Frames of files in the order of their numbers; whatever is in them, each payload is read or refused."""
+    pieces = split_pieces(data)[:_MOST_FILES]
+    reader = journal.JournalReader(folder({f"{kind:08d}.seg": file for kind, file in pieces}))
+    with small_buffers():
+        try:
+            for frame in reader.frames():
+                _read_payload(frame.kind, bytes(frame.data))
+            newest = reader.last_checkpoint()
+            assert next(reader.frames(newest)).kind == journal.CHECKPOINT
+        except RunDirectoryError as error:
+            refused(error)
+    size = sum(len(file) for _, file in pieces)
+    assert 0 <= reader.tail_bytes <= reader.torn_bytes <= size
+    return max(1, len(pieces))
+
+
+def _read_payload(kind: int, data: bytes) -> None:
+    decoders = {
+        journal.BATCH: codec.decode_batch,
+        journal.NOTE: codec.decode_note,
+        journal.CHECKPOINT: codec.decode_checkpoint,
+    }
+    if kind in decoders:
+        try:
+            decoders[kind](data)
+        except Malformed as error:
+            check_refusal(error, FRAME_REASONS)
+
+
+# --- the history ---------------------------------------------------------------------------------
+
+_KEYS_FILE: Final = 0
+
+
+def key_lines() -> bytes:
+    keys = [
+        SeriesKey(index=0, name="latency", kind="series", unit="ms", labels=valid.LABELS, ticks_per_unit=1e6),
+        SeriesKey(index=1, name="size", kind="series", digits=2),
+        SeriesKey(index=0, name="requests", kind="counter"),
+    ]
+    return b'{"schema_version":1}\n' + b"".join(msgspec.json.encode(key) + b"\n" for key in keys)
+
+
+def run_history(data: bytes) -> int:
+    """Intervals of all levels, and what their indices mean."""
+    pieces = split_pieces(data)[:_MOST_FILES]
+    reader = history.HistoryReader(folder({_history_name(kind): file for kind, file in pieces}))
+    with small_buffers():
+        _keys_of(reader)
+        for level in (0, 10):
+            try:
+                for interval in reader.intervals(level_s=level):
+                    codec.decode_interval(codec.encode_interval(interval))
+            except RunDirectoryError as error:
+                refused(error)
+            assert 0 <= reader.torn_bytes <= len(data)
+    return max(1, len(pieces))
+
+
+def run_hlog(data: bytes) -> int:
+    """The same, as the log of another world."""
+    pieces = split_pieces(data)[:_MOST_FILES]
+    reader = history.HistoryReader(folder({_history_name(kind): file for kind, file in pieces}))
+    with small_buffers():
+        series = {key.index: key for key in _keys_of(reader) if key.kind == "series"}
+        try:
+            hlog._write(io.BytesIO(), reader.intervals(), series)
+        except RunDirectoryError as error:
+            refused(error)
+    return max(1, len(pieces))
+
+
+def _keys_of(reader: history.HistoryReader) -> list[SeriesKey]:
+    try:
+        return reader.keys()
+    except RunDirectoryError as error:
+        refused(error)
+        return []
+
+
+def _history_name(kind: int) -> str:
+    if kind == _KEYS_FILE:
+        return "keys.jsonl"
+    level = levels.LEVELS[kind % len(levels.LEVELS)]
+    return f"{level}s-{kind // 3 * 60:010d}-{1_700_000_000 + kind}.seg"
+
+
+def run_history_keys(data: bytes) -> int:
+    for key in _keys_of(history.HistoryReader(folder({"keys.jsonl": data}))):
+        hlog.tag(key)
+        msgspec.json.encode(key)
+    return 1
+
+
+# --- records, results, manifests -----------------------------------------------------------------
+
+
+def record_lines() -> bytes:
+    return b'{"schema_version":1,"run_id":"r","protocol":[1,0]}\n' + b"".join(
+        map(records.record_line, valid.stream_records())
+    )
+
+
+def run_records(data: bytes) -> int:
+    """Whatever can be read can be sent."""
+    try:
+        log = records.RecordLog(folder({records.FILE_NAME: data}))
+        read = log.read(0, 50, 2 * MIB)
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    assert [record.seq for record in read] == list(range(len(read)))
+    assert len(read) <= log.next_seq
+    for record in read:
+        codec.encode_stream_record(record)
+        records.record_line(record)
+    return 1
+
+
+def run_final(data: bytes) -> int:
+    """The file of a finished run, and the same bytes as a producer's fallback reads them."""
+    try:
+        codec.snapshot_to_json(final.read_final(folder({"f": data}) / "f"))
+    except RunDirectoryError as error:
+        refused(error)
+    try:
+        codec.snapshot_to_json(codec.snapshot_from_json(data))
+    except Malformed as error:
+        check_refusal(error, FRAME_REASONS)
+    return 1
+
+
+def run_report(data: bytes) -> int:
+    """Whatever a result says can be shown, and moves nobody's cursor."""
+    try:
+        snapshot = final.read_final(folder({"f": data}) / "f")
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    for form in FORMATS:
+        shown = render(WireReport(snapshot=snapshot, source="file"), form, width=100)
+        assert form == "json" or all(line.isprintable() for line in shown.split("\n")), form
+    return 1
+
+
+def run_manifest(data: bytes) -> int:
+    directory = rundir.RunDirectory(folder({rundir.MANIFEST: data}))
+    try:
+        manifest = directory.read_manifest()
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    msgspec.json.encode(manifest)
+    rundir.slug(manifest.name)
+    return 1
+
+
+class _Runtime:
+    """A runtime directory with one announcement in it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def glob(self, pattern: str) -> list[Any]:
+        return [folder({"run.json": self._data}) / "run.json"]
+
+
+def run_live_run(data: bytes) -> int:
+    """A file that can't be read is skipped, and one that can is found or not found."""
+    runtime: Any = _Runtime(data)
+    runs = liveruns.list_live(runtime)
+    assert len(runs) <= 1
+    for spec in ("latest", *(run.name for run in runs)):
+        try:
+            liveruns.find_live(runtime, spec)
+        except RunNotFoundError as error:
+            refused(error)
+    return 1
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+_FEW: Final = 12
+"""Errors that quote everything are told apart by their first words."""
+_TOML: Final = (
+    b'[run]\ndir = "runs"\nrefresh_hz = 10\npercentiles = ["50", "99.9"]\nfallback_dirs = []\n',
+    b'[emit]\nflush_ms = 50.0\npolicy = "drop"\n[limits]\nseries = 100\n',
+    b"[journal]\nenabled = false\nsegment_bytes = 1_048_576\ncap_bytes = 2_097_152\n",
+    b'[tool.telemetry.run]\nwindow_s = 10\n[tool.telemetry.transport]\nbind = "tcp://127.0.0.1:0"\n',
+)
+
+
+def run_toml(data: bytes) -> int:
+    name = "pyproject.toml" if b"tool" in data else "telemetry.toml"
+    try:
+        load({}, cwd=folder({name: data}), environ={})
+    except ConfigError as error:
+        refused(error, _FEW)
+        str(error).encode()
+    return 1
+
+
+def run_environment(data: bytes) -> int:
+    """Lines of NAME=VALUE."""
+    text = data.decode("utf-8", "surrogateescape").replace("\0", "")
+    environ = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+    try:
+        load({}, cwd=folder({}), environ={**environ, "HOME": "", "XDG_CONFIG_HOME": ""})
+    except ConfigError as error:
+        refused(error, _FEW)
+    return 1
+
+
+def _environment() -> list[bytes]:
+    values = [
+        (env_name(key), info.default) for key, info in FIELDS.items() if isinstance(info.default, int | float | str)
+    ]
+    lines = [f"{name}={value}".encode() for name, value in values]
+    return [*lines, b"\n".join(lines[:4]), b"TELEMETRY_RUN__PERCENTILES=50,99.9", b"TELEMETRY_RUN__WRONG=1"]
+
+
+def run_ready(data: bytes) -> int:
+    """What an aggregator says to the process that started it."""
+    try:
+        spawn._facts(data, io.BytesIO(data), 1.0, in_time=True)
+    except TelemetryError as error:
+        refused(error, _FEW)
+    return 1
+
+
+def run_key(data: bytes) -> int:
+    """What a key file holds: ZeroMQ takes every key that we do."""
+    text = data.decode("ascii", "replace")
+    named = keys.is_name(text)
+    for found in {text, text.strip(), text.removeprefix(keys._WARNING).strip()}:
+        if keys.is_key(found):
+            assert not keys.is_name(found)
+            assert len(z85.decode(found.encode())) == 32
+            if data[-1] % 8 == 0:  # it takes long
+                assert keys.is_key(zmq.curve_public(found.encode()).decode())
+    assert not named or ("/" not in text and not text.startswith("."))
+    return 1
+
+
+def small_segments() -> list[bytes]:
+    """A batch, a note, a checkpoint; the numbers in that one are none."""
+    bare = encode_segment_checkpoint(b"\x80")
+    note = codec.encode_note(valid.notes()[4])
+    return [
+        segment(journal.MAGIC, [([bare], 1, journal.CHECKPOINT), ([valid.frames()[2]], 2, journal.BATCH)]),
+        segment(journal.MAGIC, [([bare], 1, journal.CHECKPOINT), ([note, note], 3, journal.NOTE)]),
+        segment(journal.MAGIC, []),
+    ]
+
+
+def _loaders() -> tuple[Any, ...]:
+    from sys import modules
+
+    from telemetry.config import load as _  # noqa: F401 – the function hides its module
+
+    module = modules["telemetry.config.load"]
+    names = (
+        "_entries",
+        "_from_file",
+        "_read_toml",
+        "_admit",
+        "_convert",
+        "_unknown",
+        "_wanted",
+        "_as_list_of_text",
+    )
+    return tuple(getattr(module, name) for name in (*names, "_contradictions", "user_config_path"))
+
+
+_HISTORY_FORM: Final = Pieces({0: Json(), **dict.fromkeys(range(1, 7), Segment({levels.INTERVAL: Msgpack()}))}, 0.3)
+
+
+def histories() -> list[bytes]:
+    return [
+        join_pieces([(0, key_lines()), (3, history_segment()), (1, history_segment(0, 2, 10))]),
+        join_pieces([(0, key_lines()), (3, history_segment(0, 1)), (6, history_segment(120, 1))]),
+    ]
+
+
+TARGETS: Final = (
+    Target(
+        name="segment",
+        run=run_segment,
+        form=Segment(JOURNAL_FORMS),
+        seeds=lambda: [*(data[: 16 + 600] for data in journal_segments()), *small_segments()],
+        covers=(framing.SegmentReader,),
+        head=framing.segment_header(journal.MAGIC),
+        base_bytes=_BUFFERS,
+    ),
+    Target(
+        name="journal",
+        run=run_journal,
+        form=Pieces(dict.fromkeys(range(4), Segment(JOURNAL_FORMS))),
+        seeds=lambda: [
+            join_pieces(list(enumerate(journal_segments()))),
+            join_pieces([(at, data) for at, data in enumerate(small_segments())]),
+            join_pieces([(3, small_segments()[0])]),
+        ],
+        covers=(journal.JournalReader, journal._segments),
+        base_bytes=2 * _BUFFERS,
+    ),
+    Target(
+        name="history",
+        arrays=True,
+        run=run_history,
+        form=_HISTORY_FORM,
+        seeds=histories,
+        covers=(history.HistoryReader, history._parts, history._from, levels.segments, levels.decoded),
+        base_bytes=_BUFFERS,
+    ),
+    Target(
+        name="hlog",
+        arrays=True,
+        run=run_hlog,
+        form=_HISTORY_FORM,
+        seeds=histories,
+        covers=(hlog._write, hlog._head, hlog._series, hlog._Encoder, hlog.tag, hlog.series_id),
+        base_bytes=16 * MIB,
+        share=0.1,
+    ),
+    Target(
+        name="history_keys",
+        run=run_history_keys,
+        form=Json(),
+        seeds=lambda: [key_lines()],
+        covers=(history.HistoryReader.keys,),
+        base_bytes=256 * KIB,
+    ),
+    Target(
+        name="records",
+        run=run_records,
+        form=Json(),
+        seeds=lambda: [record_lines(), *(b"\n".join(record_lines().split(b"\n")[:n]) + b"\n" for n in (1, 2, 4))],
+        covers=(records.RecordLog.read, records.RecordLog._header, records.RecordLog._decode, records._Lines),
+        base_bytes=2 * MIB,
+    ),
+    Target(
+        name="final",
+        run=run_final,
+        form=Json(),
+        seeds=lambda: [
+            b'{"schema_version":1,"run_id":"r","name":"n","elapsed_s":null,"warnings":["w"]}',
+            *(codec.snapshot_to_json(made) for made in (valid.small_snapshot(), valid.short_snapshot())),
+            final.final_json(valid.short_snapshot()),
+        ],
+        covers=(final.read_final, final._snapshot, final._without_nulls, codec.snapshot_from_json),
+        head=b'{"schema_version":1,',
+    ),
+    Target(
+        name="report",
+        run=run_report,
+        form=Json(),
+        seeds=lambda: [final.final_json(valid.whole_snapshot()), *valid.golden("report/snapshot.json")],
+        covers=(content, humane, text, table),
+        base_bytes=8 * MIB,
+        bytes_each=2_000,
+        share=0.02,
+    ),
+    Target(
+        name="manifest",
+        run=run_manifest,
+        form=Json(),
+        seeds=lambda: [
+            msgspec.json.encode(rundir.Manifest(run_id="r", name="n", argv=["a"], config={"run": {"dir": "d"}}))
+        ],
+        covers=(rundir.RunDirectory.read_manifest, rundir.slug),
+        head=b'{"run_id":"r",',
+    ),
+    Target(
+        name="live_run",
+        run=run_live_run,
+        form=Json(),
+        seeds=lambda: [
+            msgspec.json.encode(
+                liveruns.LiveRun(
+                    run_id="r",
+                    name="n",
+                    pid=0,
+                    endpoint="ipc://c",
+                    dir="runs/n",
+                    state="LIVE",
+                    started_ns=valid.WALL_NS,
+                )
+            )
+        ],
+        covers=(liveruns.list_live, liveruns.find_live, liveruns._alive, liveruns._not_found),
+        head=b'{"run_id":"r",',
+    ),
+    Target(
+        name="toml",
+        run=run_toml,
+        form=Toml(),
+        seeds=lambda: list(_TOML),
+        covers=(load, *_loaders()),
+        head=b"[run]\n",
+        bytes_each=2_000,
+    ),
+    Target(
+        name="environment",
+        run=run_environment,
+        form=Toml(),
+        seeds=_environment,
+        covers=(load, *_loaders()),
+        head=b"TELEMETRY_RUN__DIR=",
+        bytes_each=2_000,
+    ),
+    Target(
+        name="key",
+        run=run_key,
+        form=Toml(),
+        seeds=lambda: [
+            key := b"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID",
+            key + b"\n",
+            keys._WARNING.encode() + key,
+            b"lab-7",
+        ],
+        covers=(keys.is_key, keys.is_name, keys._number),
+    ),
+    Target(
+        name="ready",
+        run=run_ready,
+        form=Json(),
+        seeds=lambda: [
+            b'{"endpoint": "ipc://x", "run_id": "r"}\n',
+            b'{"error": "no", "kind": "ConfigError", "hint": "h"}\n',
+        ],
+        covers=(spawn._facts, spawn._reported, spawn._last_words),
+    ),
+)

@@ -1,0 +1,214 @@
+"""Valid input of every kind, made by the project's own encoders: what mutations start from."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+from msgspec import Raw, msgpack
+from msgspec.structs import replace
+
+from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.testing.builders import MONO_NS, WALL_NS, frame
+from telemetry.wire import codec, control, events, history, journal, snapshot
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LABELS = {"route": "/a"}
+TIMES = (MONO_NS + 1, MONO_NS + 2)
+
+RECORDS: tuple[events.EventRecord, ...] = (
+    events.Define(0, "latency", "series", "ms", LABELS, 3, 0.001, 60_000.0),
+    events.Define(1, "requests", "counter"),
+    events.Define(2, "depth", "gauge", "items"),
+    events.Define(3, "size", "series", "B", {}, 2),
+    events.Sample("latency", 1.25, MONO_NS, "ms", LABELS),
+    events.Count("requests", 2.0),
+    events.Gauge("queue", -7.0, MONO_NS, "items", LABELS),
+    events.Expect("requests", 1000.0, MONO_NS),
+    events.Mark("warm", MONO_NS, LABELS),
+    events.Params({"model": "m", "batch": 8, "rate": 0.5, "fast": True, "seed": None}, MONO_NS),
+    events.Scalars("step", 3, {"loss": 0.25, "grad": None}, MONO_NS),
+    events.StepEnd("step", 3, MONO_NS),
+    events.Span("load", MONO_NS, MONO_NS + 1_000, "gpu0", LABELS),
+    events.Note("prompt", "hello", MONO_NS),
+    events.Artifact("weights", "file:///tmp/w", "model", MONO_NS),
+    events.Session("warm", MONO_NS),
+)
+DEFINES = RECORDS[:4]
+ROWS = [(0, TIMES[0], 1.5), (1, TIMES[0], 1.0), (2, TIMES[1], -3.0), (3, TIMES[1], 4_096.0)]
+
+
+def golden(pattern: str) -> list[bytes]:
+    """Bytes of released versions, small ones first."""
+    return sorted((path.read_bytes() for path in GOLDEN.glob(pattern)), key=len)
+
+
+@cache
+def frames() -> tuple[bytes, ...]:
+    """Batches of two producers in order, with everything a batch can have."""
+    loose = codec.encode_batch(
+        events.OutgoingBatch((1, 0), "q", 1, 1, (MONO_NS, WALL_NS), {}, [], [2, 7, 5, 2, 0, 6.5])
+    )
+    made = [
+        frame("p", 0, 0, records=DEFINES, rows=ROWS),
+        frame("p", 1, 4, rows=ROWS * 3),
+        frame("q", 0, 0, records=[RECORDS[2], RECORDS[4]], rows=ROWS[:1]),
+        loose,
+        frame("p", 2, 20, records=RECORDS[4:], rows=[], dropped={"buffer_full": 4}),
+        frame("q", 2, 3, records=[RECORDS[8]], rows=[(9, TIMES[0], 1.0), *ROWS[:2]], anchor=(0, 0)),
+        frame("p", 3, 32, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
+    ]
+    return tuple(map(bytes, made))
+
+
+def session(producer: str) -> list[bytes]:
+    """Small batches of one more producer, in order."""
+    made = [
+        frame(producer, 0, 0, records=DEFINES, rows=ROWS[:2]),
+        frame(producer, 1, 2, rows=ROWS),
+        frame(producer, 2, 6, records=[RECORDS[4], RECORDS[5], RECORDS[6]]),
+        frame(producer, 3, 9, records=[RECORDS[8], RECORDS[9]], rows=ROWS[2:], dropped={"buffer_full": 1}),
+        frame(producer, 4, 14, rows=ROWS[:1] * 5),
+    ]
+    return list(map(bytes, made))
+
+
+def requests() -> list[control.Request]:
+    """Each kind, as two producers and an observer would say it."""
+    return [
+        control.Hello(id=1, producer="p", name="worker", host="h", pid=7, rank=0, mono_ns=MONO_NS),
+        control.Hello(id=1, producer="q"),
+        control.Hello(id=2),
+        control.Ping(id=2, producer="p", mono_ns=MONO_NS),
+        control.End(id=3, producer="p", batches=4, emitted=72, dropped={"buffer_full": 4}),
+        control.End(id=3, producer="q", batches=3, emitted=7),
+        control.CannotResend(producer="p", first=1, last=2),
+        control.Barrier(id=4, producer="p", batches=2),
+        control.GetStatus(id=5),
+        control.GetHistory(id=6, start_ns=1, end_ns=WALL_NS, level_s=10),
+        control.Catchup(id=7, from_seq=3),
+        control.Stop(id=8, reason="done", command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
+        control.Watch(id=9, pid=1),
+    ]
+
+
+def responses() -> list[control.Response]:
+    """Each kind, as an aggregator would say it."""
+    raw = Raw(codec.encode_interval(INTERVAL))
+    key = control.SeriesKey(index=0, name="latency", kind="series", unit="ms", labels=LABELS, ticks_per_unit=1e6)
+    return [
+        control.Welcome(
+            id=1,
+            run_id="r",
+            name="n",
+            epoch="e1",
+            state="LIVE",
+            events="ipc://e",
+            snapshots="ipc://s",
+            records="ipc://r",
+        ),
+        control.Welcome(
+            id=1, run_id="r", name="n", epoch="e2", state="LIVE", events="tcp://0.0.0.0:5", snapshots="", records=""
+        ),
+        control.Pong(id=2, epoch="e1", state="LIVE", mono_ns=MONO_NS),
+        control.Pong(id=2, epoch="e1", state="DRAINING"),
+        control.Ack(epoch="e1", batches=2),
+        control.Resend(first=0, last=3),
+        control.Ended(id=3, emitted=72, received=68, missing=0),
+        control.BarrierReached(id=4, batches=2),
+        control.Status(id=5, snapshot=small_snapshot()),
+        control.History(id=6, keys=[key], intervals=[raw, raw], next_ns=5),
+        control.CaughtUp(id=7, records=stream_records()[:3], next_seq=3, last_seq=5),
+        control.Stopping(id=8, state="DRAINING"),
+        control.Watching(id=9, pid=1),
+        control.Error(id=1, code="refused", message="no"),
+    ]
+
+
+def notes() -> list[journal.Note]:
+    """Each kind."""
+    return [
+        control.Hello(id=1, producer="p", name="worker", host="h", pid=7, rank=0, mono_ns=MONO_NS),
+        control.Hello(id=1, producer="q"),
+        control.End(id=3, producer="q", batches=3, emitted=7),
+        control.CannotResend(producer="p", first=1, last=2),
+        journal.Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 10**9, elapsed_ns=10**9, snapshot_seq=4),
+        journal.BadFrames(counts={"wrong_topic": 2}),
+        journal.Ending(reason="stopped", interrupted=True, command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
+    ]
+
+
+def run_state(**changes: Any) -> journal.RunState:
+    facts: dict[str, Any] = {
+        "run_id": "r1", "name": "n", "host": "h", "started_ns": WALL_NS, "started_mono_ns": MONO_NS,
+        "rolled_wall_ns": WALL_NS, "rolled_mono_ns": MONO_NS, "rolls": 0, "records": 0, "snapshot_seq": 0,
+        "ending": None, "warnings": ["w"],
+    }  # fmt: skip
+    return journal.RunState(**facts | changes)
+
+
+INTERVAL = history.Interval(
+    WALL_NS,
+    WALL_NS + 10**9,
+    history.SeriesColumns(
+        index=pack("<2I", 0, 1),
+        count=pack("<2Q", 2, 1),
+        total=pack("<2d", 4.0, 9.0),
+        min=pack("<2d", 1.5, 9.0),
+        max=pack("<2d", 2.5, 9.0),
+        occupied=pack("<2I", 2, 1),
+        slots=pack("<3I", 1500, 2000, 9),
+        counts=pack("<3I", 1, 1, 1),
+    ),
+    history.ValueColumns(index=pack("<I", 0), value=pack("<d", 7.0)),
+    history.ValueColumns(index=pack("<I", 0), value=pack("<d", 3.0)),
+)
+
+
+@cache
+def aggregator() -> Aggregator:
+    """After all of `frames`, hellos, one end and one roll. To be read only."""
+    made = Aggregator(AggregatorConfig(percentiles=("50", "99.9")))
+    for request in requests()[:2]:
+        assert isinstance(request, control.Hello)
+        made.hello(request, MONO_NS, WALL_NS)
+    batches = [batch for data in frames() if made.admit(batch := codec.decode_batch(data), MONO_NS)]
+    made.apply(batches, MONO_NS, WALL_NS)
+    made.roll(WALL_NS, WALL_NS + 10**9, 10**9)
+    return made
+
+
+@cache
+def whole_snapshot() -> snapshot.MetricsSnapshot:
+    facts = RunFacts(run_id="r", name="n", state="LIVE")
+    return aggregator().snapshot(facts, MONO_NS, WALL_NS)
+
+
+def short_snapshot() -> snapshot.MetricsSnapshot:
+    """One of each."""
+    whole = whole_snapshot()
+    return replace(
+        whole,
+        producers=whole.producers[:1],
+        series=whole.series[:1],
+        counters=whole.counters[:1],
+        gauges=whole.gauges[:1],
+        command=snapshot.CommandFacts(argv=["a"]),
+    )
+
+
+def small_snapshot() -> snapshot.MetricsSnapshot:
+    return snapshot.MetricsSnapshot(run_id="r", name="n", state="COMPLETE")
+
+
+def stream_records() -> list[events.StreamRecord]:
+    return [
+        events.StreamRecord((1, 0), "r", seq, "p", WALL_NS, record)
+        for seq, record in enumerate(record for record in RECORDS if isinstance(record, events.STREAMED))
+    ]
+
+
+def record_bytes() -> list[bytes]:
+    return [msgpack.encode(record) for record in RECORDS]

@@ -39,11 +39,13 @@ GAPS_SHOWN = 32  # ranges of missing batches a snapshot names for each producer
 BUFFER_EVENTS = 1_000_000  # 0.5 s of a flood, 100 MB of Python objects at most
 RECORDS_BUFFERED = 100_000  # marks, params and the like: rare by nature
 RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
+RESEND_BATCH_BYTES = 350  # of memory around each of its frames: objects that hold it, and room the encoder left
 DATA_SNDHWM = 64  # batches of at most 442 KB: 28 MiB, 0.3 s of a flood
 DATA_RCVHWM = 16  # 7 MiB for each producer in the aggregator, which has a bound of its own to keep
 
 # --- the aggregator ------------------------------------------------------------------------------
 SERIES = 2_000  # instruments of each kind; the rest go to one overflow instrument
+PERCENTILES = 32  # of each series, in every snapshot
 SERIES_MOST = 20_000  # 30 MiB a snapshot, which must stay below FRAME_BYTES_HARD
 INSTRUMENT_CHARS = 4 * MIB  # names and labels of all instruments together; every snapshot repeats them
 FINE_PAGES = 1 << 19  # histogram pages series of 4 and 5 digits may come to fill: 2 GiB
@@ -84,7 +86,7 @@ EXACT_BUDGET_S = 60.0
 TERMINAL_GRACE_S = 1.0  # the terminal snapshot is repeated for this long
 BLOCK_TIMEOUT_S = 5.0
 RESTARTS = 5  # in a row, of an aggregator that lasts less than RESTART_LASTS_S each time: the next would not either
-RESTART_LASTS_S = 10.0
+RESTART_LASTS_S = 10.0  # one that did has them all again, unless the run has been asked to end
 RESTART_PAUSE_S = 0.2  # before the second of them, then twice as long each time: what is in the way may pass
 RESTART_TIMEOUT_S = 30.0  # until it listens: it reads one segment of the journal, ten million events, first
 RETURN_S = 10.0  # a restart takes one or two seconds; whose address refuses for longer does not come back

@@ -187,9 +187,40 @@ def test_killed_after_its_journal_failed_what_is_missing_is_stated(
     for sender in wrapped.senders:
         account = faults.account_of(final, sender)
         assert account["emitted"] == account["applied"] + account["missing"] == sender.sent
-    assert final["completeness"] == "lossy"
+    assert (final["completeness"], final["exact"]) == ("incomplete", False)
+    assert "the journal could not be written" in final["warnings"][0]
     assert final["accounting"]["missing"] > 0
     assert final["accounting"]["unrepairable"] > 0
+
+
+def test_killed_after_its_journal_failed_nothing_is_called_complete(ground: Any, crew: Any, faults: Any) -> None:
+    """Who came, was told that all of it had been received, and went, all on a full disk, is in no account: not a
+    number of the result is wrong, but nobody may call it whole."""
+    wrapped = Wrapped(ground, crew, faults, "a")
+    wrapped.progress(FEW)
+    (alive,) = wrapped.senders
+    os.kill(alive.pid, signal.SIGSTOP)
+    received = [-1]
+
+    def quiet() -> bool:
+        received.append(faults.status(wrapped.endpoint).accounting.received)
+        return received[-1] == received[-2]
+
+    wrapped.wait_until(quiet, 30.0, "all that was on its way has come")
+    hard = resource.prlimit(wrapped.pid, resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(wrapped.pid, resource.RLIMIT_FSIZE, (1, hard))
+    wrapped.wait_until(lambda: faults.status(wrapped.endpoint).warnings, 30.0, "a journal that failed")
+    gone = crew.send("gone", endpoint=wrapped.endpoint, events=FEW)
+    gone.done()
+    wrapped.kill()
+    wrapped.follow()
+    os.kill(alive.pid, signal.SIGCONT)
+    wrapped.end()
+    final = ground.final()
+    faults.check_books(final)
+    assert [one["emitted"] for one in final["producers"]] == [alive.sent]
+    assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "incomplete", False)
+    assert "the journal could not be written" in final["warnings"][0]
 
 
 def recovered(ground: Any, directory: Path) -> dict[str, Any]:

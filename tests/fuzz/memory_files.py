@@ -18,6 +18,7 @@ class MemoryPath:
         parent: MemoryPath | None = None,
     ) -> None:
         self.name = name
+        self.stem = name.rpartition(".")[0] or name
         self.parent = parent or self
         self._data = data
         self._entries = entries or {}

@@ -14,6 +14,7 @@ from tests.fuzz.msgpack_form import Msgpack, Pieces, join_pieces, split_pieces
 from tests.fuzz.target import MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 
+from telemetry import limits
 from telemetry.aggregator import (
     Aggregator,
     AggregatorConfig,
@@ -305,7 +306,8 @@ def run_conversation(data: bytes) -> int:
         talk.step()
         outbox.settle()
         assert outbox.emitted + outbox.waiting == emitted
-        assert talk.ring.bytes == sum(len(talk.ring.get(seq) or b"") for seq in talk.ring.kept())
+        kept = talk.ring.kept()
+        assert talk.ring.bytes == sum(limits.RESEND_BATCH_BYTES + len(talk.ring.get(seq) or b"") for seq in kept)
         assert len(talk._again) == len(set(talk._again)) <= _MOST_PIECES
     assert link.said <= 20 * (len(pieces) + 1)
     return max(1, sum(kind == SAID for kind, _ in pieces))

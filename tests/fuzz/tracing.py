@@ -15,7 +15,7 @@ from tests.fuzz.target import Listener, Target
 import telemetry
 
 _SOURCE: Final = str(Path(telemetry.__file__).parent)
-_VARIABLE: Final = re.compile(r"'[^']*'?|\"[^\"]*\"?|\d+|[^\x20-\x7e]+")
+_VARIABLE: Final = re.compile(r"(?:\bb|(?<!\w))(?:'[^']*'?|\"[^\"]*\"?)|\d+|[^\x20-\x7e]+")
 _WORD_CHARS: Final = 80
 
 Feature = tuple[str, int, int]

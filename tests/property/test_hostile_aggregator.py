@@ -265,6 +265,7 @@ BESIDE = [
     routes(1 << 24 | 1_000),
     routes(3 << 24),
     routes(127 << 24),
+    lambda state: state["_book"]["_producers"]["p"].update(_received_at_roll=1_000),
     gauges(_value=["<f8", pack("<2d", math.inf, 0.0)]),
     gauges(_min=["<f8", pack("<2d", 0.0, math.nan)]),
     gauges(_time_ns=["<i8", pack("<2q", -1, 0)]),

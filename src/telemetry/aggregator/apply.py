@@ -62,7 +62,7 @@ class Applier:
         routed; those of producers that are reconciled are refused. `now_ns` is wall clock. Returns the records for
         the stream, in order."""
         owners = [self._book[batch.producer] for batch in batches]
-        if any(producer.reconciled for producer in owners):
+        if [producer for producer in owners if producer.closed_at is not None]:
             owners, batches = _refuse_late(owners, batches)
         streamed: list[StreamedRecord] = []
         for producer, batch in zip(owners, batches, strict=True):

@@ -14,7 +14,9 @@ from telemetry import limits
 class AggregatorConfig:
     """Built once at the edge; nothing here changes during a run."""
 
-    percentiles: tuple[str, ...] = ("50", "75", "90", "95", "99", "99.9", "99.99")
+    percentiles: Annotated[tuple[str, ...], Meta(max_length=limits.PERCENTILES)] = (
+        *("50", "75", "90", "95", "99", "99.9", "99.99"),
+    )
     """Decimal strings, as they become keys."""
     window_s: float = 10
     """Length of the moving window, in whole rolls of one second, at least one."""

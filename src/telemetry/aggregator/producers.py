@@ -96,6 +96,10 @@ class Producer:
         self._rolls: deque[int] = deque(maxlen=budgets.window_rolls)
         self._received_at_roll = 0
 
+    def restored(self) -> None:
+        if self._received_at_roll > self.account.ledger.received:
+            raise ValueError("more events at the last roll than ever came")
+
     def hello(self, hello: Hello, now_ns: int) -> None:
         self.name, self.host, self.pid, self.rank = hello.name, hello.host, hello.pid, hello.rank
         self.greeted = True

@@ -30,6 +30,10 @@ from telemetry.wire.snapshot import (
 
 _NAMED: Final = 5  # producers named in one warning
 _MOST_BATCHES: Final = (1 << 63) - 1  # the wire carries no more, and producers may lie about each of their own
+_UNACCOUNTED: Final = (
+    "the journal could not be written from some moment on: "
+    "what its aggregator took after that is not in these numbers"
+)
 _ROUNDED: Final = "some series hold integers beyond 2**53"
 
 
@@ -51,6 +55,8 @@ class RunFacts:
     command: CommandFacts | None = None
     cost: SelfCost = field(default_factory=SelfCost)
     pending_deadline_s: float | None = None
+    unaccounted: bool = False
+    """Events may be lost that no account speaks of."""
     exact: bool = False
     exact_reason: str = ""
     warnings: Sequence[str] = field(default_factory=list)
@@ -82,7 +88,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         epoch=facts.epoch,
         seq=facts.seq,
         state=facts.state,
-        completeness=completeness(facts.state, parts.waiting_for, accounting),
+        completeness=completeness(facts, parts.waiting_for, accounting),
         reason=facts.reason,
         exact=facts.exact and not rounded,
         exact_reason=_ROUNDED if facts.exact and rounded else facts.exact_reason,
@@ -125,12 +131,12 @@ def account_for(producers: Sequence[ProducerStat], bad_frames: dict[str, int]) -
     )
 
 
-def completeness(state: State, waiting_for: Sequence[str], accounting: Accounting) -> Completeness:
+def completeness(facts: RunFacts, waiting_for: Sequence[str], accounting: Accounting) -> Completeness:
     """Nobody knows before the end. Frames nobody could read are missing in their producers' accounts; only a
     producer that was turned away has none."""
-    if state == "INTERRUPTED":
+    if facts.state == "INTERRUPTED":
         return "interrupted"
-    if state not in TERMINAL or waiting_for:
+    if facts.state not in TERMINAL or waiting_for or facts.unaccounted:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
     return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
@@ -157,7 +163,7 @@ def _progress(parts: Parts, counters: Sequence[CounterStat]) -> list[Progress]:
 
 
 def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str]:
-    warnings = [*facts.warnings, *parts.notes.warnings]
+    warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
     silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
     if silent:
         names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")

@@ -41,7 +41,7 @@ class RunConfig(_Section, kw_only=True, frozen=True):
         tuple[Percentile, ...],
         Meta(
             min_length=1,
-            max_length=32,
+            max_length=limits.PERCENTILES,
             description='Percentiles of every series, as decimal strings such as "99.9".',
         ),
     ] = PERCENTILES

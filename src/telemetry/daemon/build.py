@@ -42,7 +42,7 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
     directory = options.resume
     if directory is None:
         return serve(or_tell(options.ready_fd, lambda: build(options, SignalPipe())), on_ready)
-    claimed = or_tell(options.ready_fd, lambda: claim(directory))
+    claimed = or_tell(options.ready_fd, lambda: claim(directory, options.config.run.fallback_dirs))
     options = replace(options, name=claimed.manifest.name, run_id=claimed.manifest.run_id)
     if claimed.result is not None:
         return True, _nothing_left(options, claimed, claimed.result)

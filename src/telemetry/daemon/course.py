@@ -36,6 +36,8 @@ class Course:
     reason: str = ""
     command: CommandFacts | None = None
     drain_deadline_ns: int | None = None
+    unaccounted: bool = False
+    """Events may be lost that no account speaks of."""
     exact: bool = False
     exact_reason: str = "the run goes on"
     warnings: list[str] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Course:
             started_mono_ns=run.started_mono_ns,
             refresh_hz=refresh_hz,
             seq=run.snapshot_seq,
+            unaccounted=run.unaccounted,
             warnings=list(run.warnings),
         )
         if run.ending is not None:
@@ -100,6 +103,7 @@ class Course:
             command=self.command,
             cost=cost,
             pending_deadline_s=left_s,
+            unaccounted=self.unaccounted,
             exact=self.exact,
             exact_reason=self.exact_reason,
             warnings=list(self.warnings),

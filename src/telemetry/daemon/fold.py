@@ -7,23 +7,22 @@ Batches of equal stamp were one turn and are applied in one call, so that sums c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.aggregator import StreamedRecord
-from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.errors import RunDirectoryError
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalFrame, JournalReader
 from telemetry.wire.codec import Malformed, decode_note
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import Ending, Note, Rolled
-
-_LATEST_NS: Final = (1 << 63) - 1  # no clock gets there, and 64 bits with a sign hold it
 
 
 class Entry(NamedTuple):
@@ -74,18 +73,14 @@ class Fold:
         self.now_ns = first.time_ns
         """The stamp of the newest entry."""
         self.numbers = Numbers.restore(first.data[0])
+        self._failed = reader.failed
+        self._own_up()
         self._open_interval = False
         """Something came since the last interval ended."""
 
     def entries(self) -> Iterator[Entry]:
         """Those after the first checkpoint, each to be applied before the next is asked for."""
         return self._entries
-
-    def steps(self) -> Iterator[Step]:
-        """Applies one entry after the other, and ends the last interval."""
-        for entry in self._entries:
-            yield self.apply(entry)
-        yield self.end_interval()
 
     def apply(self, entry: Entry) -> Step:
         """Raises RunDirectoryError for a checkpoint that is needed and can't be read."""
@@ -148,21 +143,44 @@ class Fold:
         """Where nothing is lost, the numbers are what the checkpoint says already; else it knows what they were."""
         if entry.damaged:
             self.numbers.start_over(entry.data[0])
+        else:
+            self.numbers.adopt(entry.data[0])
+        self._own_up()
+
+    def _own_up(self) -> None:
+        """The run goes on, and ends, as one whose journal does not hold all of it."""
+        if self._failed:
+            self.numbers.run = replace(self.numbers.run, unaccounted=True)
 
 
 def entries(reader: JournalReader, first_segment: int | None = None) -> Iterator[Entry]:
     """Frames of one call together. Raises RunDirectoryError if the journal can't be read."""
     for (time_ns, kind, _, damaged), frames in groupby(_copied(reader, first_segment), _call):
         if kind == BATCH:
-            yield Entry(time_ns, kind, [data for _, data in frames], damaged)
+            for turn in _turns(data for _, data in frames):
+                yield Entry(time_ns, kind, turn, damaged)
         elif kind in (NOTE, CHECKPOINT):
             for _, data in frames:
                 yield Entry(time_ns, kind, [data], damaged)
 
 
+def _turns(frames: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Frames of one stamp, no more at once than one turn takes: only a file that nobody wrote has more."""
+    turn: list[bytes] = []
+    size = 0
+    for frame in frames:
+        turn.append(frame)
+        size += len(frame)
+        if len(turn) == limits.TURN_FRAMES or size >= limits.TURN_BYTES:
+            yield turn
+            turn, size = [], 0
+    if turn:
+        yield turn
+
+
 def _copied(reader: JournalReader, first_segment: int | None) -> Iterator[tuple[JournalFrame, bytes]]:
     for item in reader.frames(first_segment):
-        yield item._replace(time_ns=min(item.time_ns, _LATEST_NS)), bytes(item.data)
+        yield item._replace(time_ns=min(item.time_ns, LATEST_NS)), bytes(item.data)
 
 
 def _call(item: tuple[JournalFrame, bytes]) -> tuple[int, int, int, bool]:

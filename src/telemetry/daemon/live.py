@@ -34,7 +34,7 @@ class LiveFeed:
         self._course = course
         self._alone_since_ns: int | None = None
         self._drain_began_ns = parts.clock.monotonic_ns()
-        stream = RecordStream(course.run_id, parts.records, parts.hub)
+        stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
         self.ingest = Ingest(parts.hub, logbook, stream, cost)
 
     @property

@@ -84,9 +84,11 @@ class Logbook:
     def end(self, end: End) -> str:
         """A producer's last word. Never refused."""
         now_ns = self.stamp()
-        news = self._is_news(end)
+        if not self._is_news(end):
+            self._aggregator.ping(end.producer, now_ns)
+            return ""
         self._aggregator.end(end, now_ns)
-        if news and self._is_known(end.producer):  # else it was one too many, and counts as a bad frame
+        if self._is_known(end.producer):  # else it was one too many, and counts as a bad frame
             self._note(end, now_ns)
         return ""
 

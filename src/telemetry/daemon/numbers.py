@@ -6,6 +6,7 @@ The live run and the fold of its journal both come through here, so that they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Raw
@@ -20,7 +21,7 @@ from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Checkpoint, Ending, Note, Rolled, RunState
 
-_LATEST_NS: Final = (1 << 63) - 1
+LATEST_NS: Final = (1 << 63) - 1  # no clock gets there, and 64 bits with a sign hold it
 
 
 class Numbers:
@@ -46,6 +47,12 @@ class Numbers:
         restored = Numbers.restore(checkpoint)
         self.aggregator, self.run = restored.aggregator, restored.run
 
+    def adopt(self, checkpoint: Buffer) -> None:
+        """What a checkpoint says of the run, which a restart changes beside the journal. The aggregator stays; one
+        that can't be read changes nothing."""
+        with suppress(Malformed):
+            self.run = decode_checkpoint(checkpoint).run
+
     def checkpoint(self) -> bytes:
         """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
         return encode_checkpoint(Checkpoint(run=self.run, numbers=Raw(self.aggregator.checkpoint())))
@@ -55,7 +62,7 @@ class Numbers:
 
         Within 64 bits with a sign, whatever a journal says.
         """
-        return min(max(0, now_ns + self.run.rolled_wall_ns - self.run.rolled_mono_ns), _LATEST_NS)
+        return min(max(0, now_ns + self.run.rolled_wall_ns - self.run.rolled_mono_ns), LATEST_NS)
 
     def admit(self, frame: Buffer, now_ns: int) -> EventBatch | None:
         """The batch in a frame if it can be read and is new, and is to be applied then; else it is counted."""

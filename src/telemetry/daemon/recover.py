@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +26,7 @@ from telemetry.daemon.resume import claim, losses
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalReader
+from telemetry.store.levels import damaged_bytes
 from telemetry.store.liveruns import forget
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import Manifest, RunDirectory
@@ -54,7 +55,7 @@ def recover(
     Blocks for as long as it takes. Raises RunDirectoryError if the run is alive, or its journal can't be read, or
     its directory can't be written; it can be called again then.
     """
-    claimed = claim(directory.path)
+    claimed = claim(directory.path, config.run.fallback_dirs)
     with ExitStack() as last:
         last.callback(claimed.let_go)
         result = claimed.result
@@ -96,10 +97,18 @@ def _fold(
         done += entry.size
         on_progress("reading the journal", min(1.0, done / total))
     filler.take(fold.end_interval(), fold)
+    filler.end(fold)
     if history is not None:
         history.close()
     records.close()
-    return fold, list(losses(fold, filler))
+    return fold, [*losses(fold, filler), *_damage(directory)]
+
+
+def _damage(directory: RunDirectory) -> Iterator[str]:
+    """What can't be read of a history that goes on behind it."""
+    with suppress(OSError, RunDirectoryError):
+        if damaged := damaged_bytes(directory.history):
+            yield f"{damaged:,} bytes in the middle of the history can't be read"
 
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:

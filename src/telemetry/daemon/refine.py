@@ -54,7 +54,7 @@ class Refiner:
         """`wake` is called from the thread once there is an outcome. `torn_bytes`: at the end of the journal, which
         never were in the numbers."""
         self._aggregator = aggregator
-        self._targets = aggregator.series.targets()  # on the caller's thread: it completes the moments
+        self._targets = aggregator.series.targets()  # on the caller's thread, which owns them
         self._journal = journal
         self._deadline = time.monotonic() + budget_s
         self._budget_s = budget_s
@@ -77,6 +77,8 @@ class Refiner:
         self._wake()
 
     def _refine(self) -> Refinement:
+        if JournalReader(self._journal).failed:
+            return Refinement(exact=False, reason="the journal could not be written from some moment on")
         search = ExactPass(self._targets)
         while not search.done:
             reader = JournalReader(self._journal)
@@ -96,7 +98,9 @@ class Refiner:
         damaged_bytes = reader.torn_bytes - self._torn_bytes
         if damaged_bytes:
             return f"{damaged_bytes} bytes of the journal are damaged"
-        return _lost(reader.missing_segments)
+        if reader.damaged:
+            return "a segment in the middle of the journal is missing or can't be read"
+        return _lost(reader.dropped_segments)
 
     def _give_up(self) -> bool:
         if time.monotonic() > self._deadline:

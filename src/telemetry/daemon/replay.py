@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from msgspec.structs import replace
@@ -68,7 +69,7 @@ def build_replay(
         feed = Playback(
             fold=fold,
             journal=original.journal,
-            ending=_known_ending(original),
+            ending=_known_ending(original, options.config.run.fallback_dirs),
             speed=speed,
             clock=SYSTEM_CLOCK,
             course=course,
@@ -83,8 +84,8 @@ def build_replay(
     return service
 
 
-def _known_ending(original: RunDirectory) -> Ending | None:
-    result = result_of(original)
+def _known_ending(original: RunDirectory, fallback_dirs: Sequence[str]) -> Ending | None:
+    result = result_of(original, fallback_dirs)
     if result is None:
         return None
     return Ending(reason=result.reason, interrupted=result.state == "INTERRUPTED", command=result.command)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +26,19 @@ from telemetry.daemon.fill import Filler, first_segment
 from telemetry.daemon.fold import Fold
 from telemetry.daemon.opening import Opening, log_to, open_history, open_journal
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import read_final
+from telemetry.store.final import find_final, read_final
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.transport.endpoints import Endpoints
+from telemetry.wire.codec import carriable
+from telemetry.wire.journal import RunState
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SNAPSHOTS_UNTOLD: Final = 10_000  # since the last interval: 100 a second through the longest exact pass and drain
+_READ_BACK: Final = 1  # segments before the newest: whoever restarts an aggregator waits 30 s for it
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts what the machine slept
 
 
 @dataclass(frozen=True)
@@ -59,21 +65,33 @@ class Claim:
         return f"`telemetry recover {self.directory.path}` makes its result"
 
 
-def claim(path: Path) -> Claim:
-    """Raises RunDirectoryError if another aggregator has the run, or it can't be read."""
+def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
+    """The manifest of a run without a result names this process from here on, for those who can't see the lock.
+
+    `fallback_dirs`: where the result may be, as in `find_final`. Raises RunDirectoryError if another aggregator has
+    the run, or it can't be read.
+    """
     directory = RunDirectory.open(path)
     lock = directory.lock()
     try:
-        return Claim(directory, lock.release, directory.read_manifest(), result_of(directory))
+        manifest, result = directory.read_manifest(), result_of(directory, fallback_dirs)
+        if result is None:
+            manifest = replace(manifest, host=socket.gethostname(), pid=os.getpid())
+            with suppress(RunDirectoryError):  # of a full disk the run is told by its files
+                directory.write_manifest(manifest)
+        return Claim(directory, lock.release, manifest, result)
     except BaseException:
         lock.release()
         raise
 
 
-def result_of(directory: RunDirectory) -> MetricsSnapshot | None:
-    """The terminal snapshot of a run, None if it has left none that can be read."""
+def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
+    """The terminal snapshot of a run, wherever it went; None if it has left none that can be read."""
+    path = find_final(directory, fallback_dirs)
+    if path is None:
+        return None
     try:
-        snapshot = read_final(directory.final)
+        snapshot = read_final(path)
     except RunDirectoryError:
         return None
     return snapshot if snapshot.state in TERMINAL else None
@@ -83,12 +101,10 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     """Raises RunDirectoryError if there is nothing to go on from."""
     directory = claimed.directory
     log_to(directory.log)
-    with suppress(RunDirectoryError):  # of a full disk the run is told by its files
-        directory.write_manifest(replace(claimed.manifest, pid=os.getpid()))
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
     reader = JournalReader(directory.journal)
     try:
-        fold = Fold(reader, first_segment(reader, history, records))
+        fold = Fold(reader, first_segment(reader, history, records, _READ_BACK))
     except RunDirectoryError as error:
         raise RunDirectoryError(
             f"the run can't go on: {error.message}", hint=error.hint or f"what it left is in {directory.path}"
@@ -96,15 +112,17 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     filler = Filler(history, records)
     for entry in fold.entries():
         filler.take(fold.apply(entry), fold)
+    filler.end(fold)
     clock = going_on(SYSTEM_CLOCK, fold)
+    warnings = [carriable(said) for said in losses(fold, filler)]
     numbers = fold.numbers
     _LOG.info("the run goes on with %d events", numbers.aggregator.applied)
+    numbers.run = _beyond_the_journal(numbers.run, filler)
     numbers.run = replace(
         numbers.run,
-        records=records.next_seq,
         snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
         watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],  # after a restart, pids mean other processes
-        warnings=list(dict.fromkeys([*numbers.run.warnings, *losses(fold, filler)])),
+        warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
     )
     now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
     for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
@@ -121,14 +139,35 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     )
 
 
+def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
+    """No number is given twice: the files may know more intervals and records than the journal."""
+    history, records = filler.history, filler.records
+    return replace(
+        run,
+        rolls=run.rolls if history is None else max(run.rolls, history.rolls),
+        records=max(run.records, records.next_seq) if records.failed else records.next_seq,
+    )
+
+
 def losses(fold: Fold, filler: Filler) -> Iterator[str]:
-    """What could not be read back of a journal that was read to its end, as warnings."""
+    """What could not be read back of a journal that was read to its end, and what files lack, as warnings."""
+    if restarted(SYSTEM_CLOCK, fold):
+        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
     if fold.reader.tail_bytes:
         yield f"the journal ended with {fold.reader.tail_bytes:,} torn bytes, which are cut off"
+    if fold.reader.damaged:
+        yield "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
     if fold.unreadable:
         yield f"{fold.unreadable:,} notes of the journal are of a newer version and were passed over"
+    for name, file in {"history": filler.history, "record log": filler.records}.items():
+        if file is not None and file.failed:
+            yield f"the {name} could not be written: {file.failed}"
+    if filler.lost_seconds:
+        yield f"{filler.lost_seconds:,} seconds of the history are lost"
     if filler.lost_records:
         yield f"{filler.lost_records:,} records of the stream are lost"
+    if ahead := filler.unjournaled_records(fold):
+        yield f"the journal lost {ahead:,} records that the record log has; those sent again are in it twice"
 
 
 class _ShiftedClock:
@@ -145,9 +184,16 @@ class _ShiftedClock:
         return self._clock.wall_ns()
 
 
+def restarted(clock: Clock, fold: Fold) -> bool:
+    """Whether the machine, or another one, has been started since the journal's end, as far as clocks tell."""
+    if clock.monotonic_ns() <= fold.now_ns:
+        return True
+    return clock.wall_ns() - time.clock_gettime_ns(_BOOT_CLOCK) > fold.numbers.wall_ns(fold.now_ns)
+
+
 def going_on(clock: Clock, fold: Fold) -> Clock:
     """A clock whose monotonic time is later than all of the journal, by as much as the wall clock says."""
-    if clock.monotonic_ns() > fold.now_ns:
+    if not restarted(clock, fold):
         return clock
     away_ns = max(1, clock.wall_ns() - fold.numbers.wall_ns(fold.now_ns))
     return _ShiftedClock(clock, fold.now_ns + away_ns - clock.monotonic_ns())

@@ -15,11 +15,12 @@ from telemetry.wire.version import PROTOCOL
 class RecordStream:
     """Numbers records, appends them to the log, publishes them on `rec/1`."""
 
-    def __init__(self, run_id: str, log: RecordLog, hub: Hub) -> None:
+    def __init__(self, run_id: str, log: RecordLog, hub: Hub, next_seq: int | None = None) -> None:
+        """`next_seq`: of the first record, by default where the log ends; only a log that failed ends elsewhere."""
         self._run_id = run_id
         self._log = log
         self._hub = hub
-        self.next_seq = log.next_seq
+        self.next_seq = log.next_seq if next_seq is None else next_seq
 
     def publish(self, streamed: Sequence[StreamedRecord]) -> None:
         if not streamed:

@@ -30,7 +30,6 @@ class Worker:
         self.fd, self._wake_fd = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake_fd, False)
-        self.refused = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -39,7 +38,6 @@ class Worker:
         try:
             self._jobs.put_nowait((job, done))
         except Full:
-            self.refused += 1
             return False
         return True
 

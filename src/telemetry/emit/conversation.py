@@ -134,14 +134,14 @@ class Conversation:
     def flush(self) -> bool:
         """Sends one batch. True if a full batch is waiting and may follow at once.
 
-        While nothing is heard of the aggregator, batches wait in the ring, which holds an event in a quarter of the
-        memory that it takes before it is packed.
+        While nothing is heard of the aggregator, batches wait in the ring, which holds an event of a large one in a
+        quarter of the memory that it takes before it is packed.
         """
         if self.welcome is None:
             return False
         room = self._send_unsent() and self._send_again()
         if self._end is not None:
-            return room and bool(self._again)
+            return False
         if room:
             self._unstick()
         elif self._unheard_ns <= _QUIET_NS:
@@ -155,7 +155,7 @@ class Conversation:
         self._unsent.append(packed)
         if room and not self._send_unsent():
             return False
-        return bool(self._again) or self.outbox.announcer.due or self.outbox.waiting >= limits.BATCH_EVENTS
+        return self.outbox.announcer.due or self.outbox.waiting >= limits.BATCH_EVENTS
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from telemetry.emit.spawn import Aggregator, respawn
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import ipc_path, refuses
-from telemetry.wire.control import Request
+from telemetry.wire.control import Request, Stop
 
 _ASK_AGAIN_S: Final = 1.0
 _HOPELESS: Final = (RunDirectoryError, ConfigError, UsageError)
@@ -91,9 +91,9 @@ class AggregatorKeeper:
         """Waits for the aggregator's end, and sees to another. False if there is none, or need not be."""
         dead, began = self.aggregator, time.monotonic()
         dead.process.wait()
-        if time.monotonic() - began >= limits.RESTART_LASTS_S:
+        if time.monotonic() - began >= limits.RESTART_LASTS_S and not self._ending:
             self._short_lives = 0
-        obstacle = "" if self.files.has_journal else "the run keeps no journal"
+        obstacle = self._obstacle()
         while not (obstacle or self._over()):
             obstacle = self._start_another()
             if self.aggregator is not dead:
@@ -101,6 +101,17 @@ class AggregatorKeeper:
         if not self._over():
             self._give_up(obstacle)
         return False
+
+    @property
+    def _ending(self) -> bool:
+        """Whether the run was asked to end. The end itself may be what aggregators die of, as late as it takes."""
+        return self.aggregator.ending or any(isinstance(request, Stop) for request in self._standing)
+
+    def _obstacle(self) -> str:
+        """Why no other would come to more than the one that is gone; empty if it may."""
+        if self.aggregator.process.returncode >= 0:  # whatever fails in it, it still concludes the run and writes
+            return "it was through, and left no result"
+        return "" if self.files.has_journal else "the run keeps no journal"
 
     def _start_another(self) -> str:
         """One attempt. Returns why the next would be in vain."""
@@ -125,10 +136,10 @@ class AggregatorKeeper:
         if not self._released.is_set():
             self._say(f"{death_of(self.aggregator)}; restarted, the run goes on")
         self.aggregator = follower
-        with ControlClient(follower.endpoint) as client:
-            for request in list(self._standing):
-                with suppress(TelemetryError):  # who asked it is still there and asks again, or knows no better
-                    client.request(request)
+        for request in list(self._standing):
+            # who asked it is still there and asks again, or knows no better
+            with suppress(TelemetryError), ControlClient(follower.endpoint) as client:
+                client.request(request)
         self.restarts += 1
 
     def _give_up(self, obstacle: str) -> None:

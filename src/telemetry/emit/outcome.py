@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.emit.spawn import Aggregator, environment, telemetry_command
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.codec import Malformed, snapshot_from_json
@@ -95,11 +96,13 @@ def await_report(
     """The final result, or the best there is after `patience_s` or when the aggregator is gone. Never raises.
 
     `snapshots` has to be older than the request that ends the run. An aggregator that is started again meanwhile is
-    given `patience_after_restart_s` at least. Reading the journal of one that is gone takes `recovery_s` at most.
+    given `patience_after_restart_s` at least, as often as a keeper restarts in a row. Reading the journal of one
+    that is gone takes `recovery_s` at most.
     """
     if snapshots.newest is not None and snapshots.newest.state in TERMINAL:
         return Report(snapshot=snapshots.newest, source="pubsub")
     deadline = time.monotonic() + patience_s
+    latest = deadline + limits.RESTARTS * patience_after_restart_s
     restarts = keeper.restarts
     why = f"the aggregator published no final snapshot within {patience_s:g} s"
     while (left_s := deadline - time.monotonic()) > 0:
@@ -112,7 +115,7 @@ def await_report(
             break
         if keeper.restarts != restarts:
             restarts = keeper.restarts
-            deadline = max(deadline, time.monotonic() + patience_after_restart_s)
+            deadline = min(latest, max(deadline, time.monotonic() + patience_after_restart_s))
     return second_best(keeper.files, snapshots.newest, why, recovery_s=recovery_s if keeper.gone else 0.0)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from telemetry import limits
+
 Frame = bytes | bytearray
 
 
@@ -11,9 +13,8 @@ class ResendRing:
     """Nothing falls out by itself: once it is `full`, its owner packs no more. One thread."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.let_go = 0
-        """Batches given up before they were acknowledged: if they got lost, they are lost."""
         self.bytes = 0
+        """Of memory: the frames and what is around each of them."""
         self._capacity_bytes = capacity_bytes
         self._frames: OrderedDict[int, Frame] = OrderedDict()
 
@@ -26,7 +27,7 @@ class ResendRing:
 
     def keep(self, seq: int, frame: Frame) -> None:
         self._frames[seq] = frame
-        self.bytes += len(frame)
+        self.bytes += _size(frame)
 
     def acknowledged(self, batches: int) -> bool:
         """Forgets all batches below `batches`. Whether there were any."""
@@ -37,11 +38,13 @@ class ResendRing:
 
     def forget(self, seq: int) -> None:
         """A batch that never left; one that is not here any more was acknowledged all the same."""
-        self.bytes -= len(self._frames.pop(seq, b""))
+        frame = self._frames.pop(seq, None)
+        if frame is not None:
+            self.bytes -= _size(frame)
 
     def give_up_oldest(self) -> None:
+        """Before it was acknowledged: if it got lost, it is lost."""
         self._forget_oldest()
-        self.let_go += 1
 
     def get(self, seq: int) -> Frame | None:
         return self._frames.get(seq)
@@ -52,4 +55,8 @@ class ResendRing:
 
     def _forget_oldest(self) -> None:
         _, frame = self._frames.popitem(last=False)
-        self.bytes -= len(frame)
+        self.bytes -= _size(frame)
+
+
+def _size(frame: Frame) -> int:
+    return len(frame) + limits.RESEND_BATCH_BYTES

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
 
@@ -43,6 +44,8 @@ class Aggregator:
     directory: str
     process: subprocess.Popen[bytes]
     circumstances: Circumstances
+    ending: bool = False
+    """It goes on with a run that has been asked to end."""
 
     @property
     def pid(self) -> int:
@@ -61,40 +64,29 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
     said nothing.
     """
-    return _start([f"--name={name}"], Circumstances(environment(flags), _here(), owner_pid), timeout_s)
+    circumstances = Circumstances(environment(flags), _here(), owner_pid)
+    return _start([f"--name={name}"], circumstances, timeout_s, discard=dismiss)
 
 
 def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
     """Starts another process for the run of one that died: same directory, same addresses. Raises like `spawn`."""
-    return _start(["--resume", dead.directory], dead.circumstances, timeout_s)
+    return _start(["--resume", dead.directory], dead.circumstances, timeout_s, discard=_kill)
 
 
-def _start(words: list[str], circumstances: Circumstances, timeout_s: float) -> Aggregator:
+def _start(
+    words: list[str],
+    circumstances: Circumstances,
+    timeout_s: float,
+    *,
+    discard: Callable[[subprocess.Popen[bytes]], object],
+) -> Aggregator:
     deadline = time.monotonic() + timeout_s
-    reader, writer = os.pipe()
-    command = [*telemetry_command(), "serve", *words, "--ready-fd", str(writer)]
-    command += ["--owner-pid", str(circumstances.owner_pid)]
-    with tempfile.TemporaryFile() as stderr, os.fdopen(reader, "rb", buffering=0) as ready:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                pass_fds=(writer,),
-                start_new_session=True,
-                env=circumstances.environment,
-                cwd=circumstances.working_directory,
-            )
-        except OSError as error:
-            raise EndpointError(f"{command[0]} can't be started: {error.strerror}") from error
-        finally:
-            os.close(writer)
+    with _launched(words, circumstances) as (process, ready, stderr):
         try:
             facts = _facts(_read_line(ready, deadline), stderr, timeout_s, in_time=time.monotonic() < deadline)
             welcome = hello(str(facts["endpoint"]), max(0.1, deadline - time.monotonic()))
         except BaseException:
-            dismiss(process)
+            discard(process)
             raise
     return Aggregator(
         endpoint=str(facts["endpoint"]),
@@ -104,17 +96,54 @@ def _start(words: list[str], circumstances: Circumstances, timeout_s: float) -> 
         directory=welcome.directory,
         process=process,
         circumstances=circumstances,
+        ending=welcome.state not in ("INITIALIZE", "LIVE"),
     )
 
 
+@contextmanager
+def _launched(
+    words: list[str], circumstances: Circumstances
+) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
+    """A process with its ready message and its stderr, for as long as they are read. Raises EndpointError."""
+    with ExitStack() as files:
+        try:
+            stderr = files.enter_context(tempfile.TemporaryFile())
+            reader, writer = os.pipe()
+            ready = files.enter_context(os.fdopen(reader, "rb", buffering=0))
+            command = [*telemetry_command(), "serve", *words, "--ready-fd", str(writer)]
+            command += ["--owner-pid", str(circumstances.owner_pid)]
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stderr,
+                    pass_fds=(writer,),
+                    start_new_session=True,
+                    env=circumstances.environment,
+                    cwd=circumstances.working_directory,
+                )
+            finally:
+                os.close(writer)
+        except OSError as error:
+            raise EndpointError(f"{sys.executable} can't be started: {error.strerror}") from error
+        yield process, ready, stderr
+
+
 def dismiss(process: subprocess.Popen[bytes]) -> None:
-    """Blocks until it has ended, so that no zombie is left; briefly."""
+    """Ends a run that nobody has heard of: asked to, it takes its addresses along. Blocks until it has ended, so
+    that no zombie is left; briefly."""
     process.terminate()
     try:
         process.wait(_LAST_RESPECTS_S)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Asked to end, the aggregator of a run that others take part in would end the run."""
+    process.kill()
+    process.wait()
 
 
 def telemetry_command() -> list[str]:

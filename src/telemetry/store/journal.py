@@ -2,6 +2,7 @@
 power loss at most what was not synced.
 
     journal/00000000.seg, 00000001.seg, …     frames of `telemetry.store.framing`, stamped with the monotonic time
+    journal/00000002-failed.seg               the same; the writer of this one could not go on
 
 A frame's kind says what it holds: `BATCH` one whole `ev/1` frame, `CHECKPOINT` the state of the run at that moment,
 `NOTE` a call other than a batch; `telemetry.wire.journal` has both structs. Each segment begins with a checkpoint,
@@ -15,6 +16,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,7 +31,8 @@ BATCH: Final = 1
 CHECKPOINT: Final = 2
 NOTE: Final = 3
 
-_SEGMENT_NAME: Final = re.compile(r"(\d{8,})\.seg")
+_SEGMENT_NAME: Final = re.compile(r"(\d{8,})(-failed)?\.seg")
+_CHECKPOINTS_A_SEGMENT: Final = 8  # so much longer than its checkpoint: a large state is not saved all the time
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -49,7 +52,8 @@ class JournalWriter:
     """Appends frames to segments; past `cap_bytes` the oldest segments go and are counted.
 
     Nothing here raises: the first OSError, also one in construction, sets `failed`, and from then on appends are
-    ignored. `sync` may run on another thread at the same time as one that does all the rest.
+    ignored. The newest segment is renamed then, which takes no room on a full disk: see `JournalReader.failed`.
+    `sync` may run on another thread at the same time as one that does all the rest.
 
     A segment ends only by `begin`: while `full`, the owner makes a checkpoint and calls it, before its next frames.
     """
@@ -69,7 +73,7 @@ class JournalWriter:
         self.cut_bytes = 0
         """Of the torn tail that was found."""
         self.dropped_segments = 0
-        """Segments that are gone: numbers begin at 0."""
+        """Segments that passed the cap: numbers begin at 0."""
         self._directory = directory
         self._segment_bytes = min(segment_bytes, cap_bytes // 2)  # half of the cap at least is always there
         self._cap_bytes = cap_bytes
@@ -78,7 +82,7 @@ class JournalWriter:
         self._kept_bytes = 0
         self._number = 0
         self._file: AppendFile | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._unsynced: list[int] = []
         """Descriptors of ended segments that are not synced yet."""
         self._unlinked: list[int] = []
@@ -92,11 +96,16 @@ class JournalWriter:
 
     @property
     def full(self) -> bool:
-        """The segment is long enough: time for `begin`. At least half of a segment is not its checkpoint."""
+        """The segment is long enough: time for `begin`. An eighth of it at most is its checkpoint; half, if the cap
+        is that small."""
         return self._file is not None and not self.failed and self._file.size >= self._full_bytes
 
     def begin(self, checkpoint: Buffer, now_ns: int) -> None:
-        """Ends the segment and begins the next one. Blocks as `append` does."""
+        """Ends the segment and begins the next one. Blocks as `append` does.
+
+        Older segments go once the next one has its checkpoint, so that there is always one to begin with: for that
+        moment the cap may be exceeded by a checkpoint.
+        """
         if self.failed or self._file is None:
             return
         try:
@@ -160,24 +169,31 @@ class JournalWriter:
         self.cut_bytes = cut_torn_tail(self._directory)
         for number, path in _segments(self._directory):
             self._keep(path, path.stat().st_size)
+            if not self._number:
+                self.dropped_segments = number
             self._number = number + 1
-        self.dropped_segments = self._number - len(self._kept)
 
     def _begin(self, checkpoint: Buffer, now_ns: int) -> None:
         head = [segment_header(MAGIC), *frame([checkpoint], now_ns, CHECKPOINT)]
-        head_bytes = sum(map(len, head))
-        self._full_bytes = max(self._segment_bytes, 2 * head_bytes)
-        ended, file = self._file, AppendFile(self._directory / f"{self._number:08d}.seg")
+        file = AppendFile(self._directory / f"{self._number:08d}.seg")
+        try:
+            self.bytes_written += file.append(head)
+        except OSError:
+            file.close()
+            file.path.unlink()
+            raise
         self._number += 1
+        at_most = max(self._cap_bytes // 2, 2 * file.size)
+        self._full_bytes = min(max(self._segment_bytes, _CHECKPOINTS_A_SEGMENT * file.size), at_most)
         with self._lock:
+            ended = self._file
             if ended is not None:
                 self._unsynced.append(ended.fd)
             self._file = file
             self._names_changed = True
         if ended is not None:
             self._keep(ended.path, ended.size)
-        self._make_room(head_bytes)
-        self.bytes_written += file.append(head)
+        self._make_room(0)
 
     def _keep(self, path: Path, size: int) -> None:
         self._kept.append((path, size))
@@ -196,8 +212,25 @@ class JournalWriter:
             self.dropped_segments += 1
 
     def _fail(self, error: OSError | RunDirectoryError) -> None:
-        said = describe(error) if isinstance(error, OSError) else error.message
-        self.failed = self.failed or said
+        with self._lock:
+            if self.failed:
+                return
+            self.failed = describe(error) if isinstance(error, OSError) else error.message
+            self._mark()
+
+    def _mark(self) -> None:
+        """Says on the disk that frames are missing from here on, as far as the disk takes that."""
+        if self._file is not None:
+            newest = self._file.path
+        elif self._kept:
+            newest, _ = self._kept[-1]
+        else:
+            return
+        number = _SEGMENT_NAME.fullmatch(newest.name)
+        assert number is not None
+        with suppress(OSError):
+            newest.rename(newest.with_name(f"{number[1]}-failed.seg"))
+            self._names_changed = True
 
 
 class JournalReader:
@@ -214,33 +247,37 @@ class JournalReader:
         """Those of them that follow the last good frame of all: what a killed writer left, and no damage."""
         self.damaged = False
         """Something between two frames could not be read, or is gone."""
-        self.missing_segments = 0
-        """Segments that are gone: numbers begin at 0, and past the cap the oldest are deleted."""
+        self.dropped_segments = 0
+        """Those before the first one that is there: numbers begin at 0, and past the cap the oldest are deleted."""
         self._directory = directory
-        self._ended = False
 
     @property
-    def complete(self) -> bool:
-        """All that was ever appended has been read."""
-        return self._ended and not self.torn_bytes and not self.missing_segments and not self.damaged
+    def failed(self) -> bool:
+        """A writer could not go on: calls between that and its end are in no frame. A name says so.
+
+        Blocks on the disk, raises as `frames`.
+        """
+        try:
+            return any(path.stem.endswith("-failed") for _, path in self._found())
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def frames(self, first_segment: int | None = None) -> Iterator[JournalFrame]:
         """From the beginning, or from a segment of that number on. Blocks on the disk.
 
         Raises RunDirectoryError if there is no journal, or none from there on, or it can't be read.
         """
-        self.torn_bytes = self.tail_bytes = self.missing_segments = 0
-        self._ended = self.damaged = False
+        self.torn_bytes = self.tail_bytes = 0
+        self.damaged = False
         try:
             found = self._found()
-            self.missing_segments = found[-1][0] + 1 - len(found)
+            self.dropped_segments = found[0][0]
             wanted = [item for item in found if item[0] >= (first_segment or 0)]
             if not wanted:
                 raise RunDirectoryError(f"the journal in {self._directory} ends before segment {first_segment}")
             yield from self._frames(wanted)
         except OSError as error:
             raise self._unreadable(error) from error
-        self._ended = True
 
     def last_checkpoint(self) -> int:
         """The newest segment that begins with an intact checkpoint. Blocks on the disk.

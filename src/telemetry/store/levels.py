@@ -143,6 +143,18 @@ def segments(directory: Path) -> list[Segment]:
     return sorted(found)
 
 
+def damaged_bytes(directory: Path) -> int:
+    """Bytes that can't be read, of all levels. Reads all of the history. May raise OSError, RunDirectoryError."""
+    damaged = 0
+    for segment in segments(directory):
+        with segment.path.open("rb", buffering=0) as file:
+            reader = SegmentReader(file, segment.path, MAGIC)
+            for _ in reader.frames():
+                pass
+        damaged += reader.torn_bytes
+    return damaged
+
+
 def decoded(data: memoryview, path: Path) -> Interval:
     """An interval that can be added up. Raises RunDirectoryError for anything else."""
     try:

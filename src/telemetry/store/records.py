@@ -51,21 +51,30 @@ class RecordLog:
     """Appends from one thread; reads from any number of threads and processes at the same time.
 
     The first OSError of an append sets `failed`, and from then on appends are ignored.
+
+    A number stands for one record for ever: subscribers drop numbers that they have. So records that the journal
+    lost keep theirs, and those that producers send again are in the log a second time, under other numbers.
     """
 
     def __init__(self, directory: Path, *, resume: bool = False) -> None:
         """Touches nothing, but with `resume`: lines at the end that are no records are cut, as a power cut leaves
         them. Half a line is cut by the first `append` in any case.
 
-        Raises RunDirectoryError if there is a log that can't be read.
+        Raises RunDirectoryError if there is a log that can't be read; with `resume`, that one is left as it is, and
+        `failed` says why.
         """
         self.failed = ""
         self._path = directory / FILE_NAME
         self._lines = _Lines()
         self._file: AppendFile | None = None
-        self._refresh()
-        if resume and self._lines.records:
-            self._cut_bad_lines()
+        try:
+            self._refresh()
+            if resume and self._lines.records:
+                self._cut_bad_lines()
+        except RunDirectoryError as error:
+            if not resume:
+                raise
+            self.failed = error.message
         self._appended = self._lines.records
 
     @property

@@ -27,16 +27,13 @@ class ControlClient:
 
     def __init__(self, endpoint: str, identity: bytes | None = None) -> None:
         self.endpoint = endpoint
-        self._context: sockets.ZmqContext = zmq.Context()
         self._pushed: deque[Response] = deque(maxlen=_PUSHED_KEPT)
         self._last_id = 0
         try:
-            self._socket = sockets.make_socket(self._context, sockets.CONTROL_OUT, _LINGER_MS, identity)
-            self._handshakes = Handshakes(self._context, self._socket, endpoint)
-            sockets.connect(self._socket, endpoint)
-        except TelemetryError:
-            self.close()
-            raise
+            self._context: sockets.ZmqContext = zmq.Context()
+            self._connect(identity)
+        except zmq.ZMQError as error:
+            raise EndpointError(f"no socket for {endpoint}: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +79,15 @@ class ControlClient:
     def close(self) -> None:
         """Gives a message that is still queued a moment to leave. May be called twice."""
         self._context.destroy(_LINGER_MS)
+
+    def _connect(self, identity: bytes | None) -> None:
+        try:
+            self._socket = sockets.make_socket(self._context, sockets.CONTROL_OUT, _LINGER_MS, identity)
+            self._handshakes = Handshakes(self._context, self._socket, self.endpoint)
+            sockets.connect(self._socket, self.endpoint)
+        except (TelemetryError, zmq.ZMQError):
+            self.close()
+            raise
 
     def _receive(self, timeout_s: float) -> Response | None:
         if not self._handshakes.readable(timeout_s):

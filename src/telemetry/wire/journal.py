@@ -70,6 +70,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     """Processes of `host` that the run belongs to, also those that are gone."""
     ending: Ending | None = None
     warnings: list[str] = []
+    unaccounted: bool = False
+    """An aggregator ended after its journal had failed: what it took in between may be in no account."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

@@ -87,7 +87,7 @@ class SequenceTracker:
             self.next_seq = batches
 
     def believable(self, seq: int) -> bool:
-        return seq < min(self.next_seq + limits.FUTURE_BATCHES, _MOST)
+        return seq < self.next_seq + limits.FUTURE_BATCHES and seq < _MOST
 
     def admit(self, seq: int) -> bool:
         """Whether this batch is new."""

@@ -17,7 +17,8 @@ State = Literal["INITIALIZE", "LIVE", "DRAINING", "COMPLETE", "INTERRUPTED"]
 TERMINAL: Final[frozenset[State]] = frozenset({"COMPLETE", "INTERRUPTED"})
 Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 """`complete`: all that was emitted is in the numbers. `lossy`: something was dropped or is missing, and it says
-what. `incomplete`: a producer has not ended, so nobody knows. `interrupted`: the run was stopped by force."""
+what. `incomplete`: a producer has not ended, or an aggregator was lost with what its journal could not take, so
+nobody knows. `interrupted`: the run was stopped by force."""
 
 ProducerStatus = Literal["live", "late", "lost", "ended"]
 ProducerCompleteness = Literal["complete", "lossy", "incomplete", "unknown"]

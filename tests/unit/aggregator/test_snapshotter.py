@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from telemetry.aggregator.snapshotter import account_for, completeness
+from telemetry.aggregator.snapshotter import RunFacts, account_for, completeness
 from telemetry.wire.snapshot import Accounting, ProducerStat, State
 
 
@@ -69,5 +71,8 @@ CLEAN = Accounting(emitted=5, received=5, applied=5)
     ],
 )
 def test_completeness(state: State, waiting_for: list[str], account: Accounting, expected: str) -> None:
-    """Known only at the end; who has not ended outweighs what is known to be lost."""
-    assert completeness(state, waiting_for, account) == expected
+    """Known only at the end; what nobody knows outweighs what is known to be lost."""
+    facts = RunFacts(run_id="r", name="job", state=state)
+    assert completeness(facts, waiting_for, account) == expected
+    unknown = "incomplete" if expected in ("complete", "lossy") else expected
+    assert completeness(replace(facts, unaccounted=True), waiting_for, account) == unknown

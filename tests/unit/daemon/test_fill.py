@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.fill import Filler, first_segment
@@ -74,8 +75,10 @@ def whole(tmp_path: Path) -> Whole:
 def fill(whole: Whole, history: HistoryWriter | None, log: RecordLog, segment: int | None) -> Filler:
     fold = Fold(whole.reader(), segment)
     filler = Filler(history, log)
-    for step in fold.steps():
-        filler.take(step, fold)
+    for entry in fold.entries():
+        filler.take(fold.apply(entry), fold)
+    filler.take(fold.end_interval(), fold)
+    filler.end(fold)
     if history is not None:
         history.close()
     return filler
@@ -94,6 +97,46 @@ def test_files_are_whole_again(whole: Whole, rolls: int, records: int, segment: 
     keys = HistoryReader(whole.folder / "history").keys()
     assert [key.name for key in keys] == ["n"]
     assert RecordLog(whole.folder / "records").read(0, 100) == whole.records
+    assert (filler.lost_records, filler.lost_seconds) == (0, 0)
+
+
+@pytest.mark.parametrize(("rolls", "records"), [(0, 24), (12, 0)], ids=["history", "record log"])
+def test_a_file_that_failed_asks_for_nothing(whole: Whole, rolls: int, records: int) -> None:
+    """One failure hours ago does not make a restart read the whole journal; nothing of that file counts as lost."""
+    history, log = whole.files(rolls, records)
+    (log if rolls else history).failed = "No space left on device"
+    assert first_segment(whole.reader(), history, log) == 2
+    filler = fill(whole, history, log, 2)
+    assert (history.rolls, log.next_seq) == (rolls, records)
+    assert (filler.lost_records, filler.lost_seconds) == (0, 0)
+
+
+@pytest.mark.parametrize(("back", "segment", "lost"), [(0, 2, 7), (1, 1, 3), (2, None, 0), (9, None, 0)])
+def test_reading_back_has_a_bound(whole: Whole, back: int, segment: int | None, lost: int) -> None:
+    """A restart can't wait for all of a long journal; the seconds it can't make again are counted."""
+    history, log = whole.files(1, 24)
+    assert first_segment(whole.reader(), history, log, back) == segment
+    assert fill(whole, history, log, segment).lost_seconds == lost
+    assert history.rolls == SECONDS
+
+
+def test_behind_a_restart_records_are_numbered_as_in_the_log(whole: Whole) -> None:
+    """It may have had more of them than the journal; whoever begins before it takes no new one for known."""
+    history, log = whole.files(12, 24)
+    log.append([StreamRecord(PROTOCOL, "r", 24, "p", 1, Mark("lost by the journal"))])
+    fold = Fold(whole.reader())
+    for entry in fold.entries():
+        fold.apply(entry)
+    numbers = fold.numbers
+    assert Filler(history, log).unjournaled_records(fold) == 1
+    numbers.run = replace(numbers.run, records=log.next_seq)
+    clock = FakeClock(fold.now_ns + 1)
+    journal = JournalWriter(whole.folder / "journal", numbers.checkpoint(), clock.monotonic_ns())
+    batch = bytes(frame("p", SECONDS, 3 * SECONDS, records=[Mark("new")]))
+    Logbook(numbers, journal, clock, fold.now_ns + 1).turn([batch])
+    journal.close()
+    filler = fill(whole, history, log, 1)
+    assert [record.record for record in log.read(24, 9)] == [Mark("lost by the journal"), Mark("new")]
     assert filler.lost_records == 0
 
 
@@ -111,7 +154,7 @@ def test_records_that_nobody_has_are_counted(whole: Whole) -> None:
     (whole.folder / "journal" / "00000000.seg").unlink()
     assert first_segment(whole.reader(), history, log) is None
     filler = fill(whole, history, log, None)
-    assert filler.lost_records == 3
+    assert (filler.lost_records, filler.lost_seconds) == (3, 2)
     found = RecordLog(whole.folder / "records").read(0, 100)
     assert [record.record for record in found] == [
         record.record for record in whole.records[:5] + whole.records[8:]

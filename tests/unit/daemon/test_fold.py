@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,19 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.daemon.fold import Fold
+from telemetry.daemon.course import Course
+from telemetry.daemon.fold import Fold, entries
 from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.numbers import Numbers
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import KIB
-from telemetry.store.journal import JournalReader, JournalWriter
+from telemetry.store.journal import BATCH, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.events import Count, Define, EventRecord, Expect, Gauge, Mark, Params, Sample
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import Ending, RunState
-from telemetry.wire.snapshot import CommandFacts
+from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
 
 SEGMENT_BYTES = 64 * KIB
 TURNS = 400
@@ -288,3 +292,60 @@ def test_how_a_run_ended(tmp_path: Path, ending: Any, waits: bool, interrupted: 
     found = folded(live.folder)[0].how_it_ended()
     assert found.interrupted is interrupted
     assert found.reason.startswith(reason)
+
+
+def complete(numbers: Numbers) -> MetricsSnapshot:
+    """The result if the run ended well."""
+    course = Course.of(numbers.run, epoch="", directory="")
+    course.lifecycle.to("DRAINING")
+    course.lifecycle.to("COMPLETE")
+    return numbers.aggregator.snapshot(course.facts(1, SelfCost()), 1, 1)
+
+
+def test_what_came_after_the_journal_failed_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer whose whole life is in no frame, though it was told that all of it was received: who reads the
+    journal can't call the run complete, nor can who goes on from there."""
+    live = Live(tmp_path / "j")
+    live.turn([bytes(frame("alive", 0, 0, records=[Count("n")]))])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        live.book.hello(Hello(producer="gone"))
+        live.turn([bytes(frame("gone", 0, 0, records=[Count("n")]))])
+        live.book.end(End(producer="gone", batches=1, emitted=1))
+    live.journal.close()
+    numbers = folded(live.folder)[0].numbers
+    now_ns = live.clock.monotonic_ns()
+    JournalWriter(live.folder, numbers.checkpoint(), now_ns).close()
+    (live.folder / "00000000-failed.seg").unlink()  # it passed the cap
+    for found in (numbers, folded(live.folder)[0].numbers):
+        found.take_note(End(producer="alive", batches=1, emitted=1), now_ns)
+        result = complete(found)
+        assert (result.accounting.lost, result.completeness) == (0, "incomplete")
+        assert "the journal could not be written" in result.warnings[0]
+
+
+def test_behind_damage_the_failure_is_still_known(tmp_path: Path) -> None:
+    """The checkpoint it goes on from was made before it."""
+    live = Live(tmp_path / "j")
+    live.go()
+    first, second, *_, last = sorted(live.folder.iterdir())
+    flip(second, second.stat().st_size // 2)
+    last.rename(last.with_name(f"{last.stem}-failed.seg"))
+    assert first.exists()
+    assert folded(live.folder)[0].numbers.run.unaccounted
+
+
+def test_an_entry_is_no_more_than_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with one stamp on everything is not held in memory as a whole."""
+    live = Live(tmp_path / "j")
+    frames = [live.senders[0].batch() for _ in range(2 * limits.TURN_FRAMES + 1)]
+    live.journal.append(frames, live.book.stamp())
+    sizes = [len(entry.data) for entry in entries(JournalReader(live.folder)) if entry.kind == BATCH]
+    assert sizes == [limits.TURN_FRAMES, limits.TURN_FRAMES, 1]
+    monkeypatch.setattr(limits, "TURN_BYTES", 2 * max(map(len, frames)))
+    found = [entry for entry in entries(JournalReader(live.folder)) if entry.kind == BATCH]
+    assert [frame for entry in found for frame in entry.data] == frames
+    assert max(entry.size - len(entry.data[-1]) for entry in found) < limits.TURN_BYTES
+    assert min(entry.size for entry in found[:-1]) >= limits.TURN_BYTES

@@ -9,6 +9,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
+from telemetry.daemon.fold import Fold
 from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.numbers import Numbers
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalReader, JournalWriter
@@ -202,3 +203,18 @@ def test_whom_the_run_belongs_to_is_noted_once(kept: Kept) -> None:
         kept.book.watch(Watch(pid=pid))
     assert [note.pid for note in kept.notes()] == [11, 12]
     assert kept.numbers.run.watched == [11, 12]
+
+
+def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> None:
+    """Else the live run counts warnings that the fold of its journal does not."""
+    kept.book.hello(Hello(producer="p"))
+    for number in range(60):  # more than there is room for
+        kept.book.hello(Hello(producer=f"q{number}"))
+        for emitted in (0, 1, 2, 3):
+            kept.clock.advance(1.0)
+            kept.book.end(End(producer=f"q{number}", batches=0, emitted=emitted))
+        assert kept.numbers.aggregator.producer(f"q{number}").last_seen_ns >= kept.clock.monotonic_ns()
+    fold = Fold(JournalReader(kept.folder))
+    for entry in fold.entries():
+        fold.apply(entry)
+    assert fold.numbers.aggregator._notes.warnings == kept.numbers.aggregator._notes.warnings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
@@ -93,3 +94,12 @@ def test_a_checkpoint_that_cannot_be_read(data: bytes) -> None:
     with pytest.raises(RunDirectoryError, match="a checkpoint of the journal can't be read") as caught:
         Numbers.restore(data)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("keys", [["50"] * 33, ["99." + "9" * 400]])
+def test_a_checkpoint_asks_for_no_more_percentiles_than_a_configuration(numbers: Numbers, keys: list[str]) -> None:
+    """Bytes from anywhere make no work that a run could not have been told to do."""
+    saved = msgspec.msgpack.decode(numbers.checkpoint())
+    saved["numbers"]["config"]["percentiles"] = keys
+    with pytest.raises(RunDirectoryError, match="can't be read"):
+        Numbers.restore(msgspec.msgpack.encode(saved))

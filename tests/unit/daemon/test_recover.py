@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from telemetry.config import Config
+from telemetry.config import Config, load
 from telemetry.daemon import recover as subject
 from telemetry.daemon.recover import recover
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import read_final
+from telemetry.store.final import read_final, write_final
 from telemetry.store.history import HistoryReader
+from telemetry.testing import FakeClock
 from telemetry.wire.events import Count, Mark, Sample
 
 
@@ -73,6 +76,70 @@ def test_a_history_that_is_lost_is_made_again(dead: Any) -> None:
     assert len(list(HistoryReader(dead.history).intervals(level_s=1))) == 2
 
 
+def test_a_result_that_went_elsewhere_is_left_alone(dead: Any, short_dir: Path) -> None:
+    """The journal of a full disk ends early: what it makes is worse than what the run wrote itself."""
+    result = replace(recover(dead, Config()).snapshot, state="COMPLETE", reason="in order")
+    dead.final.unlink()
+    write_final(result, [short_dir / "spare" / "telemetry-r1-final_snapshot.json"])
+    config = load({"run.fallback_dirs": [str(short_dir / "spare")]}, cwd=short_dir, environ={}).config
+    found = recover(dead, config)
+    assert (found.written, found.snapshot) == (False, result)
+    assert not dead.final.exists()
+
+
+def test_files_that_fail_are_said(dead: Any) -> None:
+    """A result that is silent about them would pass for whole."""
+    assert recover(dead, Config()).snapshot.warnings == []
+    dead.final.unlink()
+    (dead.history / "keys.jsonl").write_bytes(b'{"schema_version":99}\n')
+    log = dead.records / "records.jsonl"
+    log.write_bytes(b"noise" + log.read_bytes())
+    history, records = recover(dead, Config()).snapshot.warnings
+    assert history.startswith("the history could not be written: ")
+    assert "schema version 99" in history
+    assert records.startswith("the record log could not be written: ")
+    assert "line 1" in records
+
+
+def test_damage_in_the_middle_is_said(dead: Any, make_again: Any, die: Any) -> None:
+    """Of the journal and of the history, although both go on behind it."""
+    for _ in range(2):
+        die(make_again(dead))
+    journal = sorted(dead.journal.iterdir())[0]
+    journal.write_bytes(journal.read_bytes()[:-1])
+    (seconds,) = dead.history.glob("1s-*")
+    seconds.with_name("1s-0000000060-0.seg").write_bytes(seconds.read_bytes())
+    seconds.write_bytes(b"noise")
+    shutil.rmtree(dead.records)  # else nobody would look at what lies before the last checkpoint
+    warnings = recover(dead, Config()).snapshot.warnings
+    assert warnings == [
+        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it",
+        "5 bytes in the middle of the history can't be read",
+    ]
+
+
+def test_seconds_that_nobody_has_are_counted(dead: Any, make_again: Any, die: Any) -> None:
+    """They are in neither the history nor the journal."""
+    service = make_again(dead)
+    service.feed.roll()
+    die(service)
+    die(make_again(dead))
+    shutil.rmtree(dead.history)
+    for path in sorted(dead.journal.iterdir())[:-1]:
+        path.unlink()
+    service = make_again(dead)
+    service.feed.roll()
+    die(service)
+    assert "2 seconds of the history are lost" in recover(dead, Config()).snapshot.warnings
+
+
+def test_a_machine_that_was_restarted_is_said(dead: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second may be gone without a torn byte, also of a result that is complete."""
+    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
+    (said,) = recover(dead, Config()).snapshot.warnings
+    assert said.startswith("the machine was restarted since")
+
+
 def test_a_run_without_a_history_gets_none(make_service: Any, connect: Any, die: Any) -> None:
     """It was off."""
     service = make_service({"history.enabled": False})
@@ -100,8 +167,6 @@ def test_a_result_that_holds_something_else_stays(dead: Any) -> None:
     """A journal that failed in mid-run can't refine what came after."""
     result = recover(dead, Config()).snapshot
     more = replace(result, exact=False, series=[replace(result.series[0], count=99)])
-    from telemetry.store.final import write_final
-
     write_final(more, [dead.final])
     with pytest.raises(RunDirectoryError, match="does not hold all"):
         recover(dead, Config(), exact=True)

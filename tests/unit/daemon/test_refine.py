@@ -105,7 +105,7 @@ def test_exact_percentiles_keep_the_order_of_the_live_ones(recorded: Recorded, w
 def test_a_run_without_values_is_exact(tmp_path: Path, wait_until: WaitUntil) -> None:
     """There is nothing that could be wrong."""
     empty = Recorded(tmp_path)
-    found = outcome(Refiner(empty.aggregator, empty.directory, 60.0, wake=lambda: None), wait_until)
+    found = outcome(begin(empty), wait_until)
     assert (found.exact, found.values) == (True, {})
 
 
@@ -189,3 +189,41 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
     journal.failed = "No space left on device"
     assert obstacle(journal) == "the journal could not be written: No space left on device"
     journal.close()
+
+
+def three_segments(recorded: Recorded) -> list[Path]:
+    for value in (0.5, 1.5):
+        recorded.journal.begin(b"", NOW_NS)
+        recorded.take([value], [value])
+    recorded.journal.close()
+    return sorted(recorded.directory.journal.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        (0, "the journal passed its cap and lost its 1 oldest segments"),
+        (1, "a segment in the middle of the journal is missing or can't be read"),
+    ],
+)
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_gap_is_told_from_the_cap(
+    recorded: Recorded, wait_until: WaitUntil, lost: int, reason: str, emptied: bool
+) -> None:
+    """The cap takes the first segments; what is missing further on is damage."""
+    path = three_segments(recorded)[lost]
+    path.unlink()
+    if emptied and lost:
+        path.touch()
+    found = outcome(begin(recorded), wait_until)
+    assert (found.exact, found.reason) == (False, reason)
+
+
+def test_a_journal_that_had_failed_gives_nothing_exact(tmp_path: Path, wait_until: WaitUntil) -> None:
+    """Not even of a run without values: nobody knows that it had none."""
+    empty = Recorded(tmp_path)
+    empty.journal.close()
+    (segment,) = empty.directory.journal.iterdir()
+    segment.rename(segment.with_name("00000000-failed.seg"))
+    found = outcome(begin(empty), wait_until)
+    assert (found.exact, found.reason) == (False, "the journal could not be written from some moment on")

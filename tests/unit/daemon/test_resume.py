@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,17 @@ from telemetry.daemon.fold import Fold
 from telemetry.daemon.resume import claim, going_on
 from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store.final import write_final
+from telemetry.store.history import HistoryReader, HistoryWriter
 from telemetry.store.journal import CHECKPOINT, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import FakeClock
 from telemetry.wire import control as msg
 from telemetry.wire.codec import decode_checkpoint
 from telemetry.wire.events import Count, Mark
+from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import MetricsSnapshot
+
+DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -51,6 +57,65 @@ def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
     assert course.seq >= 10_000
     assert RecordLog(dead.records).next_seq == 2
     assert dead.read_manifest().pid == os.getpid()
+
+
+def test_a_history_that_is_ahead_goes_on(dead: Any, make_again: Any) -> None:
+    """Of a power cut, or a recovery that died: its seconds stay, and none that follows is passed over as known."""
+    history = HistoryWriter(dead.history, resume=True)
+    for number in range(1, 4):
+        history.append(Interval(number, number + 1), number=number)
+    history.close()
+    service = make_again(dead)
+    assert service.parts.numbers.run.rolls == 4
+    service.feed.roll()
+    service.parts.worker.close(DEADLINE_S)
+    assert service.parts.history.rolls == 5
+    assert len(list(HistoryReader(dead.history).intervals(level_s=1))) == 5
+
+
+def test_what_a_restart_found_is_known_to_every_later_fold(dead: Any, make_again: Any, die: Any) -> None:
+    """Also to one that begins before it: else it would take new records and intervals for known ones."""
+    log = RecordLog(dead.records)
+    log.append([replace(log.read(1, 1)[0], seq=2)])
+    log.close()
+    service = make_again(dead)
+    run = service.parts.numbers.run
+    die(service)
+    fold = Fold(JournalReader(dead.journal), 0)
+    for entry in fold.entries():
+        fold.apply(entry)
+    assert run.warnings
+    assert (fold.numbers.run.records, fold.numbers.run.snapshot_seq, fold.numbers.run.warnings) == (
+        3,
+        run.snapshot_seq,
+        run.warnings,
+    )
+
+
+def test_without_a_record_log_it_goes_on(dead: Any, make_again: Any, connect: Any) -> None:
+    """One that can't be read stays as it is, the run says so, and numbers of records go on for those who listen."""
+    path = dead.records / "records.jsonl"
+    spoiled = b"noise" + path.read_bytes()
+    path.write_bytes(spoiled)
+    service = make_again(dead)
+    (said,) = service.snapshot().warnings
+    assert said.startswith("the record log could not be written: ")
+    assert "line 1" in said
+    peer = connect(service)
+    peer.batches, peer.emitted = 2, 4
+    peer.send(Mark("c"))
+    peer.applied(5)
+    assert service.parts.numbers.run.records == service.feed.ingest._stream.next_seq == 3
+    assert path.read_bytes() == spoiled
+
+
+def test_a_machine_that_was_restarted_may_have_lost_a_second(
+    dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut mostly leaves the journal whole up to what was synced: no torn byte tells of what is gone."""
+    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
+    (said,) = make_again(dead).snapshot().warnings
+    assert said.startswith("the machine was restarted since: if it lost power, up to a second ")
 
 
 def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, connect: Any) -> None:
@@ -97,6 +162,9 @@ def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, co
     log.close()
     service = make_again(dead)
     assert service.parts.numbers.run.records == 3
+    assert service.snapshot().warnings == [
+        "the journal lost 1 records that the record log has; those sent again are in it twice"
+    ]
     peer = connect(service)
     peer.batches, peer.emitted = 2, 4
     peer.send(Mark("c"))
@@ -192,11 +260,29 @@ def test_whoever_starts_it_hears_that_there_is_nothing_left(dead: Any, make_opti
     assert not dead.locked()
 
 
+def test_a_result_that_went_elsewhere_is_a_result(
+    dead: Any, make_options: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a fallback directory or the temporary one, as `ls` and `report` have it: an ended run does not go on."""
+    result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory=str(dead.path))
+    monkeypatch.setattr(tempfile, "tempdir", str(short_dir / "tmp"))
+    spare = short_dir / "spare"
+    for place in (spare, short_dir / "tmp"):
+        path = write_final(result, [place / "telemetry-r1-final_snapshot.json"])
+        options = make_options({"run.fallback_dirs": [str(spare)]}, resume=dead.path)
+        assert run_daemon(options) == (True, result)
+        path.unlink()
+    claimed = claim(dead.path, [str(spare)])
+    claimed.let_go()
+    assert claimed.result is None
+
+
 def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
     """Its monotonic clock begins anew then; the run's is as much later as the wall clock says."""
     fold = Fold(JournalReader(dead.journal))
-    for _ in fold.steps():
-        pass
+    for entry in fold.entries():
+        fold.apply(entry)
+    fold.end_interval()
     assert going_on(SYSTEM_CLOCK, fold) is SYSTEM_CLOCK
     wall_ns = fold.numbers.wall_ns(fold.now_ns)
     rebooted = going_on(FakeClock(5_000, wall_ns + 60 * 10**9), fold)
@@ -204,11 +290,16 @@ def test_time_goes_on_although_the_machine_restarted(dead: Any) -> None:
     assert rebooted.wall_ns() == wall_ns + 60 * 10**9
     set_back = going_on(FakeClock(5_000, wall_ns - 60 * 10**9), fold)
     assert set_back.monotonic_ns() == fold.now_ns + 1
+    up_for_longer = FakeClock(fold.now_ns + 5, wall_ns + 10**18)  # than it had been when the run died
+    assert going_on(up_for_longer, fold).monotonic_ns() == fold.now_ns + 10**18
 
 
 def test_a_claim_is_for_one(dead: Any) -> None:
     """Until it is let go."""
+    dead.write_manifest(replace(dead.read_manifest(), host="elsewhere", pid=1))
     first = claim(dead.path)
+    owner = dead.read_manifest()
+    assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid()), "where there are no locks this is one"
     with pytest.raises(RunDirectoryError, match="alive"):
         claim(dead.path)
     first.let_go()

@@ -48,3 +48,4 @@ def test_a_log_that_exists_is_continued(make_service: Any) -> None:
     RecordStream("r1", parts.records, parts.hub).publish([StreamedRecord("a", 5, Mark("x"))])
     log = RecordLog(parts.directory.records)
     assert RecordStream("r1", log, parts.hub).next_seq == 1
+    assert RecordStream("r1", log, parts.hub, 5).next_seq == 5

@@ -78,7 +78,6 @@ def test_a_stuck_disk_refuses_jobs_instead_of_blocking(worker: Worker) -> None:
     while worker.submit(lambda: None):
         taken += 1
     assert 100 < taken < 1_000
-    assert worker.refused == 1
     assert not worker.close(0.01)
     stuck.set()
 

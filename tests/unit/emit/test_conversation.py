@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ from telemetry.wire.control import (
 WELCOME = Welcome(
     id=1, run_id="r", name="job", epoch="e1", state="LIVE", events="ipc:///ev", snapshots="ipc:///sn", records=""
 )
+THREE_KEPT = 3 * limits.RESEND_BATCH_BYTES
 Make = Callable[..., Conversation]
 
 
@@ -243,7 +245,7 @@ def test_one_request_makes_a_bounded_number_of_answers(talk: Conversation, desk:
 def tight(make: Make, link: Any) -> Conversation:
     """A welcomed conversation whose ring is full with three batches of one event."""
     link.answer = greet
-    made = make(ring_bytes=150)
+    made = make(ring_bytes=THREE_KEPT)
     made.step()
     made.step()
     return made
@@ -299,9 +301,9 @@ def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
     aggregator told that it won't come."""
     fill_ring(tight, desk)
     live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
-    assert tight.ring.let_go == 0
+    assert tight.ring.kept() == [0, 1, 2]
     live(tight, desk, link, 0.75, Pong(epoch="e1", state="LIVE"))
-    assert tight.ring.let_go > 0
+    assert 0 not in tight.ring.kept()
     assert [batch.seq for batch in link.batches] == [0, 1, 2, 3]
     link.asked.clear()
     link.inbox = [Resend(first=0, last=0)]
@@ -314,18 +316,18 @@ def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: Conversation,
     fill_ring(tight, desk)
     live(tight, desk, link, 60.0)
     live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
-    assert (tight.ring.let_go, tight.ring.kept()) == (0, [0, 1, 2])
+    assert tight.ring.kept() == [0, 1, 2]
 
 
 def test_an_old_acknowledgement_is_no_sign_of_a_batch_that_is_stuck(make: Make, desk: Any, link: Any) -> None:
     """A ring that fills after a quiet hour has been waiting for a moment only."""
     link.answer = greet
-    talk = make(ring_bytes=150)
+    talk = make(ring_bytes=THREE_KEPT)
     talk.step()
     talk.step()
     live(talk, desk, link, 10.0, Pong(epoch="e1", state="LIVE"))
     fill_ring(talk, desk)
-    assert (talk.ring.let_go, desk.outbox.waiting) == (0, 2)
+    assert (talk.ring.kept(), desk.outbox.waiting) == ([0, 1, 2], 2)
 
 
 def test_a_silent_aggregator_is_packed_for(talk: Conversation, desk: Any, link: Any) -> None:
@@ -360,6 +362,47 @@ def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: Conversation, 
         tight.flush()
     assert len(tight.ring) <= 3
     assert desk.outbox.waiting >= 17
+
+
+def test_a_silent_aggregator_that_owes_a_resend_is_packed_for_once_a_period(
+    talk: Conversation, desk: Any, link: Any
+) -> None:
+    """Or the flusher never rests, and makes a batch of each event. Full batches still follow each other."""
+    desk.fill(1)
+    talk.flush()
+    link.answer = lambda request: [replace(WELCOME, epoch="e2")] if isinstance(request, Hello) else []
+    link.inbox = [Pong(epoch="e2", state="LIVE")]
+    link.room = 0
+    talk.step()
+    talk.step()
+    desk.clock.advance(0.6)
+    for expected in ([0, 1], [0, 1, 2]):
+        desk.fill(1)
+        assert talk.flush() is False
+        assert talk.ring.kept() == expected
+    desk.fill(2 * limits.BATCH_EVENTS)
+    assert [talk.flush(), talk.flush()] == [True, False]
+
+
+def test_what_is_packed_for_a_silent_aggregator_takes_the_memory_that_the_ring_counts(
+    talk: Conversation, desk: Any, link: Any
+) -> None:
+    """Small batches are mostly what is around them: counted by their frames they would be six times the bound."""
+    link.room = 0
+    desk.clock.advance(0.6)
+    desk.fill(1)
+    talk.flush()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0] - talk.ring.bytes
+        for _ in range(2_000):
+            desk.fill(1)
+            talk.flush()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(talk.ring) == 2_001
+    assert taken < 1.2 * talk.ring.bytes
 
 
 # --- another epoch -------------------------------------------------------------------------------

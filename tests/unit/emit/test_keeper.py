@@ -25,6 +25,7 @@ from telemetry.wire.control import Stop, Watch
 from telemetry.wire.snapshot import MetricsSnapshot
 
 WaitUntil = Callable[..., Any]
+DIES = ["sh", "-c", "kill -SEGV $$"]
 
 
 class Bench:
@@ -37,6 +38,7 @@ class Bench:
         self.errors: list[TelemetryError] = []
         """What the next starts fail with."""
         self.program = ["sleep", "60"]
+        self.ending = False
         self.endpoint = f"ipc://{folder}/c"
         self.keeper: AggregatorKeeper | None = None
         (folder / "journal").mkdir()
@@ -51,6 +53,7 @@ class Bench:
             directory=str(self.folder),
             process=subprocess.Popen(self.program),
             circumstances=Circumstances({}, None, os.getpid()),
+            ending=self.ending,
         )
         self.started.append(made)
         return made
@@ -137,12 +140,12 @@ def test_without_a_journal_there_is_nothing_to_go_on_from(bench: Bench, wait_unt
 def test_a_crash_loop_ends(bench: Bench, wait_until: WaitUntil) -> None:
     """Five that die young are enough; each was told, and that there will be no other."""
     keeper = bench.keep()
-    bench.program = [sys.executable, "-c", "raise SystemExit(3)"]
+    bench.program = DIES
     bench.kill()
     wait_until(lambda: keeper.gone, timeout_s=30.0, what="giving up")
     assert len(bench.started) == 1 + limits.RESTARTS
     assert len(bench.said) == limits.RESTARTS + 1
-    assert f"(pid {bench.started[1].pid}) ended with code 3; restarted" in bench.said[1]
+    assert f"(pid {bench.started[1].pid}) died by SIGSEGV; restarted" in bench.said[1]
     assert "5 restarts in a row came to nothing" in bench.said[-1]
     assert "5 restarts in a row" in keeper.lost
 
@@ -157,6 +160,53 @@ def test_an_aggregator_that_lasted_has_all_its_restarts_again(
         bench.kill()
         wait_until(lambda number=number: keeper.restarts == number + 1, what="the restart")
     assert not keeper.gone
+
+
+@pytest.mark.parametrize("known", ["asked", "found"])
+def test_a_run_that_ends_has_no_more_than_its_restarts(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    """An aggregator that dies of the end itself lives as long as the drain each time, and whoever waits for the
+    result would wait for ever. Somebody asked for the end here, or it was found in the journal."""
+    monkeypatch.setattr(limits, "RESTART_LASTS_S", 0.0)
+    with FakeAggregator(short_dir):
+        keeper = bench.keep()
+        if known == "asked":
+            keeper.ask(Stop(reason="enough"), 10.0)
+        bench.program, bench.ending = DIES, known == "found"
+        bench.kill()
+        wait_until(lambda: keeper.gone or len(bench.started) > 12, timeout_s=30.0, what="giving up")
+    assert len(bench.started) == 1 + limits.RESTARTS
+    assert "5 restarts in a row came to nothing" in keeper.lost
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_aggregator_that_ended_by_itself_is_not_started_again(
+    bench: Bench, wait_until: WaitUntil, code: int
+) -> None:
+    """It had come to the end of the run, and there was nowhere to write to: the next would come to the same."""
+    bench.program = ["sh", "-c", f"exit {code}"]
+    keeper = bench.keep()
+    wait_until(lambda: keeper.gone, what="the end")
+    assert len(bench.started) == 1
+    assert f"ended with code {code} and is not restarted: it was through, and left no result" in keeper.lost
+
+
+def test_a_follower_that_cannot_be_told_anything_is_kept_all_the_same(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs: no descriptor for a socket of ours is no reason to call it gone."""
+
+    def fail(endpoint: str) -> Any:
+        raise EndpointError("Too many open files")
+
+    with FakeAggregator(short_dir):
+        keeper = bench.keep()
+        keeper.ask(Watch(pid=7), 10.0)
+    monkeypatch.setattr(keeper_module, "ControlClient", fail)
+    bench.kill()
+    wait_until(lambda: keeper.restarts == 1 or keeper.gone, what="the restart")
+    assert (keeper.gone, keeper.lost, keeper.aggregator) == (False, "", bench.started[1])
 
 
 def test_a_start_that_fails_is_tried_again(bench: Bench, wait_until: WaitUntil) -> None:
@@ -219,7 +269,7 @@ def test_giving_up_takes_the_address_down(bench: Bench, wait_until: WaitUntil) -
 def test_what_was_asked_is_asked_again_of_the_one_that_follows(
     bench: Bench, short_dir: Path, wait_until: WaitUntil
 ) -> None:
-    """It knows neither whom to watch nor that the run is to end."""
+    """Its journal may not have been writable, or nobody was there to hear it."""
     with FakeAggregator(short_dir, epoch="e1") as first:
         keeper = bench.keep()
         keeper.ask(Watch(pid=7), 10.0)

@@ -227,6 +227,29 @@ def test_an_aggregator_that_was_started_again_is_given_its_time(
     assert [report.source for report in reports] == ["last_live", "pubsub"]
 
 
+def test_restarts_without_end_are_not_waited_for(
+    published: FakeAggregator, snapshots: Subscription, keeper: Any
+) -> None:
+    """Each of them is given its time, all together no more than a keeper starts in a row."""
+
+    class Restarting:
+        """Has restarted whenever it is looked at; would get to its end much later."""
+
+        files, gone, lost = keeper.files, False, ""
+        looks = 0
+
+        @property
+        def restarts(self) -> int:
+            self.looks += 1
+            if self.looks == 300:
+                published.state = "COMPLETE"
+            return self.looks
+
+    made: Any = Restarting()
+    report = await_report(snapshots, made, 0.01, recovery_s=0.0, patience_after_restart_s=0.2)
+    assert report.source == "last_live"
+
+
 def test_a_file_that_cannot_be_read_is_no_source(short_dir: Path) -> None:
     """The next source takes its place, both reasons are told."""
     (short_dir / FINAL_FILE).write_text("{")

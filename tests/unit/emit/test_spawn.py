@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from telemetry.emit import spawn as spawn_module
-from telemetry.emit.spawn import respawn, spawn
+from telemetry.emit.spawn import Aggregator, Circumstances, respawn, spawn
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
+
+
+def dead_aggregator() -> Aggregator:
+    return Aggregator(
+        endpoint="",
+        snapshots="",
+        run_id="r",
+        name="job",
+        directory="/the/run",
+        process=None,  # type: ignore[arg-type]
+        circumstances=Circumstances(dict(os.environ), None, os.getpid()),
+    )
 
 
 @pytest.fixture
@@ -139,6 +153,49 @@ def test_an_aggregator_that_never_gets_ready_is_not_waited_for_long(
     with pytest.raises(EndpointError, match="did not get ready"):
         spawn("job", {}, owner_pid=1, timeout_s=2.0)
     assert not Path(f"/proc/{pid_file.read_text()}").exists()
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_follower_that_cannot_be_taken_over_is_not_asked_to_end(
+    short_dir: Path, instead: object, ready: bool
+) -> None:
+    """It would take that for somebody's wish that the run ends. Ready or not: the journal has all that it knows."""
+    pid_file, asked = short_dir / "pid", short_dir / "asked"
+    silent = f'print(\'{{"endpoint": "ipc://{short_dir}/nobody"}}\', file=ready, flush=True)\n' if ready else ""
+    instead(  # type: ignore[operator]
+        f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: open({str(asked)!r}, 'w'))\n"
+        f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n{silent}time.sleep(60)"
+    )
+    with pytest.raises(EndpointError, match="no aggregator answers" if ready else "did not get ready"):
+        respawn(dead_aggregator(), 3.0)
+    assert not asked.exists()
+    assert not Path(f"/proc/{pid_file.read_text()}").exists()
+
+
+@pytest.mark.parametrize("state", ["LIVE", "DRAINING"])
+def test_who_takes_over_learns_whether_the_run_ends(short_dir: Path, instead: object, state: Any) -> None:
+    """A run that was asked to end goes on only to its end."""
+    with FakeAggregator(short_dir) as fake:
+        fake.state = state
+        instead(f'print(\'{{"endpoint": "{fake.endpoint}"}}\', file=ready, flush=True)')  # type: ignore[operator]
+        made = respawn(dead_aggregator(), 20.0)
+        made.process.wait()
+    assert made.ending == (state == "DRAINING")
+
+
+@pytest.mark.parametrize("what", ["tempfile.TemporaryFile", "os.pipe", "subprocess.Popen"])
+def test_a_machine_without_room_is_an_error_that_may_pass(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Of the start, and nothing stays open: whoever tries again must not use up what is left."""
+    module, name = what.split(".")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(getattr(spawn_module, module), name, fail)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(EndpointError, match="can't be started: Too many open files"):
+        respawn(dead_aggregator(), 1.0)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_an_interpreter_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

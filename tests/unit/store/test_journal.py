@@ -51,13 +51,18 @@ def numbers(directory: Path) -> list[int]:
     return [time_ns for time_ns, _, _ in read(directory)]
 
 
+def whole(reader: JournalReader) -> bool:
+    """Whether its last `frames()` gave all that was ever appended."""
+    return not (reader.torn_bytes or reader.dropped_segments or reader.damaged)
+
+
 def segment(directory: Path, number: int) -> Path:
     return directory / f"{number:08d}.seg"
 
 
 def three_segments(directory: Path) -> int:
     """Three segments of ten batches each; returns how many bytes each has."""
-    write(directory, 30, segment_bytes=HEAD + 10 * (FRAME_HEADER_BYTES + 5)).close()
+    write(directory, 30, each=10, segment_bytes=HEAD + 10 * (FRAME_HEADER_BYTES + 10)).close()
     sizes = {segment(directory, number).stat().st_size for number in range(3)}
     assert len(list(directory.iterdir())) == 3
     assert len(sizes) == 1
@@ -136,13 +141,14 @@ def test_only_begin_ends_a_segment(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000.seg", "00000001.seg"]
 
 
-def test_half_of_a_segment_is_not_its_checkpoint(tmp_path: Path) -> None:
-    """A checkpoint larger than a segment does not make every turn begin another one."""
-    writer = JournalWriter(tmp_path, bytes(1_000), 0, segment_bytes=100)
+@pytest.mark.parametrize(("cap_bytes", "times"), [(1 << 30, 8), (10_000, 5), (1_500, 2)])
+def test_an_eighth_of_a_segment_at_most_is_its_checkpoint(tmp_path: Path, cap_bytes: int, times: int) -> None:
+    """Checkpoints of a large state don't come with every turn; a cap below that makes it half, and never more."""
+    writer = JournalWriter(tmp_path, bytes(1_000), 0, segment_bytes=100, cap_bytes=cap_bytes)
     assert not writer.full
-    writer.append([bytes(900)], 1)
+    writer.append([bytes((times - 1) * 1_000 - 100)], 1)
     assert not writer.full
-    writer.append([bytes(200)], 2)
+    writer.append([bytes(500)], 2)
     assert writer.full
     writer.begin(bytes(1_000), 3)
     assert not writer.full
@@ -151,11 +157,11 @@ def test_half_of_a_segment_is_not_its_checkpoint(tmp_path: Path) -> None:
 
 def test_segments_are_read_in_order(tmp_path: Path) -> None:
     """The reader passes from one to the next, each begins with its checkpoint, and it may begin at any of them."""
-    write(tmp_path, 50, segment_bytes=200).close()
+    write(tmp_path, 100, segment_bytes=200).close()
     reader = JournalReader(tmp_path)
     frames = [(item.kind, item.segment, bytes(item.data)) for item in reader.frames()]
-    assert reader.complete
-    assert [data for kind, _, data in frames if kind == BATCH] == [b"%05d" % number for number in range(50)]
+    assert whole(reader)
+    assert [data for kind, _, data in frames if kind == BATCH] == [b"%05d" % number for number in range(100)]
     heads = [segment for kind, segment, _ in frames if kind == CHECKPOINT]
     assert heads == list(range(len(list(tmp_path.iterdir()))))
     assert len(heads) > 5
@@ -198,8 +204,8 @@ def test_past_the_cap_the_oldest_segments_go_and_are_counted(tmp_path: Path) -> 
     times = [item.time_ns for item in reader.frames() if item.kind == BATCH]
     assert times == list(range(times[0], 200))
     assert times[0] > 0
-    assert writer.dropped_segments == reader.missing_segments > 0
-    assert not reader.complete
+    assert writer.dropped_segments == reader.dropped_segments > 0
+    assert not whole(reader)
     assert not reader.damaged
 
 
@@ -233,7 +239,7 @@ def test_a_second_writer_goes_on_in_a_new_segment(tmp_path: Path) -> None:
         assert writer.dropped_segments == round_ - 3
         writer.append([bytes(200)], round_)
         writer.close()
-    assert writer.dropped_segments == JournalReader(tmp_path).missing_segments + 2
+    assert writer.dropped_segments == JournalReader(tmp_path).dropped_segments + 2
     assert numbers(tmp_path) == [2, 3, 4]
 
 
@@ -249,7 +255,7 @@ def damage(path: Path, shape: str) -> None:
     elif shape == "inside a frame":
         os.truncate(path, size - 2)
     elif shape == "inside a frame's header":
-        os.truncate(path, size - 5 - 3)
+        os.truncate(path, size - 10 - 3)
     elif shape == "zeros":
         os.truncate(path, size - 7)
         os.truncate(path, size + 9_000)
@@ -294,7 +300,7 @@ def test_the_end_of_the_journal_may_be_torn(tmp_path: Path, shape: str) -> None:
     writer.close()
     assert (writer.failed, writer.dropped_segments) == ("", 0)
     assert list(reader.frames())
-    assert reader.complete
+    assert whole(reader)
     assert numbers(tmp_path) == [*range(SHAPES[shape]), 101]
 
 
@@ -309,9 +315,9 @@ def test_damage_before_the_end_is_seen(tmp_path: Path, shape: str) -> None:
     assert [time_ns for time_ns, kind, _ in frames if kind == BATCH] == kept
     assert [item for item in frames if item[2]] == [(20, CHECKPOINT, True)]
     assert reader.damaged
-    assert not reader.complete
+    assert not whole(reader)
     assert reader.tail_bytes == 0
-    assert reader.missing_segments == (shape == "missing")
+    assert reader.dropped_segments == 0
     assert cut_torn_tail(tmp_path) == 0
 
 
@@ -327,7 +333,7 @@ def test_several_segments_may_be_torn_at_the_end(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000.seg", "00000001.seg"]
     assert cut_torn_tail(tmp_path) == 0
     assert list(reader.frames())
-    assert reader.complete
+    assert whole(reader)
 
 
 def test_a_cut_costs_no_frame_of_an_intact_journal(tmp_path: Path) -> None:
@@ -454,13 +460,91 @@ def test_without_a_journal_the_reader_says_so(tmp_path: Path) -> None:
         JournalReader(tmp_path / "none").last_checkpoint()
 
 
-def test_a_reader_that_has_not_finished_is_not_complete(tmp_path: Path) -> None:
-    """Only the end of `frames()` tells that everything was read."""
+def fill_up(writer: JournalWriter, monkeypatch: pytest.MonkeyPatch, call: str = "append") -> None:
+    """The disk takes no byte from here on; names may still change."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", failing(errno.ENOSPC))
+        writer.begin(b"next", 2) if call == "begin" else getattr(writer, call)([b"lost"], 2)
+    assert writer.failed
+
+
+@pytest.mark.parametrize("call", ["append", "note", "begin"])
+def test_a_journal_that_failed_says_so_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Else nobody who reads it after a kill could tell that calls which were answered are not in it."""
     writer = begun(tmp_path)
-    writer.append([b"a"], 1)
+    writer.append([b"before"], 1)
+    assert not JournalReader(tmp_path).failed
+    fill_up(writer, monkeypatch, call)
     writer.close()
+    assert JournalReader(tmp_path).failed
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000-failed.seg"]
+    assert read(tmp_path) == [(1, BATCH, b"before")]
+    assert JournalReader(tmp_path).last_checkpoint() == 0
+
+
+def test_a_sync_that_fails_is_marked_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another thread's call, and when there is no descriptor to sync."""
+    for number, (name, fault) in enumerate(
+        (("telemetry.store.journal._sync_data", errno.EIO), ("os.dup", errno.EMFILE))
+    ):
+        writer = begun(tmp_path / str(number))
+        with monkeypatch.context() as patch:
+            patch.setattr(name, failing(fault))
+            writer.sync()
+        writer.close()
+        assert JournalReader(tmp_path / str(number)).failed
+
+
+def test_who_goes_on_with_a_failed_journal_keeps_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that can't even begin its segment, in a journal that was whole until then."""
+    begun(tmp_path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", failing(errno.ENOSPC))
+        begun(tmp_path).close()
+    assert JournalReader(tmp_path).failed
+    writer = JournalWriter(tmp_path, b"again", 3)
+    writer.append([b"more"], 4)
+    writer.close()
+    assert not writer.failed
+    assert JournalReader(tmp_path).failed
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000-failed.seg", "00000001.seg"]
+    assert read(tmp_path) == [(4, BATCH, b"more")]
+
+
+def test_no_segment_goes_before_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or a kill, where the cap has no room for both: there is always a checkpoint to begin with."""
+    writer = begun(tmp_path, cap_bytes=1_000)
+    writer.append([bytes(900)], 1)
+    fill_up(writer, monkeypatch, "begin")
+    writer.close()
+    assert JournalReader(tmp_path).last_checkpoint() == 0
+    assert [(time_ns, len(data)) for time_ns, _, data in read(tmp_path)] == [(1, 900)]
+    assert not open_descriptors(tmp_path)
+
+    unlink = Path.unlink
+    writer = begun(tmp_path, cap_bytes=1_000)
+    heads: list[int] = []
+
+    def look_then_unlink(path: Path) -> None:
+        heads.append(JournalReader(tmp_path).last_checkpoint())
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", look_then_unlink)
+    writer.append([bytes(960)], 4)
+    writer.begin(b"next", 5)
+    writer.close()
+    assert heads == [1, 2], "of the newest segment, when an older one went"
+
+
+def test_the_first_number_says_how_many_passed_the_cap(tmp_path: Path) -> None:
+    """A number that is missing further on is no segment that the cap took."""
+    three_segments(tmp_path)
     reader = JournalReader(tmp_path)
-    next(reader.frames())
-    assert not reader.complete
-    assert len(list(reader.frames())) == 2
-    assert reader.complete
+    segment(tmp_path, 1).unlink()
+    assert len(list(reader.frames())) == 22
+    assert (reader.dropped_segments, reader.damaged) == (0, True)
+    assert begun(tmp_path).dropped_segments == 0
+    segment(tmp_path, 0).unlink()
+    list(reader.frames())
+    assert (reader.dropped_segments, reader.damaged) == (2, False)
+    assert begun(tmp_path).dropped_segments == 2

@@ -9,7 +9,7 @@ import pytest
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.framing import SEGMENT_HEADER_BYTES, frame
-from telemetry.store.levels import INTERVAL, Level, decoded, segments
+from telemetry.store.levels import INTERVAL, Level, damaged_bytes, decoded, segments
 from telemetry.wire.history import Interval
 
 
@@ -87,6 +87,17 @@ def test_only_segments_that_matter_are_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         stored(level, 59)
     level.close()
+
+
+def test_damage_anywhere_is_counted(tmp_path: Path) -> None:
+    """Also in segments that no writer looks at again."""
+    filled(tmp_path, 1, 125, retention_s=480).close()
+    filled(tmp_path, 10, 120, retention_s=480).close()
+    assert damaged_bytes(tmp_path) == 0
+    seconds, tens = segments(tmp_path)[0].path, segments(tmp_path)[-1].path
+    seconds.write_bytes(b"noise")
+    os.truncate(tens, SEGMENT_HEADER_BYTES + 3)
+    assert damaged_bytes(tmp_path) == 5 + 3
 
 
 def test_an_interval_that_can_not_be_read_is_said(tmp_path: Path) -> None:

@@ -147,13 +147,16 @@ def test_what_a_power_cut_left_is_cut(tmp_path: Path, count: int, tail: bytes) -
     log.close()
 
 
-def test_a_log_of_a_newer_version_is_not_cut(tmp_path: Path) -> None:
-    """Its lines may be good ones."""
+@pytest.mark.parametrize(("header", "why"), [(b'{"schema_version":9}\n', "schema version 9"), (b"x\n", "line 1")])
+def test_a_log_that_cannot_be_read_is_left_alone(tmp_path: Path, header: bytes, why: str) -> None:
+    """Its lines may be good ones: it fails, and the run goes on without it."""
     path = tmp_path / "records.jsonl"
-    path.write_bytes(b'{"schema_version":9}\n{}\n')
-    with pytest.raises(RunDirectoryError, match="schema version 9"):
-        RecordLog(tmp_path, resume=True)
-    assert path.read_bytes() == b'{"schema_version":9}\n{}\n'
+    path.write_bytes(header + b"{}\n")
+    log = RecordLog(tmp_path, resume=True)
+    assert why in log.failed
+    log.append([record(1)])
+    log.close()
+    assert path.read_bytes() == header + b"{}\n"
 
 
 def test_a_full_disk_fails_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zmq
 from msgspec.structs import replace
 
 from telemetry.errors import EndpointError, ProtocolError
-from telemetry.transport import ControlClient, Endpoints, Hub, hello, plan
+from telemetry.transport import ControlClient, Endpoints, Hub, hello, plan, sockets
 from telemetry.wire.codec import decode_request, encode_control
 from telemetry.wire.control import Ack, Error, GetStatus, Ping, Pong, Request, Resend, Response, Welcome
 
@@ -51,6 +53,21 @@ def test_an_error_is_raised_with_its_code(served: Served) -> None:
     endpoint = served(lambda hub, request: [Error(id=request.id, code="refused", message="not today")])
     with ControlClient(endpoint) as client, pytest.raises(ProtocolError, match="not today"):
         client.request(GetStatus(), 5.0)
+
+
+def test_a_machine_without_room_for_a_socket_says_so(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an error of this endpoint, which may pass; nothing stays open."""
+    closed: list[bool] = []
+
+    def fail(*_: object) -> None:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(sockets, "make_socket", fail)
+    close = ControlClient.close
+    monkeypatch.setattr(ControlClient, "close", lambda self: closed.append(close(self) is None))
+    with pytest.raises(EndpointError, match="no socket for ipc:///x: Too many open files"):
+        ControlClient("ipc:///x")
+    assert closed
 
 
 def test_silence_names_the_endpoint_and_what_to_do(short_dir: Path) -> None:

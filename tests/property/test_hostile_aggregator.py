@@ -260,7 +260,26 @@ def gauges(**columns: list[Any]) -> Callable[[dict[str, Any]], object]:
     return lambda state: state["_gauges"].update(columns)
 
 
+def no_counts(state: dict[str, Any]) -> None:
+    """Slots that are occupied, by nothing."""
+    for sparse in state["series"]["_groups"][0]["counts"]["contents"][1:]:
+        sparse[3][1] = bytes(len(sparse[3][1]))
+
+
+def moments(**columns: float) -> Callable[[dict[str, Any]], object]:
+    """One series of integers with other sums."""
+
+    def change(state: dict[str, Any]) -> None:
+        known = state["series"]["_moments"]
+        rows = len(known["integral"][1])
+        known["integral"][1] = b"\1" * rows
+        known.update({name: ["<f8", pack("<d", value) * rows] for name, value in columns.items()})
+
+    return change
+
+
 BESIDE = [
+    no_counts,
     routes(-5),
     routes(1 << 24 | 1_000),
     routes(3 << 24),
@@ -278,6 +297,15 @@ def test_a_checkpoint_that_leads_beside_its_tables_is_refused(change: Callable[[
     assert Aggregator.restore(tampered(lambda state: None)).producers() == ["p", "q"]
     with pytest.raises(codec.Malformed):
         Aggregator.restore(tampered(change))
+
+
+@pytest.mark.parametrize("column", ["total", "total_rest", "_shift", "_high_sums", "mean", "min", "max"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e308])
+def test_sums_that_integers_do_not_have_can_be_shown(column: str, value: float) -> None:
+    """A snapshot made of them can be sent."""
+    made = Aggregator.restore(tampered(moments(**{column: value})))
+    with np.errstate(all="ignore"):
+        codec.encode_snapshot(made.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
 
 
 @settings(max_examples=300)

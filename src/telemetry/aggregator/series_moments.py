@@ -51,11 +51,11 @@ class Summary:
 
     def exact_totals(self, indices: Indices) -> list[int | float]:
         """Integers of any size where all values were integers."""
-        totals, rests = self.total[indices].tolist(), self.total_rest[indices].tolist()
-        integral = self.integral[indices].tolist()
+        totals, rests = self.total[indices], self.total_rest[indices]
+        integral = self.integral[indices] & np.isfinite(totals + rests)  # but in a forged checkpoint all are
         return [
             int(total) + int(rest) if whole else total + rest
-            for total, rest, whole in zip(totals, rests, integral, strict=True)
+            for total, rest, whole in zip(totals.tolist(), rests.tolist(), integral.tolist(), strict=True)
         ]
 
     def add(self, touched: Indices, term: Floats) -> None:

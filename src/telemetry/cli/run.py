@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from telemetry.config.load import load
     from telemetry.emit.keeper import AggregatorKeeper
-    from telemetry.emit.outcome import RunFiles, await_report
+    from telemetry.emit.outcome import await_report
+    from telemetry.emit.run_files import RunFiles
     from telemetry.emit.spawn import spawn
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from telemetry import limits
-from telemetry.emit.outcome import RunFiles
+from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import Aggregator, respawn
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient

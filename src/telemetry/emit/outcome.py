@@ -6,83 +6,22 @@ percentiles; a live snapshot is up to a tick older, and its percentiles come fro
 
 from __future__ import annotations
 
-import os
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.emit.spawn import Aggregator, environment, telemetry_command
+from telemetry.emit.keeper import AggregatorKeeper
+from telemetry.emit.run_files import RunFiles
+from telemetry.emit.spawn import environment, telemetry_command
 from telemetry.transport.subscription import Subscription
-from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
-if TYPE_CHECKING:
-    from telemetry.emit.keeper import AggregatorKeeper
-
-FINAL_FILE: Final = "final_snapshot.json"
 _LOOK_AGAIN_S: Final = 0.2
 _ERROR_CHARS: Final = 500
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """Where a run leaves its result."""
-
-    directory: str
-    run_id: str
-    name: str
-    fallback_dirs: tuple[str, ...] = ()
-    """Where the final file goes if it can't be written in the run directory, before the one for temporary files."""
-
-    @staticmethod
-    def of(aggregator: Aggregator, fallback_dirs: Sequence[str]) -> RunFiles:
-        """Relative folders are of the working directory, in which the aggregator was started."""
-        folders = tuple(map(os.path.abspath, fallback_dirs))
-        return RunFiles(aggregator.directory, aggregator.run_id, aggregator.name, folders)
-
-    def has_result(self) -> bool:
-        """Whether there is a final file of a run that came to its end. Blocks on the disk."""
-        snapshot, _ = self.final()
-        return snapshot is not None and snapshot.state in TERMINAL
-
-    def final(self) -> tuple[MetricsSnapshot | None, str]:
-        """The final file that can be read, or why there is none."""
-        why = f"there is no {FINAL_FILE}" + (f" in {self.directory}" if self.directory else "")
-        for path in self._places():
-            try:
-                return snapshot_from_json(path.read_bytes()), ""
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except (OSError, Malformed) as error:
-                why = f"{path.name} can't be read: {error}"
-        return None, why
-
-    @property
-    def has_journal(self) -> bool:
-        try:
-            return bool(self.directory) and any((Path(self.directory) / "journal").iterdir())
-        except OSError:
-            return False
-
-    def _places(self) -> Iterator[Path]:
-        if self.directory:
-            yield Path(self.directory) / FINAL_FILE
-        if self.run_id:
-            for folder in self.fallback_dirs:
-                yield Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
-            with suppress(OSError):  # not every machine has a directory for temporary files; anybody writes there
-                path = Path(tempfile.gettempdir()) / f"telemetry-{self.run_id}-{FINAL_FILE}"
-                if path.stat().st_uid == os.getuid():
-                    yield path
 
 
 def await_report(

@@ -14,9 +14,10 @@ from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.keeper import AggregatorKeeper
-from telemetry.emit.outcome import RunFiles, await_report, second_best, with_own_account
+from telemetry.emit.outcome import await_report, second_best, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
+from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
 from telemetry.errors import ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient

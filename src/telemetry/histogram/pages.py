@@ -48,6 +48,7 @@ class SparseCounts(NamedTuple):
             and self.occupied.max(initial=1) <= PAGE_SLOTS
             and self.pages.min(initial=1) > 0
             and self.pages.max(initial=0) < pages
+            and self.counts.min(initial=1) > 0
             and self.counts.max(initial=0) <= _MOST
             and np.unique(self.pages).size == self.pages.size
             and self._ascending()

@@ -14,9 +14,9 @@ import pytest
 
 from telemetry import limits
 from telemetry.emit import keeper as keeper_module
-from telemetry.emit import outcome
+from telemetry.emit import run_files
 from telemetry.emit.keeper import AggregatorKeeper, death_of
-from telemetry.emit.outcome import FINAL_FILE, RunFiles
+from telemetry.emit.run_files import FINAL_FILE, RunFiles
 from telemetry.emit.spawn import Aggregator, Circumstances
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.testing.aggregator import FakeAggregator
@@ -87,7 +87,7 @@ class Bench:
 def bench(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(short_dir)
     monkeypatch.setattr(keeper_module, "respawn", made.restart)
-    monkeypatch.setattr(outcome.tempfile, "gettempdir", lambda: str(short_dir / "tmp"))
+    monkeypatch.setattr(run_files.tempfile, "gettempdir", lambda: str(short_dir / "tmp"))
     monkeypatch.setattr(limits, "RESTART_PAUSE_S", 0.001)
     yield made
     made.close()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from telemetry.emit import outcome, spawn
-from telemetry.emit.outcome import FINAL_FILE, RunFiles, await_report, second_best, with_own_account
+from telemetry.emit import run_files, spawn
+from telemetry.emit.outcome import await_report, second_best, with_own_account
+from telemetry.emit.run_files import FINAL_FILE, RunFiles
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Subscription, hello
 from telemetry.wire.codec import snapshot_to_json
@@ -38,7 +39,7 @@ def snapshots(published: FakeAggregator) -> Iterator[Subscription]:
 def own_temporary_folder(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last resort of a final file."""
     (short_dir / "tmp").mkdir()
-    monkeypatch.setattr(outcome.tempfile, "gettempdir", lambda: str(short_dir / "tmp"))
+    monkeypatch.setattr(run_files.tempfile, "gettempdir", lambda: str(short_dir / "tmp"))
 
 
 @pytest.fixture
@@ -100,29 +101,6 @@ def test_the_file_comes_next(snapshots: Subscription, keeper: Any, short_dir: Pa
     report = await_report(snapshots, keeper, 0.3, recovery_s=0.0)
     assert (report.source, report.snapshot.seq) == ("file", 99)
     assert "within 0.3 s" in report.source_reason
-
-
-@pytest.mark.parametrize("place", ["configured", "tmp"])
-def test_the_file_may_be_in_a_fallback_directory(short_dir: Path, place: str) -> None:
-    """Its run directory could not be written; the name says whose it is."""
-    (short_dir / "configured").mkdir()
-    final_file(short_dir / place, f"telemetry-another-{FINAL_FILE}", seq=1)
-    files = RunFiles(str(short_dir / "run"), "r", "job", (str(short_dir / "configured"),))
-    assert second_best(files, None, "it is gone").source == "last_live"
-    final_file(short_dir / place, f"telemetry-r-{FINAL_FILE}")
-    report = second_best(files, None, "it is gone")
-    assert (report.source, report.snapshot.seq) == ("file", 99)
-    assert files.has_result()
-
-
-def test_only_the_file_of_a_run_that_ended_is_a_result(short_dir: Path) -> None:
-    """One that an aggregator can still be started for is not."""
-    files = RunFiles(str(short_dir), "r", "job")
-    assert not files.has_result()
-    final_file(short_dir, state="LIVE")
-    assert not files.has_result()
-    final_file(short_dir, state="INTERRUPTED")
-    assert files.has_result()
 
 
 def test_the_journal_is_read_when_there_is_no_file(short_dir: Path, instead: Instead) -> None:

@@ -1,0 +1,69 @@
+"""Where a run leaves its result, seen from the process that waits for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from telemetry.emit.spawn import Aggregator
+from telemetry.wire.codec import Malformed, snapshot_from_json
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+FINAL_FILE: Final = "final_snapshot.json"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Where a run leaves its result."""
+
+    directory: str
+    run_id: str
+    name: str
+    fallback_dirs: tuple[str, ...] = ()
+    """Where the final file goes if it can't be written in the run directory, before the one for temporary files."""
+
+    @staticmethod
+    def of(aggregator: Aggregator, fallback_dirs: Sequence[str]) -> RunFiles:
+        """Relative folders are of the working directory, in which the aggregator was started."""
+        folders = tuple(map(os.path.abspath, fallback_dirs))
+        return RunFiles(aggregator.directory, aggregator.run_id, aggregator.name, folders)
+
+    def has_result(self) -> bool:
+        """Whether there is a final file of a run that came to its end. Blocks on the disk."""
+        snapshot, _ = self.final()
+        return snapshot is not None and snapshot.state in TERMINAL
+
+    def final(self) -> tuple[MetricsSnapshot | None, str]:
+        """The final file that can be read, or why there is none."""
+        why = f"there is no {FINAL_FILE}" + (f" in {self.directory}" if self.directory else "")
+        for path in self._places():
+            try:
+                return snapshot_from_json(path.read_bytes()), ""
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, Malformed) as error:
+                why = f"{path.name} can't be read: {error}"
+        return None, why
+
+    @property
+    def has_journal(self) -> bool:
+        try:
+            return bool(self.directory) and any((Path(self.directory) / "journal").iterdir())
+        except OSError:
+            return False
+
+    def _places(self) -> Iterator[Path]:
+        if self.directory:
+            yield Path(self.directory) / FINAL_FILE
+        if self.run_id:
+            for folder in self.fallback_dirs:
+                yield Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
+            with suppress(OSError):  # not every machine has a directory for temporary files; anybody writes there
+                path = Path(tempfile.gettempdir()) / f"telemetry-{self.run_id}-{FINAL_FILE}"
+                if path.stat().st_uid == os.getuid():
+                    yield path

@@ -13,7 +13,7 @@ TIMED := tests/integration tests/process tests/fault  # real sockets and process
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo test test-all check fault soak fuzz bench clean tools
+.PHONY: help demo test test-all check fault soak fuzz bench pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: $(VENV)/.dev  ## Feed every decoder hostile input, guided by coverage (FUZ
 
 bench: $(VENV)/.dev  ## Measure everything that has a figure
 	$(BIN)/python -m benchmarks.run
+
+pictures: $(VENV)/.dev  ## Draw the pictures of docs/ from those the tests compare (needs chromium, fonts-firacode)
+	$(BIN)/python -m tests.golden.tui.draw
 
 test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
 	@for version in 3.11 3.12 3.13 3.14; do \

@@ -43,20 +43,24 @@ class Program:
 
     def __init__(self) -> None:
         self._run: Any = None
+        self._series = SERIES
         self._pairs: Iterator[tuple[Callable[[float], object], float]] = iter(())
 
-    def open(self, name: str, directory: str, policy: Literal["drop", "block"]) -> dict[str, Any]:
+    def open(
+        self, name: str, directory: str, policy: Literal["drop", "block"], series: int = SERIES
+    ) -> dict[str, Any]:
         """Starts an aggregator."""
         from telemetry.emit import start
 
         os.environ.pop("TELEMETRY_ENDPOINT", None)
         self._run = start(name, dir=directory, policy=policy)
+        self._series = series
         self._pairs = zip(cycle(self.calls(self._run)), cycle(nanoseconds(_VALUES)), strict=False)
         return {"endpoint": self._run.endpoint}
 
     def calls(self, run: Run) -> list[Callable[[float], object]]:
         """What gets a value each, in turn."""
-        return [run.series("latency", unit="ns", route=str(index)).record for index in range(SERIES)]
+        return [run.series("latency", unit="ns", route=str(index)).record for index in range(self._series)]
 
     def record(self, seconds: float = 0.0, rate: int = 0, events: int = 0) -> dict[str, Any]:
         """So many events, or for so long."""

@@ -24,6 +24,7 @@ from benchmarks import (
     perturbation,
     snapshot,
     table,
+    viewer,
 )
 from benchmarks.harness import Outcome, Size
 
@@ -37,6 +38,7 @@ GROUPS: Final[dict[str, Callable[[Size], Outcome]]] = {
     "final_file": endurance.final_file,
     "memory": endurance.memory,
     "imports": imports.run,
+    "viewer": viewer.run,
 }
 
 

@@ -27,7 +27,7 @@ def keep_recording(thread):
         record(number)
         shared()
         number += 1
-        if not number % 200:
+        if not number % 20:
             time.sleep(0.001)
     sent[thread] = number
 

@@ -21,7 +21,7 @@ for snapshot in telemetry.subscribe(sys.argv[1], conflate=False):
 
 def kill_soon(crew: Any, faults: Any, sender: Any, chance: random.Random) -> int:
     """Kills a sender at a random moment; returns what it had sent so long before that it must be in the result."""
-    crew.progress(sender, chance.randint(RATE * 6 // 10, RATE * 12 // 10))
+    crew.progress(sender, chance.randint(RATE * 3, RATE * 4))
     sender.kill()
     return int(sender.sent_before(faults.SLACK_S))
 

@@ -20,6 +20,7 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
+from telemetry import humane, phrases
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
 from telemetry.emit import spawn
@@ -30,7 +31,7 @@ from telemetry.errors import (
     TelemetryError,
 )
 from telemetry.ledger import FRAME_REASONS
-from telemetry.report import FORMATS, content, humane, render, table, text
+from telemetry.report import FORMATS, content, render, table, text
 from telemetry.store import final, framing, history, hlog, journal, levels, liveruns, records, rundir
 from telemetry.transport import keys
 from telemetry.wire import codec
@@ -490,7 +491,7 @@ TARGETS: Final = (
         run=run_report,
         form=Json(),
         seeds=lambda: [final.final_json(valid.whole_snapshot()), *valid.golden("report/snapshot.json")],
-        covers=(content, humane, text, table),
+        covers=(content, phrases, humane, text, table),
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.02,

@@ -23,6 +23,7 @@ GROUPS = (
     "final_file",
     "memory",
     "imports",
+    "viewer",
 )
 
 

@@ -150,6 +150,7 @@ def test_environment_variables_that_are_named_are_settings() -> None:
 
 def test_the_run_directory_is_described_as_it_is() -> None:
     """The names in USING.md are those of the paths."""
+    from telemetry.store.outputlog import OUTPUT
     from telemetry.store.rundir import RunDirectory
 
     directory = RunDirectory(Path("d"))
@@ -162,5 +163,6 @@ def test_the_run_directory_is_described_as_it_is() -> None:
         directory.journal,
         directory.records,
         directory.log,
+        directory.path / OUTPUT,
     )
     assert described == {path.name for path in paths}

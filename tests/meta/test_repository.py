@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "benchmarks", "examples", "docs", ".ci")
-SKIPPED_PARTS = {"__pycache__", "node_modules"}
+NO_TEXT = {".bin", ".png"}
+SKIPPED_PARTS = {"__pycache__", "node_modules", "snapshot_report.html"}
 LONGEST_PAUSE_S = 0.05
 
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
@@ -23,7 +24,7 @@ def files() -> list[Path]:
     """Everything that is written by hand."""
     top = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".git")]
     inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return [path for path in top + inside if not SKIPPED_PARTS & set(path.parts) and path.suffix != ".bin"]
+    return [path for path in top + inside if not SKIPPED_PARTS & set(path.parts) and path.suffix not in NO_TEXT]
 
 
 def lines() -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from telemetry.store import journal, levels
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader, JournalWriter
+from telemetry.store.outputlog import OUTPUT_BYTES, OutputLog
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.testing import frame as batch
@@ -113,6 +114,7 @@ def test_bounds_are_the_settings() -> None:
     sizes, ages = JournalConfig(), HistoryConfig()
     assert f"`journal.segment_bytes` ({sizes.segment_bytes // MIB} MiB by default)" in WORDS
     assert f"`journal.cap_bytes` ({sizes.cap_bytes // GIB} GiB by default)" in WORDS
+    assert f"larger than {OUTPUT_BYTES // MIB} MiB" in WORDS
     kept = dict(table("level"))
     assert list(kept) == [f"{level} s" for level in levels.LEVELS]
     assert kept["1 s"] == f"`history.retention_1s_s`, {ages.retention_1s_s / 3_600:g} h by default"
@@ -125,6 +127,10 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     run.write_manifest(Manifest(run_id="r1", name="job"))
     run.final.touch()
     run.log.touch()
+    output = OutputLog(run.path, file_bytes=1)
+    output.append(b"one")
+    output.append(b"two")
+    output.close()
     history = HistoryWriter(run.history)
     history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
     history.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from telemetry.store.framing import frame
 from telemetry.store.history import HistoryReader
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
@@ -98,7 +99,7 @@ def test_it_equals_what_the_journal_holds(dead: Any) -> None:
     assert counter["value"] == counter["events"] * 0.5
     (producer,) = final["producers"]
     assert producer["completeness"] == "incomplete"
-    assert f"{final['accounting']['applied']:,} of" in err
+    assert f"{final['accounting']['applied']:,} events applied, what came after" in err
     assert list((dead.folder / "telemetry").iterdir()) == []
     assert [record.seq for record in RecordLog(here(dead).records).read(0, 100)] == list(range(20))
     seconds = list(HistoryReader(here(dead).history).intervals(level_s=1))
@@ -121,16 +122,47 @@ def test_a_second_time_there_is_nothing_to_do(dead: Any) -> None:
 
 
 def test_a_torn_tail_is_counted_and_no_damage(dead: Any) -> None:
-    """What follows the last good frame was never in the numbers."""
-    with segments(dead)[-1].open("ab") as file:
-        file.write(os.urandom(1_000))
+    """What follows the last good frame is the half of one, and was never in the numbers."""
+    reader = JournalReader(here(dead).journal)
+    list(reader.frames())
+    path = segments(dead)[-1]
+    os.truncate(path, path.stat().st_size - reader.tail_bytes)
+    with path.open("ab") as file:
+        file.write(b"".join(frame([b"x" * 5_000], 1, BATCH))[:1_000])
     assert dead.run("recover", "latest")[0] == 0
     final = dead.final()
     assert final["exact"]
     (warning,) = final["warnings"]
-    torn = re.fullmatch(r"the journal ended with ([\d,]+) torn bytes, which are cut off", warning)
-    assert torn, warning
-    assert int(torn[1].replace(",", "")) >= 1_000, "SIGKILL may tear a frame as well"
+    assert warning == "the journal ended with 1,000 torn bytes, which are left out"
+
+
+def test_damage_in_the_middle_of_the_only_segment_is_damage(dead: Any) -> None:
+    """What came after it is not in the result, which says so in its first line, its warnings, and later."""
+    rows = journaled_rows(dead)
+    (path,) = segments(dead)
+    middle = path.stat().st_size // 2
+    with path.open("r+b") as file:
+        file.seek(middle)
+        file.write(os.urandom(100))
+    code, _, err = dead.run("recover", "latest")
+    final = dead.final()
+    assert code == 0
+    assert 0 < final["accounting"]["applied"] < rows
+    assert re.search(r"interrupted: job, [\d,]+ events applied, what came after [\d:]+ UTC is unknown", err)
+    assert not final["exact"]
+    assert any("bytes at the end of the journal are damaged and left out" in one for one in final["warnings"])
+    _, _, err = dead.run("recover", "latest")
+    assert "--exact" not in err
+    assert "bytes of the journal are damaged" in err
+
+
+def test_without_a_manifest(dead: Any) -> None:
+    """The journal knows the run."""
+    (here(dead).path / "manifest.json").unlink()
+    code, _, err = dead.run("recover", "latest")
+    assert code == 0, err
+    assert "the manifest can't be read" in err
+    assert (dead.final()["name"], dead.final()["exact"]) == ("job", True)
 
 
 def test_history_and_records_are_completed(dead: Any) -> None:
@@ -232,7 +264,7 @@ def test_a_journal_with_a_hole_goes_on_from_the_next_checkpoint(
     final = ground.final()
     assert final["accounting"]["applied"] == rows + 20
     assert not final["exact"]
-    assert ("1 oldest segments" if harm == "the oldest is gone" else "damaged") in final["exact_reason"]
+    assert ("lost its oldest segment" if harm == "the oldest is gone" else "damaged") in final["exact_reason"]
 
 
 def test_progress_is_for_terminals_only(dead: Any) -> None:

@@ -288,8 +288,55 @@ def test_a_torn_tail_is_cut_and_said(ground: Any, wait_until: WaitUntil) -> None
     made = paced.end()
     final = finish(ground, second)
     check_whole(final, made)
-    (warning,) = final["warnings"]
-    assert re.fullmatch(r"the journal ended with [\d,]+ torn bytes, which are cut off", warning)
+    warning, restarted = final["warnings"]
+    assert "restarted once" in restarted
+    assert re.fullmatch(r"the journal ended with [\d,]+ torn bytes, which are left out", warning)
+
+
+LEFT = """
+import os, sys, time, telemetry
+from telemetry.emit.process import PROCESS
+from telemetry.report import render
+run = telemetry.start("joined")
+n = run.counter("n")
+for _ in range(5_000):
+    n.add(1)
+while PROCESS.flusher._conversation.ring.taken < 5_000:
+    time.sleep(0.01)
+print("up", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for _ in range(700):
+    n.add(1)
+if sys.argv[1] == "finishes":
+    print(render(run.finish()))
+"""
+
+
+@pytest.mark.parametrize("how", ["finishes", "just ends"])
+def test_a_program_whose_aggregator_is_dead_for_good_says_so(ground: Any, how: str) -> None:
+    """Once, how many events were not acknowledged, and what makes a result of the others. Its own report claims
+    nothing that it doesn't know, and `recover` finds what it counts as received."""
+    aggregator, endpoint = ground.serve()
+    environ = {"TELEMETRY_ENDPOINT": endpoint, "TELEMETRY_EMIT__FINISH_TIMEOUT_S": "3"}
+    child = ground.popen(sys.executable, ground.program("left.py", LEFT), how, environ=environ)
+    assert child.stdout.readline() == "up\n"
+    kill(aggregator)
+    (ground.folder / "go").touch()
+    out, err = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0, err
+    directory = (ground.folder / "runs" / "latest").resolve()
+    recover = f"`telemetry recover {directory}` makes a result of what it had taken"
+    why = f"nobody listens at {endpoint} any more"
+    assert err == f"telemetry: 700 events were not acknowledged and may be lost: {why}; {recover}\n"
+    if how == "finishes":
+        assert "".join(recover.split()) in "".join(out.split()), "lines are as long as the terminal"
+        assert "700 events of this program were not acknowledged and may be lost" in out
+        assert "never arrived" not in out
+        assert re.search(r"joined .* 5,000 +5,000 +5,000", out), out
+    code, _, _ = ground.run("recover", "latest")
+    assert code == 0
+    assert ground.final()["accounting"]["applied"] == 5_000
 
 
 def test_a_run_that_has_ended_is_not_resumed(ground: Any) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -21,6 +22,8 @@ from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Gauge, Mark, Params, Sample, Span
+
+pytestmark = pytest.mark.slow
 
 SECOND = 1_000_000_000
 CONFIG = AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=5)

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -22,6 +23,8 @@ from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Gauge, Mark, Sample
 from telemetry.wire.snapshot import MetricsSnapshot
+
+pytestmark = pytest.mark.slow
 
 DEFINES = [
     Define(1, "latency", "series", "ns"),

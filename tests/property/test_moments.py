@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from telemetry.aggregator.series import SeriesTable
 
+pytestmark = pytest.mark.slow
+
 SERIES = 4
 values = st.one_of(
     st.integers(0, 20).map(float),

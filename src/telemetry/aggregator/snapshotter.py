@@ -31,7 +31,7 @@ from telemetry.wire.snapshot import (
 _NAMED: Final = 5  # producers named in one warning
 _MOST_BATCHES: Final = (1 << 63) - 1  # the wire carries no more, and producers may lie about each of their own
 _UNACCOUNTED: Final = (
-    "the journal could not be written from some moment on: "
+    "the journal could not be written, or can't be read, from some moment on: "
     "what its aggregator took after that is not in these numbers"
 )
 _ROUNDED: Final = "some series hold integers beyond 2**53"

@@ -217,7 +217,7 @@ def machine() -> str:
 
 def render(figures: Bench) -> str:
     """A line for each question, and what they were measured on."""
-    from telemetry.report.humane import count, duration_ns, scaled, size
+    from telemetry.humane import count, duration_ns, scaled, size
 
     lines = [
         ("machine", figures.machine),

@@ -97,7 +97,7 @@ def check_temporary_directory(_config: Config) -> Finding:
 
 
 def check_run_directory(config: Config) -> Finding:
-    from telemetry.report.humane import size
+    from telemetry.humane import size
 
     path = Path(config.run.dir).absolute()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())

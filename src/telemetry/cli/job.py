@@ -21,32 +21,45 @@ from telemetry.wire.masking import mask_secrets
 from telemetry.wire.snapshot import CommandFacts
 
 _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
-_FORWARDED: Final = (*_OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_FORWARDED: Final = (*_OF_THE_TERMINAL, *_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _SHOWN_CHARS: Final = 1_000  # of a command that can't be started: the reason a run ended is a line
 _FIRST_LOOK_S: Final = 0.01  # at the memory of the command; then twice as long each time
 _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
+Launch = Callable[[Sequence[str], Mapping[str, str]], int]
+"""Starts a command with an environment, in a session of its own. Returns its process id. Raises OSError."""
+
 
 class Job:
     """One child process in our process group, so that Ctrl-C in a terminal reaches it first.
 
     Main thread only: takes over signal handling until the child has been waited for. The child has our standard
-    streams, and ignores the signals that we were started to ignore (`nohup`).
+    streams, and ignores the signals that we were started to ignore (`nohup`). One that is started by `launch` has
+    what that gives it; what a terminal sends to a process group is then passed on to the whole of the child's.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], launch: Launch | None = None
+    ) -> None:
         self.command = list(command)
         self.exit_code = 0
         self.pid = 0
+        self.told_to_end = False
+        """Whether SIGTERM or SIGHUP was passed on."""
+        self._apart = launch is not None
+        self._ended = False
+        self._process: subprocess.Popen[bytes] | None = None
         self._begun_ns = time.monotonic_ns()
         self._ended_ns = self._begun_ns
         self._status = 0
         self._usage: tuple[float, float, int] = (0.0, 0.0, 0)
         self._failure = ""
-        self._own_bytes = _peak_bytes(os.getpid())
-        """Where the kernel's account of the child's peak begins: it was a copy of us before it was the command."""
+        self._own_bytes = 0
+        """Where the kernel's account of the child's peak begins at most: it was a copy of us before it was the
+        command. Other threads of ours may grow until it is."""
         self._seen_bytes = 0
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
@@ -61,14 +74,14 @@ class Job:
         }
         signal.signal(signal.SIGCHLD, _noted)
         try:
-            self._process = subprocess.Popen(self.command, env={**os.environ, **environment})
+            self.pid = self._launched({**os.environ, **environment}, launch)
         except OSError as error:
             self.exit_code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
             self._failure = carriable(f"{self.command[0][:_SHOWN_CHARS]}: {error.strerror or error}")
             self._let_go()
             console.say(self._failure)
             return
-        self.pid = self._process.pid
+        self._own_bytes = _peak_bytes(os.getpid())
         for number in self._early:
             self._send(number)
 
@@ -113,13 +126,21 @@ class Job:
             max_rss_bytes=rss_bytes,
         )
 
+    def _launched(self, environment: Mapping[str, str], launch: Launch | None) -> int:
+        if launch is not None:
+            return launch(self.command, environment)
+        self._process = subprocess.Popen(self.command, env=environment)
+        return self._process.pid
+
     def _reap(self) -> bool:
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid == 0:
             return False
         self._ended_ns = time.monotonic_ns()
         self._status = status
-        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self._ended = True
+        if self._process is not None:
+            self._process.returncode = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         peak_bytes = usage.ru_maxrss * _RSS_UNIT
         if peak_bytes <= self._own_bytes and self._seen_bytes:
@@ -128,16 +149,18 @@ class Job:
         return True
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
+        self.told_to_end |= number in _ENDING
         if not self.started:
             self._early.append(number)
-        elif number in _OF_THE_TERMINAL and _in_foreground():
+        elif number in _OF_THE_TERMINAL and not self._apart and _in_foreground():
             return  # the terminal has sent it to the whole group, the child included
-        elif self._process.returncode is None:
+        elif not self._ended:
             self._send(number)
 
     def _send(self, number: int) -> None:
+        send = os.killpg if self._apart and number in _OF_THE_TERMINAL else os.kill
         with suppress(ProcessLookupError, PermissionError):  # it has just ended, or it is somebody else now (sudo)
-            os.kill(self.pid, number)
+            send(self.pid, number)
 
     def _let_go(self) -> None:
         """Signals do again what they did before: who waits for the report can be stopped."""

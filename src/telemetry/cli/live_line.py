@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from telemetry.report.humane import count, quantity
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from telemetry.humane import count, duration_s, quantity
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
+
+_SHOWN: Final = 2
+"""Series that a line has room for."""
+_ETA_S: Final = 120.0
+"""From here on in minutes, as durations are."""
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
@@ -14,15 +22,27 @@ def describe(snapshot: MetricsSnapshot) -> str:
         f"{count(snapshot.cost.events_per_s)}/s lost {count(account.lost)}"
     ]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
-    busiest = sorted(snapshot.series, key=lambda stat: -stat.window.count)[:2]
-    parts += [_series(stat) for stat in busiest if stat.count]
+    parts += [_series(stat) for stat in _busy(snapshot.series)]
     return " · ".join(parts)
+
+
+def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:
+    """Each time the first that has at least half as many values in the window as the busiest: those that are about
+    as busy would take turns otherwise."""
+    left = [stat for stat in series if stat.count]
+    for _ in range(min(_SHOWN, len(left))):
+        most = max(stat.window.count for stat in left)
+        chosen = next(stat for stat in left if 2 * stat.window.count >= most)
+        left.remove(chosen)
+        yield chosen
 
 
 def _progress(item: Progress, elapsed_s: float) -> str:
     share = min(1.0, item.done / item.total) if item.total else 1.0
-    eta = f" eta {elapsed_s * (1 - share) / share:.0f} s" if 0 < share < 1 else ""
-    return f"{item.name} {share:.0%}{eta}"
+    if not 0 < share < 1:
+        return f"{item.name} {share:.0%}"
+    left_s = elapsed_s * (1 - share) / share
+    return f"{item.name} {share:.0%} eta {f'{left_s:.0f} s' if left_s < _ETA_S else duration_s(left_s)}"
 
 
 def _series(stat: SeriesStat) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PING_TIMEOUT_S = 0.5
 DEAD = "DEAD"
 """Stands for a state where an aggregator died without leaving a result."""
+RESTARTING = "RESTARTING"
+"""Of a run whose aggregator died, while the process that started it sees to another."""
 _SOMEWHERE = "LIVE"
 """Of a run that some process has, though none of this host has announced it: it begins, or is on another host."""
 _OFFERED = 5
@@ -116,10 +118,9 @@ def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
         item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
     except TelemetryError:
         item = None
-    if item is not None and item.completeness is None:
-        return item
-    forget(runtime_directory(), found.run_id)
-    return None
+    if item is None or item.completeness is not None or (item.state == DEAD and not item.recoverable):
+        forget(runtime_directory(), found.run_id)
+    return item if item is not None and item.completeness is None else None
 
 
 def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
@@ -150,19 +151,19 @@ def _without_result(directory: RunDirectory) -> Listed:
         name = directory.read_manifest().name
     except TelemetryError:
         name = directory.slug
-    locked = directory.locked()
+    state = _SOMEWHERE if directory.locked() else RESTARTING if runs.keeper(directory) else DEAD
     return Listed(
         name=name,
         run_id=directory.run_id,
-        state=_SOMEWHERE if locked else DEAD,
+        state=state,
         dir=str(directory.path),
         started_ns=directory.started_ns,
-        recoverable=not locked and remains(directory).recoverable,
+        recoverable=state == DEAD and remains(directory).recoverable,
     )
 
 
 def _offer_recovery(found: list[Listed]) -> None:
-    from telemetry.report.humane import printable
+    from telemetry.humane import printable
 
     for item in found[:_OFFERED]:
         command = f"telemetry recover {shlex.quote(item.dir)}"
@@ -171,9 +172,15 @@ def _offer_recovery(found: list[Listed]) -> None:
         console.say(f"and {len(found) - _OFFERED:,} more")
 
 
+def _from_here(directory: str) -> str:
+    """Shorter, if it lies below the working directory."""
+    path = Path(directory)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else directory
+
+
 def _print_table(found: list[Listed]) -> None:
-    from telemetry.report.humane import NOTHING, printable, timestamp
-    from telemetry.report.table import Column, Table, layout
+    from telemetry.humane import NOTHING, printable, timestamp
+    from telemetry.report.table import Column, Table, fit, layout
 
     heads = [
         Column("name"),
@@ -192,8 +199,12 @@ def _print_table(found: list[Listed]) -> None:
             item.completeness or NOTHING,
             timestamp(item.started_ns) if item.started_ns else NOTHING,
             str(item.pid or NOTHING),
-            printable(item.dir),
+            printable(_from_here(item.dir)),
         ]
         for item in found
     ]
-    console.write("\n".join(layout(Table(heads, rows), console.width(sys.stdout))) + "\n")
+    table, width = Table(heads, rows), console.width(sys.stdout)
+    console.write("\n".join(layout(table, width)) + "\n")
+    shown = fit(table, width).columns
+    if hidden := [head.title for head in heads if head not in shown]:
+        console.say(f"no room for {' and '.join(hidden)}: a wider terminal shows it, or --json")

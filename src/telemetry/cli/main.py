@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("telemetry.cli.serve", "run an aggregator alone, in the foreground"),
     "ls": ("telemetry.cli.ls", "list live and finished runs"),
     "status": ("telemetry.cli.status", "say how a run is doing"),
+    "top": ("telemetry.cli.top", "watch a run on a screen: live, or once it is over"),
     "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
     "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
     "report": ("telemetry.cli.report", "say what a run came to: text, JSON, Markdown, HdrHistogram log"),

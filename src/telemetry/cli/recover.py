@@ -7,12 +7,14 @@ import math
 import os
 import sys
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.daemon.recover import Recovered
 
 _PATIENCE_S: Final = 1.0
 _SHOWN_EVERY_S: Final = 0.2
@@ -34,24 +36,27 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.store.rundir import resolve
 
     directory = resolve(args.target, runs.root_directory(args.dir))
+    runs.refuse_if_kept(directory)
     with Progress() as progress:
         found = recover(directory, load({}).config, exact=args.exact, on_progress=progress)
-    _say(found.snapshot, written=found.written, exact=args.exact)
+    _say(found)
     if args.json:
         console.write(final_json(found.snapshot).decode())
     return Exit.OK
 
 
-def _say(snapshot: MetricsSnapshot, *, written: bool, exact: bool) -> None:
+def _say(found: Recovered) -> None:
+    snapshot = found.snapshot
     console.say(Report(snapshot=snapshot, source="file").headline())
-    if not written:
-        more = "" if snapshot.exact or exact else "; `--exact` finds its exact percentiles"
+    if not found.written:
+        more = "; `--exact` finds its exact percentiles" if found.refinable else ""
         console.say(f"nothing to recover: the run left its result{more}")
-        return
-    if snapshot.reason:
+    elif snapshot.reason:
         console.say(snapshot.reason)
-    if not snapshot.exact:
+    if not (snapshot.exact or found.refinable):
         console.say(f"not exact: {snapshot.exact_reason}")
+    if not found.written:
+        return
     for warning in snapshot.warnings:
         console.say(warning)
     console.say(snapshot.directory)

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _say_where(facts: dict[str, object]) -> None:
     console.say(f"{facts['name']} ({facts['run_id']}) in {facts['dir']}")
-    console.say(f"watch it: telemetry tail {facts['run_id']}")
+    console.say(f"watch it: telemetry top {facts['run_id']}")
 
 
 def _speed(text: str) -> float:

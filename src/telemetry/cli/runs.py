@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from telemetry import limits
-from telemetry.errors import EndpointError, ProtocolError, RunNotFoundError, TelemetryError
+from telemetry.errors import (
+    EndpointError,
+    ProtocolError,
+    RunDirectoryError,
+    RunNotFoundError,
+    TelemetryError,
+)
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
 if TYPE_CHECKING:
     from telemetry.store.liveruns import LiveRun
     from telemetry.store.remains import Remains
+    from telemetry.store.rundir import RunDirectory
 
 LATEST = "latest"
 
@@ -81,14 +88,20 @@ def require_live(target: Target) -> str:
     return find_live(runtime_directory(), target.spec).endpoint
 
 
-def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSnapshot:
-    """The newest snapshot, from the aggregator itself. Raises EndpointError or ProtocolError."""
-    from telemetry.transport import ControlClient
+def check_listened(endpoint: str) -> None:
+    """Raises EndpointError where the machine knows that nobody is there, so that nobody waits."""
     from telemetry.transport.endpoints import refuses
-    from telemetry.wire.control import GetStatus, Status
 
     if refuses(endpoint):
         raise EndpointError(f"nobody listens at {endpoint}", hint="`telemetry ls` shows the live runs")
+
+
+def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSnapshot:
+    """The newest snapshot, from the aggregator itself. Raises EndpointError or ProtocolError."""
+    from telemetry.transport import ControlClient
+    from telemetry.wire.control import GetStatus, Status
+
+    check_listened(endpoint)
     with ControlClient(endpoint) as client:
         answer = client.request(GetStatus(), timeout_s)
     if not isinstance(answer, Status):
@@ -130,6 +143,24 @@ def dead(target: Target) -> Remains | None:
     except TelemetryError:
         return None
     return remains(directory) if is_dead(directory, fallback_dirs()) else None
+
+
+def keeper(run: RunDirectory) -> int:
+    """The process that is about to start another aggregator for a run whose aggregator died; 0 if there is none."""
+    from telemetry.transport.keeping import keeper_of
+
+    return keeper_of(run.run_id)
+
+
+def refuse_if_kept(run: RunDirectory) -> None:
+    """Raises RunDirectoryError for a dead run that is about to go on: a result would end it."""
+    from telemetry.store.remains import is_dead
+
+    if is_dead(run, fallback_dirs()) and (pid := keeper(run)):
+        raise RunDirectoryError(
+            f"the aggregator of {run.path} died, and process {pid} is starting another",
+            hint="the run goes on; wait for its end, or end that process first",
+        )
 
 
 def fallback_dirs() -> tuple[str, ...]:

@@ -131,7 +131,9 @@ def say_outcome(snapshot: MetricsSnapshot) -> None:
 
 
 def say_where(facts: dict[str, object]) -> None:
-    console.say(f"run {facts['name']} ({facts['run_id']}) in {facts['dir']}")
+    events = facts.get("resumed_with")
+    what = "" if events is None else f" goes on with {events:,} events"
+    console.say(f"run {facts['name']} ({facts['run_id']}){what} in {facts['dir']}")
     console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
     trusted = facts.get("trusted")
     if trusted is not None:

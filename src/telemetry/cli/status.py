@@ -22,7 +22,8 @@ class DeadRun(Struct, kw_only=True, frozen=True):
     """What JSON says of a run whose aggregator ended without a result."""
 
     run_id: str
-    state: str = "DEAD"
+    state: str
+    """`DEAD`, or `RESTARTING` while the process that started the aggregator sees to another."""
     dir: str
     last_seen_ns: int
     """Wall clock."""
@@ -32,13 +33,15 @@ class DeadRun(Struct, kw_only=True, frozen=True):
 
     @staticmethod
     def of(left: Remains) -> DeadRun:
+        kept = bool(runs.keeper(left.directory))
         return DeadRun(
             run_id=left.directory.run_id,
+            state="RESTARTING" if kept else "DEAD",
             dir=str(left.directory.path),
             last_seen_ns=left.since_ns,
             journal_segments=left.segments,
             journal_bytes=left.journal_bytes,
-            recoverable=left.recoverable,
+            recoverable=left.recoverable and not kept,
         )
 
 
@@ -69,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(target: runs.Target, report: Report) -> Iterator[str]:
+    from telemetry.humane import printable
     from telemetry.report.content import content
-    from telemetry.report.humane import printable
     from telemetry.report.text import render_section
 
     said = content(report)

@@ -10,6 +10,7 @@ from telemetry.config.schema import (
     RunConfig,
     SecurityConfig,
     TransportConfig,
+    TuiConfig,
 )
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "RunConfig",
     "SecurityConfig",
     "TransportConfig",
+    "TuiConfig",
     "load",
 ]

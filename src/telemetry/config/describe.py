@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo
 
-from telemetry.config.load import FIELDS, Loaded, env_name
+from telemetry.config.load import FIELDS, Loaded, default_of, env_name
 from telemetry.config.schema import Config
 
 JSON_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -55,7 +55,7 @@ def _setting(key: str, info: FieldInfo, loaded: Loaded) -> Setting:
         key=key,
         value=getattr(getattr(loaded.config, section), name),
         origin=loaded.origins[key],
-        default=info.default,
+        default=default_of(info),
         environment=env_name(key),
         description=_description(info),
     )
@@ -69,5 +69,8 @@ def _description(info: FieldInfo) -> str:
 
 
 def _toml_value(value: object) -> str:
-    """JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
+    """JSON's spelling of strings, numbers, booleans and lists is TOML's too; tables are written inline."""
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_toml_value(key)} = {_toml_value(item)}" for key, item in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -26,6 +26,7 @@ ENV_NEST: Final = "__"
 DEFAULT: Final = "default"
 FLAG: Final = "flag"
 _SHOWN_CHARS: Final = 200
+_LINE_DOTS: Final = 1_000  # the parser takes memory by the square of a key's parts
 
 _SECTIONS: Final[dict[str, type[Struct]]] = {info.name: info.type for info in msgspec.structs.fields(Config)}
 
@@ -112,6 +113,11 @@ def user_config_path(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / ".config" / "telemetry" / "config.toml" if home else None
 
 
+def default_of(info: FieldInfo) -> Any:
+    """What a setting is without anybody's word. Tables are made afresh."""
+    return info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory()
+
+
 def env_name(key: str) -> str:
     """`emit.flush_ms` → `TELEMETRY_EMIT__FLUSH_MS`."""
     return ENV_PREFIX + key.upper().replace(".", ENV_NEST)
@@ -166,6 +172,10 @@ def _read_toml(path: Path, problems: list[str]) -> Any:
         return {}
     import tomllib
 
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.count(b".") > _LINE_DOTS:
+            problems.append(f"{path}: line {number} has more than {_LINE_DOTS:,} dots")
+            return {}
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # it also lets through what `int` says of thousands of digits
@@ -190,8 +200,10 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
 
 def _convert(value: object, info: FieldInfo) -> Any:
     """A value as its field wants it. Raises ValueError (msgspec's own error is one)."""
-    if isinstance(info.default, tuple):
+    if isinstance(default_of(info), tuple):
         value = _as_list_of_text(value)
+    elif isinstance(default_of(info), dict) and isinstance(value, str):
+        value = _as_table_of_text(value)
     converted = msgspec.convert(value, info.type, strict=not isinstance(value, str))
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError("expected a finite number")
@@ -232,6 +244,19 @@ def _as_list_of_text(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_number_text(item) if isinstance(item, int | float) else item for item in value]
     return value
+
+
+def _as_table_of_text(text: str) -> dict[str, str]:
+    """Tables are comma-separated `name=value` in the environment. Raises ValueError."""
+    table: dict[str, str] = {}
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or name in table:
+            raise ValueError(f"expected `name=value,…`, each name once, not {part.strip()!r}")
+        table[name] = value
+    return table
 
 
 def _number_text(number: int | float) -> str:

@@ -162,6 +162,29 @@ class LimitsConfig(_Section, kw_only=True, frozen=True):
     ] = limits.SERIES
 
 
+class TuiConfig(_Section, kw_only=True, frozen=True):
+    """The cockpit, `telemetry top`."""
+
+    theme: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Colours: a theme by its name, such as `textual-light` or `ansi-dark`; ctrl+p shows all.",
+        ),
+    ] = "textual-dark"
+    frames_per_s: Annotated[
+        float, Meta(ge=0.1, le=30, description="Most often that the screen is drawn afresh in a second.")
+    ] = 4.0
+    keys: Annotated[
+        dict[str, Annotated[str, Meta(min_length=1)]],
+        Meta(
+            max_length=64,
+            description='Other keys for actions, `{ figures = "f" }`; in the environment `figures=f,reverse=v`.',
+        ),
+    ] = field(default_factory=dict)
+    """Action → key. Whether both exist is checked where the table of actions is: in the cockpit."""
+
+
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """All settings of telemetry."""
 
@@ -172,3 +195,4 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     transport: TransportConfig = field(default_factory=TransportConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    tui: TuiConfig = field(default_factory=TuiConfig)

@@ -113,8 +113,11 @@ def _live(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPip
         opening.numbers.run, options.epoch, carriable(str(opening.directory.path)), options.config.run.refresh_hz
     )
     course.on_ending = logbook.ending
-    cost = CostMeter(opening.clock.monotonic_ns())
-    return Service(parts, course, cost, LiveFeed(parts, logbook, course, cost), logbook)
+    cost = CostMeter(opening.clock.monotonic_ns(), opening.before)
+    feed = LiveFeed(parts, logbook, course, cost)
+    if opening.died_ns is not None:
+        feed.pass_over(opening.died_ns)
+    return Service(parts, course, cost, feed, logbook)
 
 
 def assemble(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPipe | None) -> Parts:

@@ -39,7 +39,8 @@ class Control:
         self._numbers = parts.numbers
         self._guardian = parts.guardian
         self._worker = parts.worker
-        self._directory = parts.directory
+        self._past = HistoryReader(parts.directory.history)
+        """The worker's, which answers one question after the other."""
         self._records = parts.records
         self._clock = parts.clock
         self._course = course
@@ -252,10 +253,7 @@ class Control:
     def _history(self, peer: bytes, request: msg.GetHistory) -> None:
         keys = self._aggregator.keys() if request.start_ns == 0 else []
 
-        def read() -> msg.History:
-            return read_history(HistoryReader(self._directory.history), request, keys)
-
-        self._answer_from_worker(peer, request.id, read)
+        self._answer_from_worker(peer, request.id, lambda: read_history(self._past, request, keys))
 
     # --- answers ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from telemetry.wire.snapshot import SelfCost
@@ -22,17 +23,31 @@ def rss_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-class CostMeter:
-    """Gathers the figures of `SelfCost`. Durations are monotonic."""
+@dataclass(frozen=True)
+class Before:
+    """What aggregators of the run had taken and written that died before this one."""
 
-    def __init__(self, now_ns: int) -> None:
-        self.frames = 0
-        self.frame_bytes = 0
+    events: int = 0
+    """Applied."""
+    frames: int = 0
+    frame_bytes: int = 0
+    journal_bytes: int = 0
+    history_bytes: int = 0
+
+
+class CostMeter:
+    """Gathers the figures of `SelfCost`. Durations are monotonic. Totals of what was taken and written are the
+    run's, all else is this process's."""
+
+    def __init__(self, now_ns: int, before: Before = Before()) -> None:
+        self.frames = before.frames
+        self.frame_bytes = before.frame_bytes
+        self._before = before
         self.ticks = 0
         self.ticks_late = 0
         self._tick_ms = 0.0
         self._tick_ms_max = 0.0
-        self._mark = (now_ns, time.process_time_ns(), 0)
+        self._mark = (now_ns, time.process_time_ns(), before.events)
         self._cpu_percent = 0.0
         self._events_per_s = 0.0
         self._rss = rss_bytes()
@@ -57,6 +72,7 @@ class CostMeter:
         self._mark = (now_ns, cpu, applied)
 
     def facts(self, *, journal_bytes: int, history_bytes: int, series: int, pages: int) -> SelfCost:
+        """Bytes are those that this process has written."""
         return SelfCost(
             cpu_s=time.process_time_ns() / 1e9,
             cpu_percent=round(self._cpu_percent, 2),
@@ -68,8 +84,8 @@ class CostMeter:
             ticks_late=self.ticks_late,
             tick_ms=round(self._tick_ms, 3),
             tick_ms_max=round(self._tick_ms_max, 3),
-            journal_bytes=journal_bytes,
-            history_bytes=history_bytes,
+            journal_bytes=self._before.journal_bytes + journal_bytes,
+            history_bytes=self._before.history_bytes + history_bytes,
             series=series,
             pages=pages,
         )

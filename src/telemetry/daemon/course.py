@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from telemetry import limits
 from telemetry.aggregator import Lifecycle, RunFacts
 from telemetry.wire.codec import carriable
 from telemetry.wire.journal import Ending, RunState
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
+
+_RESTARTED: Final = "the aggregator was restarted "
 
 
 @dataclass
@@ -57,8 +60,10 @@ class Course:
             refresh_hz=refresh_hz,
             seq=run.snapshot_seq,
             unaccounted=run.unaccounted,
-            warnings=list(run.warnings),
+            warnings=[said for said in run.warnings if not said.startswith(_RESTARTED)],
         )
+        if run.restarts:
+            course.warn([_restarted(run)])
         if run.ending is not None:
             course.follow(run.ending)
         return course
@@ -108,3 +113,9 @@ class Course:
             exact_reason=self.exact_reason,
             warnings=list(self.warnings),
         )
+
+
+def _restarted(run: RunState) -> str:
+    if run.restarts == 1:
+        return f"{_RESTARTED}once, after process {run.died} had died"
+    return f"{_RESTARTED}{run.restarts:,} times, the last time after process {run.died} had died"

@@ -80,7 +80,8 @@ class Fold:
 
     def entries(self) -> Iterator[Entry]:
         """Those after the first checkpoint, each to be applied before the next is asked for."""
-        return self._entries
+        yield from self._entries
+        self._own_up()
 
     def apply(self, entry: Entry) -> Step:
         """Raises RunDirectoryError for a checkpoint that is needed and can't be read."""
@@ -118,12 +119,13 @@ class Fold:
 
     def how_it_ended(self) -> Ending:
         """In order, if the journal says that somebody ended the run, and all that its producers owed has come."""
-        numbers = self.numbers
+        numbers, damaged = self.numbers, self.reader.tail_damaged
         ending = numbers.run.ending
-        if ending is not None and (ending.interrupted or not numbers.aggregator.waiting_for()):
+        if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.waiting_for())):
             return ending
         last = datetime.fromtimestamp(numbers.wall_ns(self.now_ns) // 10**9, UTC)
-        died = f"the aggregator died; its journal ends at {last:%Y-%m-%d %H:%M:%S} UTC"
+        until = "can't be read beyond" if damaged else "ends at"
+        died = f"the aggregator died; its journal {until} {last:%Y-%m-%d %H:%M:%S} UTC"
         if ending is None:
             return Ending(reason=died, interrupted=True)
         return replace(ending, reason=f"{ending.reason}; {died}", interrupted=True)
@@ -149,7 +151,7 @@ class Fold:
 
     def _own_up(self) -> None:
         """The run goes on, and ends, as one whose journal does not hold all of it."""
-        if self._failed:
+        if self._failed or self.reader.tail_damaged:
             self.numbers.run = replace(self.numbers.run, unaccounted=True)
 
 

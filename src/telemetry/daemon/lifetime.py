@@ -17,6 +17,7 @@ from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
 from telemetry.store.liveruns import LiveRun, announce, withdraw
 from telemetry.transport.endpoints import runtime_directory
+from telemetry.transport.keeping import clear
 from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -100,12 +101,18 @@ def _announce(service: Service) -> Callable[[], None]:
         started_ns=service.course.started_ns,
     )
     announce(runtime, live)
-    return lambda: withdraw(runtime, live)
+
+    def take_back() -> None:
+        clear(parts.options.run_id)
+        withdraw(runtime, live)
+
+    return take_back
 
 
 def _ready_facts(service: Service) -> dict[str, object]:
     parts = service.parts
     return {
+        "resumed_with": parts.aggregator.applied if parts.options.resume is not None else None,
         "endpoint": parts.hub.address,
         "trusted": parts.hub.trusted,
         "run_id": parts.options.run_id,

@@ -13,11 +13,13 @@ from telemetry.daemon.guardian import alive
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.parts import Parts
-from telemetry.daemon.refine import obstacle
+from telemetry.daemon.refine import CUT, obstacle
 from telemetry.daemon.stream import RecordStream
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
+_PASSED_OVER: Final = 60  # intervals of a second, each of which is written; a longer window keeps more of the past
+_GAP_NS: Final = 2 * _SECOND_NS  # a restart takes one or two seconds
 _ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
 _QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
 
@@ -64,8 +66,26 @@ class LiveFeed:
 
     def roll(self) -> None:
         """Closes the current interval of the history."""
+        self._roll(self._parts.clock.wall_ns())
+
+    def pass_over(self, died_ns: int) -> None:
+        """Closes the interval in which an aggregator died, and those of the time until now, in which there was
+        none: the windows of its last seconds must not be taken for the last seconds. Before the first turn."""
+        clock, run = self._parts.clock, self._parts.numbers.run
+        wall_ns, gap_ns = clock.wall_ns(), clock.monotonic_ns() - died_ns
+        if gap_ns < _GAP_NS:
+            return
+        seconds = min(gap_ns // _SECOND_NS, self._parts.options.config.run.window_s, _PASSED_OVER)
+        pieces_ns = [max(0, died_ns - run.rolled_mono_ns), gap_ns - seconds * _SECOND_NS]
+        pieces_ns += [_SECOND_NS] * seconds
+        left_ns = gap_ns
+        for number, piece_ns in enumerate(pieces_ns):
+            left_ns -= piece_ns if number else 0
+            self._roll(max(wall_ns - left_ns, self._parts.numbers.run.rolled_wall_ns), piece_ns)
+
+    def _roll(self, wall_ns: int, elapsed_ns: int | None = None) -> None:
         number, history = self._parts.numbers.run.rolls, self._parts.history
-        interval = self._logbook.roll(self._parts.clock.wall_ns(), self._course.seq)
+        interval = self._logbook.roll(wall_ns, self._course.seq, elapsed_ns)
         if history is not None:
             keys = self._parts.aggregator.keys()
             if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
@@ -75,7 +95,7 @@ class LiveFeed:
         self.roll()
 
     def obstacle(self) -> str:
-        return obstacle(self._parts.journal)
+        return obstacle(self._parts.journal) or (CUT if self._parts.numbers.run.unaccounted else "")
 
     # --- the drain -------------------------------------------------------------------------------
 

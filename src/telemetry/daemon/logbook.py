@@ -108,13 +108,16 @@ class Logbook:
             self._note(watch, now_ns)
             self._numbers.take_note(watch, now_ns)
 
-    def roll(self, wall_ns: int, snapshot_seq: int) -> Interval:
-        """Ends an interval of the history. `wall_ns`: the system's clock, which the run's follows from here on."""
+    def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
+        """Ends an interval of the history. `wall_ns`: the system's clock, which the run's follows from here on.
+
+        It lasted since the one before, or `elapsed_ns`.
+        """
         now_ns, run = self.stamp(), self._numbers.run
         rolled = Rolled(
             start_wall_ns=run.rolled_wall_ns,
             end_wall_ns=wall_ns,
-            elapsed_ns=now_ns - run.rolled_mono_ns,
+            elapsed_ns=now_ns - run.rolled_mono_ns if elapsed_ns is None else elapsed_ns,
             snapshot_seq=snapshot_seq,
         )
         self._note(rolled, now_ns)

@@ -30,6 +30,8 @@ class Numbers:
     def __init__(self, aggregator: Aggregator, run: RunState) -> None:
         self.aggregator = aggregator
         self.run = run
+        self.frames, self.frame_bytes = run.frames, run.frame_bytes
+        """Batches that were taken, as messages, and their bytes."""
 
     @staticmethod
     def restore(checkpoint: Buffer) -> Numbers:
@@ -46,6 +48,7 @@ class Numbers:
         """From another checkpoint; raises as `restore`."""
         restored = Numbers.restore(checkpoint)
         self.aggregator, self.run = restored.aggregator, restored.run
+        self.frames, self.frame_bytes = restored.frames, restored.frame_bytes
 
     def adopt(self, checkpoint: Buffer) -> None:
         """What a checkpoint says of the run, which a restart changes beside the journal. The aggregator stays; one
@@ -55,6 +58,7 @@ class Numbers:
 
     def checkpoint(self) -> bytes:
         """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
+        self.run = replace(self.run, frames=self.frames, frame_bytes=self.frame_bytes)
         return encode_checkpoint(Checkpoint(run=self.run, numbers=Raw(self.aggregator.checkpoint())))
 
     def wall_ns(self, now_ns: int) -> int:
@@ -71,7 +75,11 @@ class Numbers:
         except Malformed as malformed:
             self.aggregator.bad_frame(malformed.reason)
             return None
-        return batch if self.aggregator.admit(batch, now_ns) else None
+        if not self.aggregator.admit(batch, now_ns):
+            return None
+        self.frames += 1
+        self.frame_bytes += len(frame)
+        return batch
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
         """One turn's admitted batches. Returns the records of the stream: the first has the number that

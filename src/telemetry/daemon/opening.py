@@ -14,6 +14,7 @@ import msgspec
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import Config
+from telemetry.daemon.cost import Before
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.errors import RunDirectoryError
@@ -38,6 +39,9 @@ class Opening:
     records: RecordLog
     last_ns: int = 0
     """The newest stamp of the journal."""
+    died_ns: int | None = None
+    """When the aggregator died whose run goes on, as far as the journal knows; on the run's monotonic clock."""
+    before: Before = Before()  # noqa: RUF009 – frozen
 
 
 def open_new(options: DaemonOptions, hub: Hub) -> Opening:

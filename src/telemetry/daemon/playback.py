@@ -11,6 +11,8 @@ from telemetry.clock import Clock
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.course import Course
 from telemetry.daemon.fold import Fold, Step
+from telemetry.daemon.losses import journal_losses
+from telemetry.daemon.refine import CUT, damage
 from telemetry.daemon.stream import RecordStream
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import BATCH
@@ -111,7 +113,12 @@ class Playback:
         """The last interval has ended."""
 
     def obstacle(self) -> str:
-        return "" if self._played else "the replay was ended before the journal was"
+        if not self._played:
+            return "the replay was ended before the journal was"
+        reader = self._fold.reader
+        if reader.tail_damaged:
+            return damage(reader.tail_bytes)
+        return CUT if self._fold.numbers.run.unaccounted else ""
 
     # --- one entry after the other ---------------------------------------------------------------
 
@@ -143,6 +150,8 @@ class Playback:
             return
         self._played = True
         self._take(self._fold.end_interval())
+        self._course.warn(journal_losses(self._fold))
+        self._course.unaccounted = self._fold.numbers.run.unaccounted
         self._course.follow(self._ending or self._fold.how_it_ended())
 
 

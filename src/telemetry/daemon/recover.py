@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
+from telemetry.clock import SYSTEM_CLOCK
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.course import Course
 from telemetry.daemon.fill import Filler, first_segment
 from telemetry.daemon.fold import Fold
 from telemetry.daemon.heap import keep_small
+from telemetry.daemon.losses import file_losses, journal_losses
 from telemetry.daemon.opening import open_history
-from telemetry.daemon.refine import Refinement, Refiner
-from telemetry.daemon.resume import claim, losses
+from telemetry.daemon.refine import CUT, Refinement, Refiner, another_may_succeed, damage
+from telemetry.daemon.resume import Claim, bytes_in, claim, restarted, result_of
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalReader
 from telemetry.store.levels import damaged_bytes
 from telemetry.store.liveruns import forget
 from telemetry.store.records import RecordLog
+from telemetry.store.remains import remains
 from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.transport.endpoints import runtime_directory
 from telemetry.wire.codec import carriable
@@ -45,6 +48,8 @@ class Recovered:
     snapshot: MetricsSnapshot
     written: bool
     """False: there was a result already, which is `snapshot`."""
+    refinable: bool = False
+    """`exact` may find the exact percentiles that it lacks."""
 
 
 def recover(
@@ -55,21 +60,42 @@ def recover(
     Blocks for as long as it takes. Raises RunDirectoryError if the run is alive, or its journal can't be read, or
     its directory can't be written; it can be called again then.
     """
-    claimed = claim(directory.path, config.run.fallback_dirs)
+    claimed, doubts = _claim(directory, config.run.fallback_dirs)
     with ExitStack() as last:
         last.callback(claimed.let_go)
         result = claimed.result
         if result is not None and (result.exact or not exact):
-            return Recovered(result, written=False)
+            return Recovered(result, written=False, refinable=_refinable(result, directory))
         keep_small()
         fold, warnings = _fold(directory, claimed.manifest, config, on_progress)
-        snapshot = _conclude(directory, fold, warnings, on_progress)
+        snapshot = _conclude(directory, fold, [*doubts, *warnings], on_progress)
         if result is not None:
             snapshot = _refined(result, snapshot)
         write_final(snapshot, [directory.final])
         with suppress(TelemetryError):
             forget(runtime_directory(), snapshot.run_id)
     return Recovered(snapshot, written=True)
+
+
+def _claim(directory: RunDirectory, fallback_dirs: Sequence[str]) -> tuple[Claim, list[str]]:
+    """As `claim`, and what is to be said of it. A journal knows its run by itself: no manifest is needed for it."""
+    try:
+        directory.read_manifest()
+    except RunDirectoryError as error:
+        lack = f"{error.message}: the run's id and name are those that the journal knows"
+    else:
+        return claim(directory.path, fallback_dirs), []
+    lock = directory.lock()
+    stand_in = Manifest(
+        run_id=directory.run_id,
+        name=directory.slug,
+        config={"history": {"enabled": directory.history.is_dir()}},
+    )
+    return Claim(directory, lock.release, stand_in, result_of(directory, fallback_dirs)), [lack]
+
+
+def _refinable(result: MetricsSnapshot, directory: RunDirectory) -> bool:
+    return not result.exact and another_may_succeed(result.exact_reason) and remains(directory).recoverable
 
 
 def _had_history(manifest: Manifest) -> bool:
@@ -101,7 +127,12 @@ def _fold(
     if history is not None:
         history.close()
     records.close()
-    return fold, [*losses(fold, filler), *_damage(directory)]
+    return fold, [*_power(fold), *journal_losses(fold), *file_losses(fold, filler), *_damage(directory)]
+
+
+def _power(fold: Fold) -> Iterator[str]:
+    if restarted(SYSTEM_CLOCK, fold):
+        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
 
 
 def _damage(directory: RunDirectory) -> Iterator[str]:
@@ -125,7 +156,10 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
     course.warn(refinement.warnings)
     cost = SelfCost(
         rss_bytes=rss_bytes(),
+        frames=numbers.frames,
+        frame_bytes=numbers.frame_bytes,
         journal_bytes=_journal_bytes(directory),
+        history_bytes=bytes_in(directory.history),
         series=len(numbers.aggregator.series),
         pages=numbers.aggregator.series.pages,
     )
@@ -133,7 +167,11 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
 
 
 def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Refinement:
-    """The exact pass, without a bound of time."""
+    """The exact pass, without a bound of time. None makes up for numbers that lack what came last."""
+    if fold.reader.tail_damaged:
+        return Refinement(exact=False, reason=damage(fold.reader.tail_bytes))
+    if fold.numbers.run.unaccounted:
+        return Refinement(exact=False, reason=CUT)
     over = threading.Event()
     torn_bytes = fold.reader.tail_bytes
     refiner = Refiner(fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes)

@@ -7,11 +7,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact import ExactPass
 from telemetry.store.journal import BATCH, JournalReader, JournalWriter
 from telemetry.wire.codec import decode_batch
+
+HOLE: Final = "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+"""A warning: what is damaged, or gone, has a checkpoint behind it."""
+CUT: Final = "the journal could not be written, or can't be read, from some moment on"
+"""Why percentiles are not exact of a run that went on from such a journal: its numbers lack values for good."""
+_IN_VAIN: Final = ("the journal", "some series")
+"""What reasons say that another pass would give as well."""
 
 
 @dataclass
@@ -30,11 +38,22 @@ def obstacle(journal: JournalWriter | None) -> str:
         return "the journal is off"
     if journal.failed:
         return f"the journal could not be written: {journal.failed}"
-    return _lost(journal.dropped_segments)
+    dropped = journal.dropped_segments
+    return f"the journal passed its cap and lost {_oldest(dropped)}" if dropped else ""
 
 
-def _lost(segments: int) -> str:
-    return f"the journal passed its cap and lost its {segments} oldest segments" if segments else ""
+def damage(damaged_bytes: int) -> str:
+    """Why percentiles are not exact of a run that recorded more than can be read."""
+    return f"{damaged_bytes:,} bytes of the journal are damaged"
+
+
+def another_may_succeed(reason: str) -> bool:
+    """Whether the exact pass may come to more than one that ended for this reason: it lacked time, not values."""
+    return not any(words in reason for words in _IN_VAIN)
+
+
+def _oldest(segments: int) -> str:
+    return "its oldest segment" if segments == 1 else f"its {segments:,} oldest segments"
 
 
 class Refiner:
@@ -88,19 +107,22 @@ class Refiner:
                 if frame.kind == BATCH:
                     search.feed(*self._aggregator.series_values(decode_batch(frame.data)))
             if reason := self._gap(reader):
-                return Refinement(exact=False, reason=reason)
+                return Refinement(exact=False, reason=reason, warnings=[HOLE] if reader.damaged else [])
             search.end_pass()
         warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
         reason = "some series disagree with the journal" if warnings else ""
         return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
 
     def _gap(self, reader: JournalReader) -> str:
-        damaged_bytes = reader.torn_bytes - self._torn_bytes
+        """Why not all values that were recorded are in what was read."""
+        damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else self._torn_bytes)
         if damaged_bytes:
-            return f"{damaged_bytes} bytes of the journal are damaged"
+            return damage(damaged_bytes)
         if reader.damaged:
             return "a segment in the middle of the journal is missing or can't be read"
-        return _lost(reader.dropped_segments)
+        if reader.dropped_segments:
+            return f"the journal has lost {_oldest(reader.dropped_segments)}: past its cap, or to somebody"
+        return ""
 
     def _give_up(self) -> bool:
         if time.monotonic() > self._deadline:

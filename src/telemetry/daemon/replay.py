@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from msgspec.structs import replace
 
@@ -46,6 +47,7 @@ def build_replay(
         raise RunDirectoryError(
             f"the run in {original.path} is still going", hint="it can be replayed once it has ended"
         )
+    _refuse_replays(original)
     fold = Fold(JournalReader(original.journal))
     run = fold.numbers.run
     with ExitStack() as undo:
@@ -53,6 +55,7 @@ def build_replay(
         undo.callback(hub.close)
         directory, lock = new_directory(options, hub, SYSTEM_CLOCK.wall_ns(), latest=False)
         undo.callback(lock.release)
+        directory.write_manifest(replace(directory.read_manifest(), replay_of=carriable(str(original.path))))
         opening = Opening(
             directory=directory,
             let_go=lock.release,
@@ -82,6 +85,17 @@ def build_replay(
         )
         undo.pop_all()
     return service
+
+
+def _refuse_replays(directory: RunDirectory) -> None:
+    original = ""
+    with suppress(RunDirectoryError):  # a journal needs no manifest
+        original = directory.read_manifest().replay_of
+    if original:
+        raise RunDirectoryError(
+            f"{directory.path} is a replay, which keeps no journal",
+            hint=f"replay the original: `telemetry replay {shlex.quote(original)}`",
+        )
 
 
 def _known_ending(original: RunDirectory, fallback_dirs: Sequence[str]) -> Ending | None:

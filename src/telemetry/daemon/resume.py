@@ -22,8 +22,11 @@ from msgspec.structs import replace
 
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import Config
+from telemetry.daemon.cost import Before
 from telemetry.daemon.fill import Filler, first_segment
 from telemetry.daemon.fold import Fold
+from telemetry.daemon.losses import file_losses, journal_losses
+from telemetry.daemon.numbers import LATEST_NS
 from telemetry.daemon.opening import Opening, log_to, open_history, open_journal
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final import find_final, read_final
@@ -50,6 +53,8 @@ class Claim:
     manifest: Manifest
     result: MetricsSnapshot | None
     """What the run came to, if it has: there is nothing to resume then."""
+    died: int = 0
+    """The process that had it before; 0: unknown."""
 
     @property
     def endpoints(self) -> Endpoints:
@@ -75,11 +80,12 @@ def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
     lock = directory.lock()
     try:
         manifest, result = directory.read_manifest(), result_of(directory, fallback_dirs)
+        died = manifest.pid
         if result is None:
             manifest = replace(manifest, host=socket.gethostname(), pid=os.getpid())
             with suppress(RunDirectoryError):  # of a full disk the run is told by its files
                 directory.write_manifest(manifest)
-        return Claim(directory, lock.release, manifest, result)
+        return Claim(directory, lock.release, manifest, result, died)
     except BaseException:
         lock.release()
         raise
@@ -102,6 +108,7 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     directory = claimed.directory
     log_to(directory.log)
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
+    history_bytes = bytes_in(directory.history)
     reader = JournalReader(directory.journal)
     try:
         fold = Fold(reader, first_segment(reader, history, records, _READ_BACK))
@@ -114,7 +121,7 @@ def open_again(claimed: Claim, config: Config) -> Opening:
         filler.take(fold.apply(entry), fold)
     filler.end(fold)
     clock = going_on(SYSTEM_CLOCK, fold)
-    warnings = [carriable(said) for said in losses(fold, filler)]
+    warnings = [carriable(said) for said in _losses(fold, filler)]
     numbers = fold.numbers
     _LOG.info("the run goes on with %d events", numbers.aggregator.applied)
     numbers.run = _beyond_the_journal(numbers.run, filler)
@@ -123,10 +130,13 @@ def open_again(claimed: Claim, config: Config) -> Opening:
         snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
         watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],  # after a restart, pids mean other processes
         warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
+        restarts=numbers.run.restarts + 1,
+        died=min(max(0, claimed.died), LATEST_NS),  # a checkpoint takes no other number, whatever a manifest says
     )
     now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
     for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
         numbers.aggregator.ping(producer, now_ns)
+    before = _before(fold, bytes_in(directory.journal), history_bytes)
     return Opening(
         directory=directory,
         let_go=claimed.let_go,
@@ -136,7 +146,30 @@ def open_again(claimed: Claim, config: Config) -> Opening:
         history=history,
         records=records,
         last_ns=now_ns,
+        died_ns=fold.now_ns,
+        before=before,
     )
+
+
+def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> Before:
+    """The bill of those who had the run, with the sizes of the files that they have left."""
+    numbers = fold.numbers
+    return Before(
+        events=numbers.aggregator.applied,
+        frames=numbers.frames,
+        frame_bytes=numbers.frame_bytes,
+        journal_bytes=journal_bytes - fold.reader.tail_bytes,
+        history_bytes=history_bytes,
+    )
+
+
+def bytes_in(folder: Path) -> int:
+    """Of the files in a folder of the run directory."""
+    size = 0
+    with suppress(OSError):
+        for path in folder.iterdir():
+            size += path.stat().st_size
+    return size
 
 
 def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
@@ -149,25 +182,12 @@ def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
     )
 
 
-def losses(fold: Fold, filler: Filler) -> Iterator[str]:
+def _losses(fold: Fold, filler: Filler) -> Iterator[str]:
     """What could not be read back of a journal that was read to its end, and what files lack, as warnings."""
     if restarted(SYSTEM_CLOCK, fold):
         yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
-    if fold.reader.tail_bytes:
-        yield f"the journal ended with {fold.reader.tail_bytes:,} torn bytes, which are cut off"
-    if fold.reader.damaged:
-        yield "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
-    if fold.unreadable:
-        yield f"{fold.unreadable:,} notes of the journal are of a newer version and were passed over"
-    for name, file in {"history": filler.history, "record log": filler.records}.items():
-        if file is not None and file.failed:
-            yield f"the {name} could not be written: {file.failed}"
-    if filler.lost_seconds:
-        yield f"{filler.lost_seconds:,} seconds of the history are lost"
-    if filler.lost_records:
-        yield f"{filler.lost_records:,} records of the stream are lost"
-    if ahead := filler.unjournaled_records(fold):
-        yield f"the journal lost {ahead:,} records that the record log has; those sent again are in it twice"
+    yield from journal_losses(fold)
+    yield from file_losses(fold, filler)
 
 
 class _ShiftedClock:

@@ -84,6 +84,8 @@ class Conversation:
         self.outbox = outbox
         self.ring = ResendRing(ring_bytes)
         self.welcome: Welcome | None = None
+        self.run: Welcome | None = None
+        """What the aggregators so far said of the run they have; None before the first."""
         self.ended: Ended | None = None
         self.refused: TelemetryError | None = None
         """Why this aggregator will never take this producer."""
@@ -114,7 +116,7 @@ class Conversation:
             self.refused = error
             return
         for response in heard:
-            if self._unheard_ns > _SILENT_NS:
+            if self.silent:
                 self._moved_ns = self._clock.monotonic_ns()
             self.heard_ns = self._clock.monotonic_ns()
             self._take(response)
@@ -151,7 +153,7 @@ class Conversation:
             return False
         if not len(self.ring):
             self._moved_ns = self._clock.monotonic_ns()
-        self.ring.keep(packed.seq, packed.frame)
+        self.ring.keep(packed.seq, packed.frame, packed.events)
         self._unsent.append(packed)
         if room and not self._send_unsent():
             return False
@@ -208,7 +210,7 @@ class Conversation:
             return
         restarted = self._epoch not in ("", welcome.epoch)
         self._epoch = welcome.epoch
-        self.welcome = welcome
+        self.welcome = self.run = welcome
         if restarted:
             self._start_over()
         self._on_welcome()
@@ -261,6 +263,11 @@ class Conversation:
     # --- the ring --------------------------------------------------------------------------------
 
     @property
+    def silent(self) -> bool:
+        """The aggregator has left pings unanswered."""
+        return self._unheard_ns > _SILENT_NS
+
+    @property
     def _unheard_ns(self) -> int:
         """How long the aggregator has said nothing."""
         return self._clock.monotonic_ns() - self.heard_ns
@@ -269,7 +276,7 @@ class Conversation:
         """Gives up the oldest batch of a full ring if the aggregator listens and takes, but can't get past it: one
         batch must not hold back all that follow."""
         stuck_ns = self._clock.monotonic_ns() - self._moved_ns
-        if self.ring.full and self._unheard_ns <= _SILENT_NS and stuck_ns > _STUCK_NS:
+        if self.ring.full and not self.silent and stuck_ns > _STUCK_NS:
             self.ring.give_up_oldest()
 
     def _answer_resend(self, first: int, last: int) -> None:

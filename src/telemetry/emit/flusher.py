@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +24,8 @@ _GONE_AFTER_S: Final = 2.0  # an address that was taken down, and stays so, belo
 _SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
 _LAST_BYTES_S: Final = 1.0
 _LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the sign of life wait no longer than that
-_END_OF_RUN_S: Final = limits.DRAIN_TIMEOUT_S  # the aggregator waits no longer than that
+_END_OF_RUN_S: Final = limits.RESTART_TIMEOUT_S + limits.DRAIN_TIMEOUT_S
+"""The aggregator waits no longer, nor does one that is started in its place and drains anew."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,33 @@ class Ending:
 
     account: Ended | None
     reason: str = ""
+    sent: int = 0
+    """Events that were not dropped, numbered or not yet."""
+    taken: int = 0
+    """Those of them that the aggregator has acknowledged: they are in the journal, if there is one."""
+    left: str = ""
+    """The directory of a run whose aggregator is dead, where nobody is known who would start another."""
+
+    @property
+    def unacknowledged(self) -> int:
+        return max(0, self.sent - self.taken)
+
+    @property
+    def remedy(self) -> str:
+        """What makes a result of what the aggregator had taken; empty if it may yet do so itself."""
+        if not self.left:
+            return ""
+        return f"`telemetry recover {shlex.quote(self.left)}` makes a result of what it had taken"
+
+    def in_words(self) -> str:
+        """What it means for the events, and what can be done; empty if nothing is to be said."""
+        if self.account is not None or not (self.unacknowledged or self.left):
+            return ""
+        if self.unacknowledged:
+            what = f"{_events(self.unacknowledged)} not acknowledged and may be lost: {self.reason}"
+        else:
+            what = f"{self.reason}; all events were acknowledged"
+        return "; ".join(filter(None, (what, self.remedy)))
 
 
 @dataclass(frozen=True)
@@ -43,6 +73,8 @@ class FlusherParts:
     connect: Callable[[], Link]
     refuses: Callable[[str], bool]
     period_s: float
+    kept: Callable[[str], bool]
+    """Whether somebody is there who starts another aggregator for the run of this id."""
     connect_timeout_s: float | None
     """After this long without a welcome it gives up; None never does."""
     on_given_up: Callable[[TelemetryError], object]
@@ -68,7 +100,9 @@ class Flusher:
         self.welcomed = False
         """The aggregator has answered once."""
         self._conversation: Conversation | None = None
-        self._ending = Ending(None, "the flusher has not run")
+        self._deserted = False
+        """It has been said that nobody listens any more."""
+        self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
 
     # --- for other threads -----------------------------------------------------------------------
@@ -80,6 +114,11 @@ class Flusher:
     def over(self) -> bool:
         """Whether it takes nothing new."""
         return self._finish_by is not None or self._finished.is_set()
+
+    @property
+    def hello(self) -> Hello:
+        """How this producer introduces itself."""
+        return self._parts.hello
 
     @property
     def welcome(self) -> Welcome | None:
@@ -103,12 +142,11 @@ class Flusher:
 
     def finish(self, timeout_s: float) -> Ending:
         """Sends what is here, says end, waits for the account. Bounded by `timeout_s`, and by a second more."""
-        if self._finish_by is None:
-            self._finish_by = time.monotonic() + timeout_s
+        finish_by = time.monotonic() + timeout_s
+        self._finish_by = finish_by if self._finish_by is None else min(self._finish_by, finish_by)
         self.wake()
-        if not self._finished.wait(timeout_s + _LAST_BYTES_S):
-            return Ending(None, f"the flusher did not end within {timeout_s:g} s")
-        return self._ending
+        self._finished.wait(timeout_s + _LAST_BYTES_S)
+        return self._ending or self._unanswered(f"the flusher did not end within {timeout_s:g} s")
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -129,14 +167,15 @@ class Flusher:
         self._conversation = talk
         linger_s = 0.0
         try:
-            self._live(talk)
+            watch = _GoneWatch(self._parts, talk)
+            self._live(talk, watch)
             if not self._give_up:
-                self._ending = self._end(talk)
-                linger_s = 0.0 if self._ending.account else _LAST_BYTES_S
+                self._ending = self._end(talk, watch)
+                linger_s = 0.0 if self._ending.account or watch.refused else _LAST_BYTES_S
         finally:
             link.close(linger_s)
 
-    def _live(self, talk: Conversation) -> None:
+    def _live(self, talk: Conversation, watch: _GoneWatch) -> None:
         started = time.monotonic()
         patience_s = self._parts.connect_timeout_s
         while self._finish_by is None and not self._give_up:
@@ -154,7 +193,20 @@ class Flusher:
                 talk.step(min(_LISTEN_S, self._parts.period_s))
             else:
                 self._woken.wait(min(self._parts.period_s, _LONGEST_NAP_S))
+                self._look_after(talk, watch)
             self._woken.clear()
+
+    def _look_after(self, talk: Conversation, watch: _GoneWatch) -> None:
+        """Says once if nobody will take what is recorded, unless whoever started the aggregator does so."""
+        if self._deserted or not talk.silent:
+            return
+        if talk.run is not None and watch.gone():
+            self._deserted = True
+            if left := watch.left_behind():
+                notice.warn(
+                    f"nobody listens at {self._parts.endpoint} any more. What is recorded waits here for "
+                    f"`telemetry serve --resume {shlex.quote(left)}`, as long as there is room"
+                )
 
     def _guarded(self, talk: Conversation) -> None:
         """One turn. An error in it must not end the thread: the buffer would grow and nobody would know why."""
@@ -180,23 +232,34 @@ class Flusher:
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _end(self, talk: Conversation) -> Ending:
-        end_by = self._finish_by or time.monotonic()
-        flush_by = end_by - _SHARE_FOR_END * max(0.0, end_by - time.monotonic())
-        watch = _GoneWatch(self._parts.endpoint, self._parts.refuses, talk)
-        while not talk.all_sent and time.monotonic() < flush_by and not watch.gone():
+    def _end(self, talk: Conversation, watch: _GoneWatch) -> Ending:
+        began = time.monotonic()
+        while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
             self._guarded(talk)
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
+        sent = _sent(self.outbox)
         talk.say_end()
-        while talk.ended is None and time.monotonic() < end_by and not watch.gone():
+        talk.step()  # at least once, however little time is left
+        while talk.ended is None and self._left_s() > 0 and not watch.gone():
             talk.step(_LISTEN_S)
             talk.flush()
         if talk.ended is not None:
             return Ending(talk.ended)
-        if watch.gone():
-            return Ending(None, f"nobody listens at {self._parts.endpoint} any more")
-        return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time")
+        if watch.gone() or watch.refused:
+            reason = f"nobody listens at {self._parts.endpoint} any more"
+            return Ending(None, reason, sent, talk.ring.taken, watch.left_behind())
+        return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
+
+    def _left_s(self, began: float | None = None) -> float:
+        """Of the time to finish, which `finish` may shorten; with `began` less the share that is for the end."""
+        end_by = self._finish_by or 0.0
+        share_s = 0.0 if began is None else _SHARE_FOR_END * max(0.0, end_by - began)
+        return end_by - share_s - time.monotonic()
+
+    def _unanswered(self, reason: str) -> Ending:
+        talk = self._conversation
+        return Ending(None, reason, _sent(self.outbox), talk.ring.taken if talk is not None else 0)
 
     def _welcome_came(self) -> None:
         self.welcomed = True
@@ -204,44 +267,71 @@ class Flusher:
 
     def _fail(self, error: TelemetryError) -> None:
         self._failure = error
-        self._ending = Ending(None, error.message)
+        self._ending = self._unanswered(error.message)
         self._decided.set()
         self._finished.set()
         self._parts.on_given_up(error)
 
 
 class _GoneWatch:
-    """Tells an aggregator that is gone from one that is stopped or busy: the address of the former refuses.
+    """Tells an aggregator that is gone from one that is stopped, busy or about to be followed by another: the
+    address of the former refuses.
 
-    One that was killed may be started again, and leaves the file of an ipc address behind; one that ended takes it
-    along, and so does whoever has given up starting it.
+    One that was killed leaves the file of an ipc address behind; one that ended takes it along, and so does whoever
+    has given up starting another. While somebody is there who will, nobody gives up here, however long it takes.
     """
 
-    def __init__(self, endpoint: str, refuses: Callable[[str], bool], talk: Conversation) -> None:
-        self._endpoint = endpoint
-        self._refuses = refuses
+    def __init__(self, parts: FlusherParts, talk: Conversation) -> None:
+        self._parts = parts
         self._talk = talk
+        self._path = ipc_path(parts.endpoint)
         self._heard_ns = -1
         self._probe_at = 0.0
-        self._refused_since: float | None = None
+        self._refused_since = self._missing_since = math.inf
 
     def gone(self) -> bool:
+        """Blocks for one probe, at most twice a second."""
         now = time.monotonic()
         if self._talk.heard_ns != self._heard_ns:
             self._heard_ns = self._talk.heard_ns
-            self._refused_since = None
+            self._refused_since = self._missing_since = math.inf
             self._probe_at = now + _PROBE_S
         if now >= self._probe_at:
             self._probe_at = now + _PROBE_S
-            if not self._refuses(self._endpoint):
-                self._refused_since = None
-            elif self._refused_since is None:
-                self._refused_since = now
-        return self._refused_since is not None and now - self._refused_since >= self._patience_s()
+            self._look(now)
+        return now - self._refused_since >= limits.RETURN_S or now - self._missing_since >= _GONE_AFTER_S
 
-    def _patience_s(self) -> float:
-        path = ipc_path(self._endpoint)
-        return _GONE_AFTER_S if path is not None and not path.exists() else limits.RETURN_S
+    @property
+    def refused(self) -> bool:
+        """Nobody listens there now, and nobody is known who would start another."""
+        return self._refused_since < math.inf
+
+    def left_behind(self) -> str:
+        """The directory of a run that is nobody's any more, and can go on; empty if somebody looks after it, has
+        given it up, or there is no journal."""
+        from telemetry.emit.run_files import journal_of
+
+        run = self._talk.run
+        if run is None or not self.refused or self._missing_since < math.inf:
+            return ""
+        return run.directory if journal_of(run.directory) else ""
+
+    def _look(self, now: float) -> None:
+        """The file is missing for a moment while another aggregator takes the address over."""
+        refused = self._parts.refuses(self._parts.endpoint)
+        missing = refused and self._path is not None and not self._path.exists()
+        kept = refused and not missing and self._talk.run is not None and self._parts.kept(self._talk.run.run_id)
+        self._refused_since = min(self._refused_since, now) if refused and not kept else math.inf
+        self._missing_since = min(self._missing_since, now) if missing else math.inf
+
+
+def _sent(outbox: Outbox) -> int:
+    """Events so far that were not dropped, numbered or not yet."""
+    return outbox.emitted + outbox.waiting + len(outbox.records) - sum(outbox.dropped.values())
+
+
+def _events(count: int) -> str:
+    return "1 event was" if count == 1 else f"{count:,} events were"
 
 
 def unreachable(endpoint: str, waited_s: float) -> EndpointError:

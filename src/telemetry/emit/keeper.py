@@ -19,6 +19,7 @@ from telemetry.emit.spawn import Aggregator, respawn
 from telemetry.errors import ConfigError, EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import ipc_path, refuses
+from telemetry.transport.keeping import Keeping
 from telemetry.wire.control import Request, Stop
 
 _ASK_AGAIN_S: Final = 1.0
@@ -44,10 +45,12 @@ class AggregatorKeeper:
         self._released = threading.Event()
         self._gone = threading.Event()
         self._short_lives = 0
+        self._keeping = Keeping(files.run_id)
         self._thread = threading.Thread(target=self._run, name="telemetry-keeper", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
+            self._keeping.end()
             raise EndpointError(f"the aggregator can't be watched: {error}") from error
 
     @property
@@ -55,20 +58,27 @@ class AggregatorKeeper:
         """No aggregator runs, and none will be started."""
         return self._gone.is_set()
 
+    @property
+    def deserted(self) -> bool:
+        """Gone, and nobody else has started one that goes on with the run. Blocks for a moment."""
+        return self.gone and refuses(self.aggregator.endpoint)
+
     def release(self) -> None:
         """From here on nothing is started any more: the result is known, or nobody waits for it."""
         self._released.set()
+        self._keeping.end()
 
     def ask(self, request: Request, timeout_s: float) -> None:
         """Asks the aggregator, and each one that follows it the same.
 
-        Blocks until it was heard, or there is nobody to hear it any more. Raises EndpointError if the aggregator is
-        silent for `timeout_s`, ProtocolError if it refuses.
+        Blocks until it was heard, or there is nobody to hear it any more: somebody else may have started one that
+        goes on with the run. Raises EndpointError if the aggregator is silent for `timeout_s`, ProtocolError if it
+        refuses.
         """
         self._standing.append(request)
         deadline = time.monotonic() + timeout_s
         with ControlClient(self.aggregator.endpoint) as client:
-            while not self.gone:
+            while not self.deserted:
                 left_s = max(0.1, deadline - time.monotonic())
                 try:
                     client.request(request, min(left_s, _ASK_AGAIN_S))
@@ -85,6 +95,7 @@ class AggregatorKeeper:
                 pass
         except Exception as error:  # noqa: BLE001 – thread root: whoever waits for `gone` must not wait for ever
             self._give_up(f"restarting it failed: {error!r}")
+        self._keeping.end()
         self._gone.set()
 
     def _succeeded(self) -> bool:
@@ -100,6 +111,8 @@ class AggregatorKeeper:
                 return True
         if not self._over():
             self._give_up(obstacle)
+        elif dead.process.returncode < 0 and not (self._ending or self._released.is_set()):
+            self._say(f"{death_of(dead)}, and the run has its result. What is recorded now is in no result")
         return False
 
     @property

@@ -27,6 +27,7 @@ from telemetry.emit.tally import Tally
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.ledger import Reason
 from telemetry.transport.endpoints import refuses
+from telemetry.transport.keeping import keeper_of
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import Hello
 from telemetry.wire.events import Define
@@ -133,6 +134,7 @@ class Process:
                     outbox=outbox,
                     connect=lambda: ProducerLink(endpoint, producer),
                     refuses=refuses,
+                    kept=lambda run_id: keeper_of(run_id) > 0,
                     period_s=config.flush_ms / 1_000,
                     connect_timeout_s=config.start_timeout_s if give_up else None,
                     on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
@@ -306,9 +308,9 @@ class Process:
         if hook is not None:
             hook()
         elif self._flusher is not None:
-            ending = self.finish(self.finish_timeout_s)
-            if ending.account is None:
-                notice.warn(f"the last events may be lost: {ending.reason}")
+            said = self.finish(self.finish_timeout_s).in_words()
+            if said:
+                notice.warn(said)
         buffer = self.recorders.buffer  # may hold what was on its way in when the flusher ended
         late = self._late.take() + len(buffer) // 3
         buffer.clear()

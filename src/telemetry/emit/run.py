@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 from telemetry import limits
 from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text
+from telemetry.emit.flusher import Ending
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.keeper import AggregatorKeeper
-from telemetry.emit.outcome import await_report, second_best, with_own_account
+from telemetry.emit.outcome import await_report, second_best, with_acknowledged, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
 from telemetry.emit.run_files import RunFiles
@@ -136,7 +137,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            self.mark(f"{type(error).__name__}: {error}")
+            self.mark(f"{type(error).__name__}: {error}".removesuffix(": "))
         self.finish()
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:
@@ -145,10 +146,14 @@ class Run:
         owner, flusher = self.owner, self._process.flusher
         ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
         try:
-            report = self._end_run(deadline) if owner else self._so_far(deadline, ending.reason)
+            report = self._end_run(deadline) if owner else self._so_far(deadline, ending)
         finally:
             self._let_go()
-        return with_own_account(report, flusher.outbox.producer, flusher.outbox.emitted) if flusher else report
+        if flusher is None or report.source == "status":
+            return report
+        if owner:
+            return with_own_account(report, flusher.outbox.producer, flusher.outbox.emitted)
+        return with_acknowledged(report, flusher.hello, flusher.outbox.dropped, ending)
 
     def _end_run(self, deadline: float) -> Report:
         """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
@@ -164,14 +169,16 @@ class Run:
         left_s = _left_s(deadline)
         return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
 
-    def _so_far(self, deadline: float, reason: str) -> Report:
+    def _so_far(self, deadline: float, ending: Ending) -> Report:
+        if said := ending.in_words():
+            notice.warn(said)
         try:
             left_s = _left_s(deadline)
-            report = self._status(min(left_s, _ASK_AGAIN_S) if reason else left_s)
+            report = self._status(min(left_s, _ASK_AGAIN_S) if ending.reason else left_s)
         except TelemetryError as error:
-            why = "; ".join(filter(None, (reason, error.message)))
-            return second_best(self._files, None, why)
-        return Report(snapshot=report.snapshot, source="status", source_reason=reason)
+            why = "; ".join(filter(None, (ending.reason, error.message)))
+            return second_best(self._files, None, why, remedy=ending.remedy)
+        return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
 
     def _status(self, timeout_s: float) -> Report:
         with ControlClient(self.endpoint) as client:

@@ -52,10 +52,7 @@ class RunFiles:
 
     @property
     def has_journal(self) -> bool:
-        try:
-            return bool(self.directory) and any((Path(self.directory) / "journal").iterdir())
-        except OSError:
-            return False
+        return journal_of(self.directory)
 
     def _places(self) -> Iterator[Path]:
         if self.directory:
@@ -67,3 +64,11 @@ class RunFiles:
                 path = Path(tempfile.gettempdir()) / f"telemetry-{self.run_id}-{FINAL_FILE}"
                 if path.stat().st_uid == os.getuid():
                     yield path
+
+
+def journal_of(directory: str) -> bool:
+    """Whether a run directory can be seen from here and has a journal."""
+    try:
+        return bool(directory) and any((Path(directory) / "journal").iterdir())
+    except OSError:
+        return False

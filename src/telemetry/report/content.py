@@ -7,40 +7,15 @@ form does not carry, but ages. All text from outside passes through `printable`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.ledger import Reason
-from telemetry.report import humane
-from telemetry.report.humane import NOTHING, printable
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import SOURCE_WORDS, Report
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, ProducerStat, SeriesStat
-
-REASON_WORDS: Final[dict[str, str]] = {
-    Reason.BUFFER_FULL: "the producer's buffer was full",
-    Reason.BLOCK_TIMEOUT: "the producer waited for room, then gave up",
-    Reason.NOT_A_NUMBER: "the producer was given no number",
-    Reason.UNENCODABLE: "the producer could not encode it",
-    Reason.AFTER_FINISH: "recorded after the producer's finish",
-    Reason.UNSENT_AT_EXIT: "unsent when the producer's process ended",
-    Reason.NOT_FINITE: "the value was NaN or infinite",
-    Reason.NEGATIVE: "a negative value or increment",
-    Reason.UNKNOWN_ID: "no definition came for its id",
-    Reason.DEFINITION_CONFLICT: "the name has another kind or unit",
-    Reason.DEFINITION_INVALID: "its definition was not valid",
-    Reason.MALFORMED_RECORD: "the record could not be read",
-    Reason.MALFORMED_ROWS: "the rows could not be read",
-    Reason.AFTER_END: "arrived after the producer's end",
-    Reason.FRAME_TOO_LARGE: "larger than the protocol allows",
-    Reason.FRAME_UNREADABLE: "not a message of this protocol",
-    Reason.WRONG_TOPIC: "sent under another topic",
-    Reason.WRONG_VERSION: "another protocol version",
-    Reason.TOO_MANY_PRODUCERS: "too many producers",
-    Reason.IMPLAUSIBLE: "its numbering can't be true",
-}
-"""Why an event or a frame is lost, short enough for 80 columns."""
 
 _PRODUCERS_SHOWN: Final = 20
 _MARKS_SHOWN: Final = 20
@@ -78,29 +53,6 @@ def content(report: Report) -> Content:
     return Content(printable(report.headline()), list(_facts(report)), [part for part in sections if part])
 
 
-def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
-    """`name{key=value} [unit]`; the unit only where the numbers don't carry it."""
-    inside = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    text = f"{name}{{{inside}}}" if inside else name
-    return printable(text if not unit or unit == "1" or humane.carries_unit(unit) else f"{text} [{unit}]")
-
-
-def error_bound(stat: SeriesStat) -> str:
-    """`exact`, `±0.1 %`, `±0.1 % or ±1.00 ns`, `unbounded`; nothing for a series without values.
-
-    The resolution is named only where the smallest value is small enough for it to matter.
-    """
-    if not stat.count:
-        return NOTHING
-    if stat.exact:
-        return "exact"
-    if stat.error_bound is None:
-        return "unbounded"
-    text = f"±{humane.percent(stat.error_bound)}"
-    coarse = stat.resolution > (stat.min or 0) * stat.error_bound
-    return f"{text} or ±{humane.quantity(stat.resolution, stat.unit)}" if coarse else text
-
-
 def _facts(report: Report) -> Iterator[str]:
     snapshot = report.snapshot
     parts = [f"run {snapshot.run_id}"]
@@ -116,23 +68,18 @@ def _facts(report: Report) -> Iterator[str]:
     silent = _named(snapshot, snapshot.pending.producers) if report.final else []
     if silent:
         yield f"never ended: {', '.join(silent)}"
-    if waiting := [*_named(snapshot, [] if report.final else snapshot.pending.producers), *_waiting(snapshot)]:
+    awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
+    if waiting := [*awaited, *phrases.waiting(snapshot.pending)]:
         yield printable(f"waiting for {', '.join(waiting)}")
 
 
 def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
     """By name, host and pid, those of unknown ones by their id."""
     known = {stat.producer: stat for stat in snapshot.producers}
-    shown = [_producer_name(known[key]) if key in known else printable(key) for key in producers[:_PRODUCERS_SHOWN]]
+    shown = [
+        phrases.producer(known[key]) if key in known else printable(key) for key in producers[:_PRODUCERS_SHOWN]
+    ]
     return [*shown, "…"] if len(producers) > _PRODUCERS_SHOWN else shown
-
-
-def _waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
-    pending = snapshot.pending
-    if pending.events:
-        yield f"{humane.count(pending.events)} events without a definition"
-    if pending.deferred:
-        yield f"{humane.count(pending.deferred)} deferred tasks"
 
 
 def _losses(snapshot: MetricsSnapshot) -> Section:
@@ -143,7 +90,7 @@ def _losses(snapshot: MetricsSnapshot) -> Section:
         *((reason, number, "frames") for reason, number in account.bad_frames.items()),
     ]
     rows = [
-        [printable(reason), f"{humane.count(number)} {what}", REASON_WORDS.get(reason, "")]
+        [printable(reason), f"{humane.count(number)} {what}", phrases.REASON_WORDS.get(reason, "")]
         for reason, number, what in losses
     ]
     if account.missing:
@@ -163,7 +110,7 @@ def _producers(report: Report) -> Section:
         return Section("Producers", ["none"])
     fine = humane.count(len(producers) - len(troubled))
     if not troubled:
-        repaired = f", {_batches(account.repaired)} repaired" if account.repaired else ""
+        repaired = f", {phrases.batches(account.repaired)} repaired" if account.repaired else ""
         return Section("Producers", [f"{fine}, all complete{repaired}"])
     heads = [
         Column("producer"),
@@ -174,23 +121,19 @@ def _producers(report: Report) -> Section:
         Column("applied", 1),
         Column("missing", 1),
     ]
-    rows = [_producer_row(stat) for stat in troubled]
+    rows = [_producer_row(stat, over=report.source != "status" or report.final) for stat in troubled]
     notes = [f"{fine} more, all complete"] if len(troubled) < len(producers) else []
     for stat in troubled[:_PRODUCERS_SHOWN]:
         said = list(_producer_notes(stat, report, alone=len(producers) == 1))
-        notes += [f"{_producer_name(stat)}: {' · '.join(said)}"] if said else []
+        notes += [f"{phrases.producer(stat)}: {' · '.join(said)}"] if said else []
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=_PRODUCERS_SHOWN)
 
 
-def _producer_row(stat: ProducerStat) -> list[str]:
+def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
+    """`over`: the run is, and nobody is live."""
+    status = "not ended" if over and stat.status == "live" else stat.status
     numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
-    return [_producer_name(stat), stat.status, stat.completeness, *(humane.count(number) for number in numbers)]
-
-
-def _producer_name(stat: ProducerStat) -> str:
-    rank = f" rank {stat.rank}" if stat.rank is not None else ""
-    where = f" ({stat.host}:{stat.pid})" if stat.host and stat.pid else ""
-    return printable(f"{stat.name or stat.producer}{rank}{where}")
+    return [phrases.producer(stat), status, stat.completeness, *(humane.count(number) for number in numbers)]
 
 
 def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
@@ -205,9 +148,9 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
         yield f"missing batches {_ranges(stat.missing_batches)}{may_come}"
     if stat.unrepairable:
         which = f" ({_ranges(stat.unrepairable_batches)})" if stat.unrepairable_batches else ""
-        yield f"{_batches(stat.unrepairable)} lost for good{which}"
+        yield f"{phrases.batches(stat.unrepairable)} lost for good{which}"
     if stat.repaired:
-        yield f"{_batches(stat.repaired)} repaired"
+        yield f"{phrases.batches(stat.repaired)} repaired"
 
 
 def _whereabouts(stat: ProducerStat, report: Report) -> str:
@@ -221,10 +164,6 @@ def _whereabouts(stat: ProducerStat, report: Report) -> str:
     return f"never ended, {last}" if over and stat.completeness == "incomplete" else last
 
 
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{humane.count(number)} batches"
-
-
 def _ranges(batches: Sequence[tuple[int, int]]) -> str:
     shown = [(humane.count(first), humane.count(last)) for first, last in batches[:_GAPS_SHOWN]]
     said = [first if first == last else f"{first}–{last}" for first, last in shown]
@@ -234,11 +173,8 @@ def _ranges(batches: Sequence[tuple[int, int]]) -> str:
 def _command(command: CommandFacts | None) -> Section:
     if command is None:
         return Section("Command")
-    ended = f"ended by {command.signal}" if command.signal else f"exit code {command.exit_code}"
-    if command.exit_code is None and not command.signal:
-        ended = "still running"
     facts = [
-        ended,
+        phrases.ending(command),
         f"wall {humane.duration_s(command.wall_s)}",
         f"CPU {humane.duration_s(command.cpu_user_s)} user, {humane.duration_s(command.cpu_system_s)} system",
         f"peak memory {humane.size(command.max_rss_bytes)}",
@@ -251,7 +187,7 @@ def _series(snapshot: MetricsSnapshot) -> Section:
     if not stats:
         return Section("Series")
     keys = sorted({key for stat in stats for key in stat.percentiles}, key=_by_number)
-    bounds = {error_bound(stat) for stat in stats if stat.count}
+    bounds = {phrases.error_bound(stat) for stat in stats if stat.count}
     title = f"Series, percentiles {next(iter(bounds))}" if len(bounds) == 1 else "Series"
     heads = [
         Column("name"),
@@ -265,7 +201,7 @@ def _series(snapshot: MetricsSnapshot) -> Section:
     mixed = len(bounds) > 1
     if mixed:
         heads.append(Column("error", 1))
-    rows = [_series_row(stat, keys) + ([error_bound(stat)] if mixed else []) for stat in stats]
+    rows = [_series_row(stat, keys) + ([phrases.error_bound(stat)] if mixed else []) for stat in stats]
     notes = [note for stat in stats if (note := _series_note(stat))]
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
@@ -283,20 +219,19 @@ def _by_number(percentile: str) -> tuple[bool, float, str]:
 def _series_row(stat: SeriesStat, keys: list[str]) -> list[str]:
     values = [stat.mean, stat.min, *(stat.percentiles.get(key) for key in keys), stat.max, stat.stddev]
     cells = [humane.quantity(value, stat.unit) for value in values]
-    return [instrument(stat.name, stat.labels, stat.unit), humane.count(stat.count), *cells]
+    return [phrases.instrument(stat.name, stat.labels, stat.unit), humane.count(stat.count), *cells]
 
 
 def _series_note(stat: SeriesStat) -> str:
-    parts = {"below the range": stat.below, "above the range": stat.above, "beyond 2^53, rounded": stat.imprecise}
-    said = ", ".join(f"{humane.count(number)} {what}" for what, number in parts.items() if number)
-    return f"{instrument(stat.name, stat.labels)}: {said}" if said else ""
+    said = phrases.outside(stat)
+    return f"{phrases.instrument(stat.name, stat.labels)}: {said}" if said else ""
 
 
 def _counters(snapshot: MetricsSnapshot) -> Section:
     heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
     rows = [
         [
-            instrument(stat.name, stat.labels, stat.unit),
+            phrases.instrument(stat.name, stat.labels, stat.unit),
             humane.quantity(stat.value, stat.unit) if humane.carries_unit(stat.unit) else humane.count(stat.value),
             humane.rate(stat.rate, stat.unit),
         ]
@@ -313,7 +248,7 @@ def _gauges(snapshot: MetricsSnapshot) -> Section:
     heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
     rows = [
         [
-            instrument(stat.name, stat.labels, stat.unit),
+            phrases.instrument(stat.name, stat.labels, stat.unit),
             *(humane.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
         ]
         for stat in sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
@@ -329,7 +264,7 @@ def _progress(snapshot: MetricsSnapshot) -> Section:
 def _marks(snapshot: MetricsSnapshot) -> Section:
     shown = snapshot.marks[-_MARKS_SHOWN:]
     earlier = [f"the last {len(shown)} of {len(snapshot.marks)}"] if len(shown) < len(snapshot.marks) else []
-    lines = [f"{humane.clock_time(mark.time_ns)}  {instrument(mark.text, mark.labels)}" for mark in shown]
+    lines = [f"{humane.clock_time(mark.time_ns)}  {phrases.instrument(mark.text, mark.labels)}" for mark in shown]
     return Section("Marks, UTC", earlier + lines)
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from telemetry import humane
 from telemetry.errors import RunDirectoryError
-from telemetry.report import humane
 from telemetry.store import rundir
 from telemetry.store.final import find_final, read_final
 from telemetry.store.remains import remains
 from telemetry.store.rundir import RunDirectory
+from telemetry.transport.keeping import keeper_of
 from telemetry.wire.report import Report
 
 
@@ -29,7 +30,13 @@ def load_report(
     if path is None:
         raise _no_result(run)
     elsewhere = "" if path == run.final else f"the run directory could not be written, so it is {path}"
-    return Report(snapshot=read_final(path), source="file", source_reason=elsewhere)
+    try:
+        return Report(snapshot=read_final(path), source="file", source_reason=elsewhere)
+    except RunDirectoryError as error:
+        left = remains(run)
+        if error.hint or run.locked() or not left.recoverable:
+            raise
+        raise RunDirectoryError(error.message, hint=f"`{left.remedy}` makes it anew from the journal") from error
 
 
 def _no_result(run: RunDirectory) -> RunDirectoryError:
@@ -38,12 +45,17 @@ def _no_result(run: RunDirectory) -> RunDirectoryError:
         with suppress(RunDirectoryError):
             where = f", on {run.read_manifest().host}"
         return RunDirectoryError(f"{run.path} has no final result: the run is still going{where}")
+    if pid := keeper_of(run.run_id):
+        return RunDirectoryError(
+            f"{run.path} has no final result yet: its aggregator died, and process {pid} is starting another",
+            hint="the run goes on; ask again in a moment",
+        )
     left = remains(run)
     message = f"{run.path} has no final result: its aggregator died, last seen {humane.timestamp(left.since_ns)}"
     if not left.recoverable:
-        return RunDirectoryError(message, hint="it left no journal to make one from")
+        return RunDirectoryError(message, hint=left.obstacle)
     segments = "1 segment" if left.segments == 1 else f"{left.segments:,} segments"
     return RunDirectoryError(
         f"{message}; its journal holds {humane.size(left.journal_bytes)} in {segments}",
-        hint=f"`{left.remedy}` makes one of it",
+        hint=f"`{left.remedy}` makes one of it, `{left.way_on}` goes on with the run",
     )

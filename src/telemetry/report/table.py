@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from telemetry.report.humane import columns
+from telemetry.humane import columns
 
 GAP = "  "
 NAME_COLUMNS = 20

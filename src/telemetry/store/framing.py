@@ -9,8 +9,9 @@ All little endian. The CRC-32 covers stamp, kind and payload. What a stamp is, t
 from __future__ import annotations
 
 import io
+import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -27,9 +28,14 @@ _HEADER: Final = struct.Struct("<IIQB")
 _READ_BYTES: Final = 2 * MIB  # four of the largest batches: reads are few, and it stays in the cache
 
 _PIECE_BYTES: Final = 256 * KIB  # of a frame larger than the buffer, while its CRC is looked at
+_BLOCK_BYTES: Final = 512  # of the smallest block of a disk: a power cut leaves those it did not write as zeros
+_SEARCH_BYTES: Final = 256 * MIB  # of what looks like a frame and is none: more is in nothing that was torn
+_CANDIDATE_BYTES: Final = KIB  # what looking at one costs, besides its length
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT.size
 FRAME_HEADER_BYTES: Final = _HEADER.size
+OPENING_BYTES: Final = 32
+"""Of a payload, at most: what a `Kind` says of its beginning."""
 
 
 class Frame(NamedTuple):
@@ -37,6 +43,15 @@ class Frame(NamedTuple):
     kind: int
     data: memoryview
     """Valid until the next frame is asked for."""
+
+
+class Kind(NamedTuple):
+    """What is known of the payloads of one kind."""
+
+    longest: int
+    opening: bytes = b""
+    """A regular expression of what each begins with: what does not is not even looked at. A payload is full of what
+    could be the header of a small frame."""
 
 
 def segment_header(magic: bytes) -> bytes:
@@ -76,12 +91,39 @@ class SegmentReader:
         """From the beginning of the file to the end of the last frame handed out."""
         return self._passed
 
-    def frames(self) -> Iterator[Frame]:
-        """Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read."""
+    def frames(self, from_byte: int = 0) -> Iterator[Frame]:
+        """From the beginning, or from what once was `good_bytes` of this segment.
+
+        Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read.
+        """
         if self._header_is_good():
+            if from_byte > self._passed:
+                self._start = self._end = 0
+                self._passed = self._file.seek(from_byte)
             while (found := self._next()) is not None:
                 yield found
         self.torn_bytes = self._file.seek(0, io.SEEK_END) - self._passed
+
+    def cut_short(self, kinds: Mapping[int, Kind]) -> bool:
+        """Whether the torn bytes are the beginning of one frame, or none: what a writer leaves that is stopped in
+        mid-write, also by a power cut. Else something that was whole can't be read. After the end of `frames`.
+
+        `kinds`: all there are. May raise OSError.
+        """
+        end = self._passed + self.torn_bytes
+        written = _end_of_data(self._file, self._passed, end)
+        if -(-written // _BLOCK_BYTES) * _BLOCK_BYTES < end:
+            end = written
+        rest = end - self._passed
+        head = _read_at(self._file, self._passed, min(rest, FRAME_HEADER_BYTES))
+        if self._passed < SEGMENT_HEADER_BYTES:
+            return rest < SEGMENT_HEADER_BYTES and segment_header(self._magic).startswith(head)
+        if len(head) < FRAME_HEADER_BYTES:
+            return True
+        length, _, _, kind = _HEADER.unpack(head)
+        if kind not in kinds or length > kinds[kind].longest or FRAME_HEADER_BYTES + length <= rest:
+            return False
+        return not _holds_a_frame(self._file, self._passed + 1, end, kinds)
 
     def _header_is_good(self) -> bool:
         if not self._fill(SEGMENT_HEADER_BYTES):
@@ -152,3 +194,46 @@ class SegmentReader:
     def _hold(self, buffer: memoryview) -> None:
         self._buffer = buffer
         self._view = buffer.toreadonly()
+
+
+def _end_of_data(file: io.FileIO, start: int, end: int) -> int:
+    """Where the zeros at the end of this stretch begin."""
+    while end > start:
+        begin = max(start, end - _PIECE_BYTES)
+        if data := _read_at(file, begin, end - begin).rstrip(b"\0"):
+            return begin + len(data)
+        end = begin
+    return start
+
+
+def _holds_a_frame(file: io.FileIO, start: int, end: int, kinds: Mapping[int, Kind]) -> bool:
+    """Whether a whole, intact frame lies somewhere in this stretch."""
+    left, before = _SEARCH_BYTES, FRAME_HEADER_BYTES - 1
+    looks_like_one = re.compile(
+        b"|".join(re.escape(bytes([kind])) + b"(?=%b)" % kinds[kind].opening for kind in kinds)
+    )
+    while end - start >= FRAME_HEADER_BYTES:
+        piece = _read_at(file, start, min(_PIECE_BYTES, end - start))
+        for match in looks_like_one.finditer(piece, before):
+            at = start + match.start() - before
+            length, crc, _, kind = _HEADER.unpack_from(piece, match.start() - before)
+            if length > kinds[kind].longest or at + FRAME_HEADER_BYTES + length > end:
+                continue
+            left -= length + _CANDIDATE_BYTES
+            body = _read_at(file, at + _LENGTH_CRC.size, _STAMP_KIND.size + length)
+            if crc32(body) == crc or left < 0:
+                return True
+        if len(piece) < _PIECE_BYTES:  # the last one; or a file that somebody is cutting
+            return False
+        start += len(piece) - before - OPENING_BYTES
+    return False
+
+
+def _read_at(file: io.FileIO, at: int, count: int) -> bytes:
+    """Fewer if the file ends before that."""
+    file.seek(at)
+    pieces = []
+    while count and (piece := file.read(count)):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)

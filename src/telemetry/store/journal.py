@@ -24,13 +24,20 @@ from telemetry import limits
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import AppendFile, Buffer, describe
 from telemetry.store.atomic import sync_directory
-from telemetry.store.framing import SEGMENT_HEADER_BYTES, SegmentReader, frame, segment_header
+from telemetry.store.framing import SEGMENT_HEADER_BYTES, Kind, SegmentReader, frame, segment_header
+from telemetry.wire.frames import EVENTS
 
 MAGIC: Final = b"tmjrnl\r\n"
 BATCH: Final = 1
 CHECKPOINT: Final = 2
 NOTE: Final = 3
 
+_MAP: Final = rb"[\x80-\x8f]"
+_KINDS: Final = {  # a segment begins with a checkpoint, four times the largest there may be
+    BATCH: Kind(limits.FRAME_BYTES, re.escape(EVENTS)),
+    NOTE: Kind(limits.FRAME_BYTES, _MAP + rb"\xa4type"),
+    CHECKPOINT: Kind(256 * limits.MIB, _MAP + rb"\xaeschema_version"),
+}
 _SEGMENT_NAME: Final = re.compile(r"(\d{8,})(-failed)?\.seg")
 _CHECKPOINTS_A_SEGMENT: Final = 8  # so much longer than its checkpoint: a large state is not saved all the time
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
@@ -237,14 +244,16 @@ class JournalReader:
     """Streams the frames of a journal in order, through one buffer of a few MiB.
 
     A segment ends at its first torn or rotten frame; the next one goes on, and its first frame is `damaged`. The
-    attributes speak of the last `frames()`, once it has ended.
+    attributes speak of the last `frames()`, up to the newest frame, and of all once it has ended.
     """
 
     def __init__(self, directory: Path) -> None:
         self.torn_bytes = 0
         """Bytes that could not be read."""
         self.tail_bytes = 0
-        """Those of them that follow the last good frame of all: what a killed writer left, and no damage."""
+        """Those of them that follow the last good frame of all."""
+        self.tail_damaged = False
+        """They are not what a killed writer leaves of a frame: something that was in the numbers can't be read."""
         self.damaged = False
         """Something between two frames could not be read, or is gone."""
         self.dropped_segments = 0
@@ -268,7 +277,7 @@ class JournalReader:
         Raises RunDirectoryError if there is no journal, or none from there on, or it can't be read.
         """
         self.torn_bytes = self.tail_bytes = 0
-        self.damaged = False
+        self.damaged = self.tail_damaged = False
         try:
             found = self._found()
             self.dropped_segments = found[0][0]
@@ -305,9 +314,11 @@ class JournalReader:
                 item = None
                 for item in reader.frames():
                     self.damaged = self.damaged or gap
+                    self.tail_bytes, self.tail_damaged = 0, False
                     yield JournalFrame(*item, number, gap)
                     gap = False
-                    self.tail_bytes = 0
+                if reader.torn_bytes and not reader.cut_short(_KINDS):
+                    self.tail_damaged = True
             self.torn_bytes += reader.torn_bytes
             self.tail_bytes += reader.torn_bytes
             gap = gap or item is None or reader.torn_bytes > 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final import find_final, read_head
-from telemetry.store.journal import segment_files
+from telemetry.store.journal import JournalReader, segment_files
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.snapshot import TERMINAL
 
@@ -24,16 +24,23 @@ class Remains:
     segments: int
     """Of the journal."""
     journal_bytes: int
+    obstacle: str = ""
+    """Why no result can be made of it."""
 
     @property
     def recoverable(self) -> bool:
-        """There is something to make a result from."""
-        return self.journal_bytes > 0
+        """There is something to make a result from: a checkpoint, and what came after it."""
+        return not self.obstacle
 
     @property
     def remedy(self) -> str:
         """The command that does it, to be copied."""
         return f"telemetry recover {shlex.quote(os.fspath(self.directory.path))}"
+
+    @property
+    def way_on(self) -> str:
+        """The command with which the run goes on instead, for those who still record."""
+        return f"telemetry serve --resume {shlex.quote(os.fspath(self.directory.path))}"
 
 
 def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
@@ -52,13 +59,35 @@ def remains(run: RunDirectory) -> Remains:
     with suppress(OSError):
         segments = segment_files(run.journal)
     facts = [found for path in segments if (found := _facts(path))]
-    others = facts or [found for path in (run.manifest, run.log, run.path) if (found := _facts(path))]
+    signs = [*facts, *_other_signs(run)] or [found for path in (run.manifest, run.path) if (found := _facts(path))]
     return Remains(
         directory=run,
-        since_ns=max((found.st_mtime_ns for found in others), default=run.started_ns),
+        since_ns=max((found.st_mtime_ns for found in signs), default=run.started_ns),
         segments=len(facts),
         journal_bytes=sum(found.st_size for found in facts),
+        obstacle=_obstacle(run, facts),
     )
+
+
+def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
+    if not any(found.st_size for found in segments):
+        return "it left no journal to make one from"
+    try:
+        JournalReader(run.journal).last_checkpoint()
+    except RunDirectoryError as error:
+        return f"no result can be made of its journal: {error.message}"
+    return ""
+
+
+def _other_signs(run: RunDirectory) -> Iterator[os.stat_result]:
+    """Files that a live aggregator writes to all the time; who looks after a dead run writes to its manifest."""
+    paths = [run.log]
+    for folder in (run.history, run.records):
+        with suppress(OSError):
+            paths += folder.iterdir()
+    for path in paths:
+        if found := _facts(path):
+            yield found
 
 
 def _facts(path: Path) -> os.stat_result | None:

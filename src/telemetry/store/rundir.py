@@ -1,6 +1,6 @@
 """Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding one again.
 
-manifest.json  final_snapshot.json  history.hlog  daemon.log  journal/  history/  records/
+manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = ["LATEST", "Manifest", "RunDirectory", "RunLock", "list_runs", "manife
 LATEST: Final = "latest"
 MANIFEST: Final = "manifest.json"
 FINAL: Final = "final_snapshot.json"
+JOURNAL: Final = "journal"
 
 _SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a file name
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -64,6 +65,8 @@ class Manifest(Struct, kw_only=True, frozen=True):
     endpoints: list[str] = []
     """Where control, events, snapshots and records were bound, so that the run can go on there."""
     config: dict[str, Any] = {}
+    replay_of: str = ""
+    """The directory of the run that this one shows once more."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ class RunDirectory:
 
     @property
     def journal(self) -> Path:
-        return self.path / "journal"
+        return self.path / JOURNAL
 
     @property
     def history(self) -> Path:
@@ -327,7 +330,9 @@ def _process_lives(pid: int) -> bool:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / MANIFEST).is_file() or (path / FINAL).is_file()
+    if (path / MANIFEST).is_file() or (path / FINAL).is_file():
+        return True
+    return (path / JOURNAL).is_dir() and _named(Path(os.path.realpath(path))) is not None
 
 
 def _own_version() -> str:

@@ -72,6 +72,13 @@ class RunState(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
     unaccounted: bool = False
     """An aggregator ended after its journal had failed: what it took in between may be in no account."""
+    frames: Natural = 0
+    """Batches that were taken, as messages, and their bytes."""
+    frame_bytes: Natural = 0
+    restarts: Natural = 0
+    """Aggregators that died before this one."""
+    died: Natural = 0
+    """The process of the last of them; 0: unknown."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ SOURCE_WORDS: Final[dict[Source, str]] = {
 }
 
 _GOING_ON: Final[dict[State, str]] = {"INITIALIZE": "waiting", "LIVE": "live", "DRAINING": "draining"}
+
+_LATEST_NS: Final = 1 << 63  # of 64 bits with a sign; dates go further
 
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
@@ -71,16 +74,36 @@ class Report(Struct, frozen=True, kw_only=True):
         """How complete the result is, in one word; what the run does while it goes on and could be asked."""
         return _GOING_ON.get(self.state, self.completeness) if self.source == "status" else self.completeness
 
+    @property
+    def unknown(self) -> str:
+        """What nobody can know of the events, in words; empty if the accounts have all of them.
+
+        Who was cut off heard nothing of what came then; a producer that never ended has said no total.
+        """
+        if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
+            return f"what came {_after(self.snapshot.time_ns)} is unknown"
+        producers = self.snapshot.producers
+        unended = sum(stat.completeness == "incomplete" for stat in producers)
+        if self.verdict != "incomplete" or not unended:
+            return ""
+        return f"{unended:,} of {len(producers):,} {'producer' if len(producers) == 1 else 'producers'} never ended"
+
     def headline(self) -> str:
-        """One line: how complete, what run, how many events, how many lost."""
+        """One line: how complete, what run, how many events, how many lost, or what is unknown of that."""
         account = self.snapshot.accounting
-        return (
-            f"{self.verdict}: {self.snapshot.name}, "
-            f"{account.applied:,} of {account.emitted:,} events applied, {account.lost:,} lost"
-        )
+        facts = [f"{account.applied:,} of {account.emitted:,} events applied", f"{account.lost:,} lost"]
+        if self.unknown:
+            facts = [f"{account.applied:,} events applied", *([facts[1]] if account.lost else []), self.unknown]
+        return f"{self.verdict}: {self.snapshot.name}, {', '.join(facts)}"
 
     def __str__(self) -> str:
         return self.headline()
+
+
+def _after(wall_ns: int) -> str:
+    if not 0 < wall_ns < _LATEST_NS:
+        return "later"
+    return f"after {datetime.fromtimestamp(wall_ns // 10**9, UTC):%H:%M:%S} UTC"
 
 
 def _pick(stats: list[_Stat], name: str, labels: dict[str, str]) -> _Stat:

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from telemetry.cli import job as job_module
 from telemetry.cli.job import Job
 
 HANDLED = (
@@ -27,6 +29,12 @@ import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
 print("up", flush=True)
 signal.pause()
+"""
+CHILD = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+open(sys.argv[1], "w").close()
+while True: signal.pause()
 """
 
 
@@ -192,6 +200,49 @@ def test_secrets_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert job.facts().argv == ["true", "--api-key", "***", "PASSWORD=***", "a\ufffdb"]
 
 
+def apart(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """As a terminal of its own starts it."""
+    return os.posix_spawnp(command[0], list(command), environment, setsid=True)
+
+
+def test_a_command_that_is_started_apart() -> None:
+    """Its environment, its code and its bill are those of any other."""
+    job = Job([sys.executable, "-c", "import os; raise SystemExit(int(os.environ['CODE']))"], {"CODE": "7"}, apart)
+    job.wait(nothing)
+    assert (job.exit_code, job.facts().exit_code, job.told_to_end) == (7, 7, False)
+    assert job.facts().max_rss_bytes > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_an_interrupt_reaches_all_of_a_command_that_is_apart(number: signal.Signals, tmp_path: Path) -> None:
+    """No terminal of ours sends it to a group that is not ours."""
+    parent = (
+        "import os, signal, subprocess, sys\n"
+        f"signal.signal({int(number)}, lambda *_: None)\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {CHILD!r}, 'up'])\n"
+        f"raise SystemExit(100 + -child.wait())\n"
+    )
+    job = Job([sys.executable, "-c", parent.replace("'up'", repr(str(tmp_path / "up")))], {}, apart)
+
+    def when_up() -> None:
+        if (tmp_path / "up").exists():
+            os.kill(os.getpid(), number)
+
+    job.wait(when_up)
+    assert job.exit_code == 100 + number
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGUSR1, False)]
+)
+def test_it_is_known_whether_a_command_was_told_to_end(number: signal.Signals, told: bool) -> None:
+    """Whoever sent that does not wait for what comes afterwards."""
+    job = python("import time\nwhile True: time.sleep(0.01)")
+    os.kill(os.getpid(), number)
+    job.wait(nothing)
+    assert (job.facts().signal, job.told_to_end) == (number.name, told)
+
+
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
     """Neither of a job that ran nor of one that could not."""
     before = len(os.listdir("/proc/self/fd"))
@@ -200,3 +251,21 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
         if job.started:
             job.wait(nothing)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_of_ours_that_grows_while_the_command_starts_is_not_in_its_bill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel's account of the child begins at our peak of the moment it became the command, not before."""
+    real = subprocess.Popen
+
+    def grown(*args: Any, **options: Any) -> Any:
+        held = b"x" * (os.sysconf("SC_PAGE_SIZE") + job_module._peak_bytes(os.getpid()))
+        process = real(*args, **options)
+        del held
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", grown)
+    sleeping = Job(["sleep", "0.2"], {})
+    sleeping.wait(nothing)
+    assert 0 < sleeping.facts().max_rss_bytes < 10 << 20

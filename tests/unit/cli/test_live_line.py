@@ -35,6 +35,8 @@ def test_progress_with_a_time_of_arrival() -> None:
     """From the share done so far; none at the beginning, none at the end, never above the whole."""
     for done, words in (
         (40.0, "requests 40% eta 18 s"),
+        (0.1, "requests 0% eta 3 h 24 min"),
+        (10.0, "requests 10% eta 111 s"),
         (0.0, "requests 0%"),
         (100.0, "requests 100%"),
         (150.0, "requests 100%"),
@@ -45,19 +47,33 @@ def test_progress_with_a_time_of_arrival() -> None:
     assert empty.endswith("requests 100%")
 
 
-def test_the_two_busiest_series_and_what_tells_them_apart() -> None:
+def test_two_busy_series_and_what_tells_them_apart() -> None:
     """By values in the window; labels are named, empty series are not shown."""
     line = describe(
         snapshot(
             series=[
                 series("idle", 0),
-                series("a", 5),
+                series("a", 4),
                 series("b", 9, labels={"route": "/x"}),
                 series("none", 0, count=0),
             ]
         )
     )
     assert [part.split()[0] for part in line.split(" · ")[1:]] == ["b{route=/x}", "a"]
+
+
+def test_series_that_are_about_as_busy_do_not_take_turns() -> None:
+    """The first of those that have at least half as many values as the busiest, and then of the others."""
+    for counts in ((26, 26, 26, 9, 9), (25, 27, 14, 9, 9), (26, 25, 40, 9, 8), (0, 0, 0, 0, 0)):
+        line = describe(
+            snapshot(series=[series(name, number) for name, number in zip("abcde", counts, strict=True)])
+        )
+        assert [part.split()[0] for part in line.split(" · ")[1:]] == ["a", "b"], counts
+    for counts in ((90, 9, 9, 9), (90, 8, 12, 10)):
+        line = describe(
+            snapshot(series=[series(name, number) for name, number in zip("abcd", counts, strict=True)])
+        )
+        assert [part.split()[0] for part in line.split(" · ")[1:]] == ["a", "b"], counts
 
 
 def test_a_series_that_rests_shows_what_it_came_to() -> None:

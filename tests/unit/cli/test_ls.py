@@ -12,6 +12,7 @@ from telemetry.cli.main import main
 from telemetry.store.liveruns import LiveRun, announce
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport import runtime_directory
+from telemetry.transport.keeping import Keeping
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -81,8 +82,11 @@ def died(directory: RunDirectory) -> LiveRun:
     return gone
 
 
-def test_a_dead_run_is_offered_for_recovery(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_run_is_offered_for_recovery(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """JSON says that there is a journal, people get the command to copy; stdout stays a table or JSON."""
+    monkeypatch.setenv("COLUMNS", "400")
     directory = make_run("killed", "bbbb2222", ended=False, journal=True)
     make_run("empty", "cccc3333", ended=False)
     make_run("job", "aaaa1111", journal=True)
@@ -98,8 +102,23 @@ def test_a_dead_run_is_offered_for_recovery(make_run: MakeRun, capsys: pytest.Ca
     assert "recover" not in captured.out
 
 
-def test_many_dead_runs_take_few_lines(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_about_to_go_on_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody sees to another aggregator: `recover` is not offered meanwhile."""
+    make_run("killed", "bbbb2222", ended=False, journal=True)
+    keeping = Keeping("bbbb2222")
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["recoverable"]) == ("RESTARTING", False)
+    assert main(["ls"]) == 0
+    assert "recover" not in capsys.readouterr().err
+    keeping.end()
+
+
+def test_many_dead_runs_take_few_lines(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A folder of dead runs does not bury the table."""
+    monkeypatch.setenv("COLUMNS", "400")
     for number in range(8):
         make_run("killed", f"r{number}", ended=False, journal=True)
     assert main(["ls"]) == 0
@@ -148,3 +167,42 @@ def test_a_result_that_went_elsewhere_is_listed(
     assert (item["state"], item["completeness"]) == ("COMPLETE", "complete")
     assert main(["report", "job"]) == 0
     assert "could not be written" in capsys.readouterr().out
+
+
+def test_what_has_no_room_is_said(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column does not vanish silently."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["ls"]) == 0
+    said = capsys.readouterr()
+    assert directory.path.name not in said.out
+    assert said.err == "telemetry: no room for pid and directory: a wider terminal shows it, or --json\n"
+    monkeypatch.setenv("COLUMNS", "500")
+    assert main(["ls"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f" runs/{directory.path.name}\n" in said.out
+
+
+def test_a_directory_elsewhere_is_shown_whole(
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One below the working directory is short, and can be copied all the same."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("COLUMNS", "500")
+    monkeypatch.chdir(tmp_path)
+    assert main(["ls", "--dir", str(directory.path.parent)]) == 0
+    assert f" {directory.path}\n" in capsys.readouterr().out
+
+
+def test_the_sockets_of_a_dead_run_that_nothing_can_be_made_of_go(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody will ever listen there again; those of one that can be recovered stay."""
+    died(make_run("killed", "bbbb2222", ended=False))
+    died(make_run("kept", "cccc3333", ended=False, journal=True))
+    assert main(["ls", "--json"]) == 0
+    assert [item["state"] for item in json.loads(capsys.readouterr().out)] == ["DEAD", "DEAD"]
+    assert [path.name for path in runtime_directory().iterdir()] == ["cccc3333"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from telemetry.cli.recover import Progress
 from telemetry.daemon import recover as daemon
 from telemetry.daemon.recover import Recovered
 from telemetry.errors import RunDirectoryError
+from telemetry.transport.keeping import Keeping
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot
 
@@ -47,6 +49,16 @@ def asked(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+def test_a_run_that_is_about_to_go_on_is_left_alone(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """A result would end it under the program that still records. Once nobody keeps it, it is recovered."""
+    keeping = Keeping("r1")
+    assert main(["recover", "job"]) == 1
+    assert f"process {os.getpid()} is starting another" in capsys.readouterr().err
+    assert len(asked) == 1
+    keeping.end()
+    assert main(["recover", "job"]) == 0
+
+
 def test_it_says_what_came_of_it(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """In words on stderr; stdout stays empty."""
     assert main(["recover", "job"]) == 0
@@ -74,9 +86,17 @@ def test_nothing_to_recover(asked: list[Any], capsys: pytest.CaptureFixture[str]
     asked[0] = Recovered(FOUND, written=False)
     assert main(["recover", "job"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "telemetry: nothing to recover: the run left its result"
-    asked[0] = Recovered(replace(FOUND, exact=False), written=False)
+    rough = replace(FOUND, exact=False, exact_reason="too little time")
+    asked[0] = Recovered(rough, written=False, refinable=True)
     assert main(["recover", "job"]) == 0
-    assert "`--exact` finds its exact percentiles" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("nothing to recover: the run left its result; `--exact` finds its exact percentiles")
+    asked[0] = Recovered(rough, written=False)
+    assert main(["recover", "job"]) == 0
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "telemetry: nothing to recover: the run left its result",
+        "telemetry: not exact: too little time",
+    ]
 
 
 def test_what_is_not_exact_says_why(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

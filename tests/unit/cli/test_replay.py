@@ -40,7 +40,7 @@ def test_flags_and_defaults(played: list[Any], root: Any, capsys: pytest.Capture
     assert said.out == ""
     where, how, outcome, directory = said.err.splitlines()
     assert where == "telemetry: replay of job (abc) in /r"
-    assert how == "telemetry: watch it: telemetry tail abc"
+    assert how == "telemetry: watch it: telemetry top abc"
     assert "0 of 0 events applied" in outcome
     assert directory == "telemetry: /r"
 

@@ -113,6 +113,15 @@ def test_quiet_is_quiet(aggregator: FakeAggregator, capsys: pytest.CaptureFixtur
     assert "run directory" not in said
 
 
+def test_a_viewer_without_a_terminal_starts_nothing(
+    aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2, and what to do instead."""
+    assert main(["run", "--tui", "--", "true"]) == 2
+    assert "--tui needs a terminal, on stdin and on stderr (leave it out" in capsys.readouterr().err
+    assert not hasattr(aggregator, "asked")
+
+
 def test_no_command_starts_nothing(aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]) -> None:
     """A usage error comes before an aggregator."""
     for words in (["run"], ["run", "--"], ["run", "--name", "a\nb", "--", "true"]):

@@ -68,6 +68,13 @@ def test_in_the_foreground_it_says_where_and_how_it_ended(
     assert (started[0].config.transport.bind, started[0].config.transport.insecure) == ("ipc:///c", True)
 
 
+def test_a_run_that_goes_on_is_told_from_a_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it had."""
+    serve.say_where(HERE | {"resumed_with": 250_886})
+    said = capsys.readouterr().err.splitlines()[0]
+    assert said == "telemetry: run job (r1) goes on with 250,886 events in /d"
+
+
 def test_an_address_with_a_key_is_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     """A shell would take half of Z85's characters for its own; and it is said who gets in."""
     key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y$7"

@@ -10,6 +10,7 @@ import pytest
 
 from telemetry.cli.main import main
 from telemetry.store.rundir import RunDirectory
+from telemetry.transport.keeping import Keeping
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -38,6 +39,7 @@ def test_status_of_a_dead_run(make_run: MakeRun, capsys: pytest.CaptureFixture[s
         "its aggregator died, last seen 2026-03-01 12:00:00 UTC",
         "38 B in 1 segment",
         "telemetry recover ",
+        f"`telemetry serve --resume {directory.path}` goes on with the run",
     ):
         assert part in captured.err
     assert main(["status", "killed", "--json"]) == 1
@@ -50,6 +52,24 @@ def test_status_of_a_dead_run(make_run: MakeRun, capsys: pytest.CaptureFixture[s
         "journal_bytes": 38,
         "recoverable": True,
     }
+
+
+def test_a_run_that_is_about_to_go_on_is_not_called_dead(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its aggregator died, and whoever started that sees to another: nothing is offered that would end the run."""
+    make_run("killed", "bbbb2222", ended=False, journal=True)
+    keeping = Keeping("bbbb2222")
+    assert main(["status", "killed"]) == 1
+    said = capsys.readouterr().err
+    assert f"its aggregator died, and process {os.getpid()} is starting another" in said
+    assert "recover" not in said
+    assert main(["status", "killed", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["recoverable"]) == ("RESTARTING", False)
+    keeping.end()
+    assert main(["status", "killed", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["state"] == "DEAD"
 
 
 def test_status_of_a_run_that_is_unknown_or_alive_elsewhere(

@@ -22,7 +22,8 @@ def test_every_setting_is_described(tmp_path: Path) -> None:
 
 def test_shown_toml_can_be_read_back(tmp_path: Path) -> None:
     """The output of `config show` is a telemetry.toml that means the same, and passes the published schema."""
-    loaded = load({"run.dir": 'a "b" \\ é', "run.fallback_dirs": ["/x", "/y"]}, cwd=tmp_path, environ={})
+    odd = {"run.dir": 'a "b" \\ é', "run.fallback_dirs": ["/x", "/y"], "tui.keys": {"figures": "f", "a.b": '"'}}
+    loaded = load(odd, cwd=tmp_path, environ={})
     text = to_toml(loaded)
     (tmp_path / "telemetry.toml").write_text(text)
     again = load(cwd=tmp_path, environ={})
@@ -37,6 +38,7 @@ def test_schema_refuses_what_the_loader_refuses() -> None:
         {"run": {"refesh_hz": 1}},
         {"run": {"refresh_hz": 0}},
         {"emit": {"policy": "wait"}},
+        {"tui": {"keys": {"figures": ""}}},
         {"x": {}},
     ):
         with pytest.raises(jsonschema.ValidationError):

@@ -84,6 +84,8 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
         ("emit.buffer_events", "1.5"),
         ("journal.enabled", "maybe"),
         ("journal.cap_bytes", "1048576"),
+        ("tui.frames_per_s", "0"),
+        ("tui.theme", ""),
     ],
 )
 def test_bad_values_are_refused(tmp_path: Path, key: str, value: str) -> None:
@@ -117,6 +119,23 @@ def test_text_is_read_as_the_type_of_the_key(tmp_path: Path) -> None:
     assert config.run.dir == "runs"
 
 
+def test_tables_are_read_from_every_place(tmp_path: Path) -> None:
+    """A table of the file is one inline or with a heading of its own; in the environment it is `name=value,…`."""
+    for text in ('[tui]\nkeys = { figures = "f", back = "q" }\n', '[tui.keys]\nfigures = "f"\nback = "q"\n'):
+        write(tmp_path / "telemetry.toml", text)
+        assert load(cwd=tmp_path, environ={}).config.tui.keys == {"figures": "f", "back": "q"}
+    loaded = load(cwd=tmp_path, environ={"TELEMETRY_TUI__KEYS": "figures = w, stop=ctrl+k,"})
+    assert loaded.config.tui.keys == {"figures": "w", "stop": "ctrl+k"}
+    assert loaded.origins["tui.keys"] == "environment TELEMETRY_TUI__KEYS"
+
+
+@pytest.mark.parametrize("text", ["figures", "figures=", "=f", "figures=f,figures=g"])
+def test_text_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+    """Each name once, with a value."""
+    with pytest.raises(ConfigError, match=r"tui\.keys"):
+        load(cwd=tmp_path, environ={"TELEMETRY_TUI__KEYS": text})
+
+
 def test_percentiles_may_be_numbers_in_toml(tmp_path: Path) -> None:
     """`[50, 99.9]` means the same as `["50", "99.9"]`."""
     write(tmp_path / "telemetry.toml", "[run]\npercentiles = [50, 99.9, 90.0]\n")
@@ -129,6 +148,7 @@ def test_percentiles_may_be_numbers_in_toml(tmp_path: Path) -> None:
         ("telemetry.toml", "[run\n", "no valid TOML"),
         ("telemetry.toml", "run = 3\n", "must be a table"),
         ("pyproject.toml", "[tool]\ntelemetry = 3\n", "not a table"),
+        ("telemetry.toml", f"# settings\n{'a.' * 10_000}a = 1\n", "line 2 has more than 1,000 dots"),
         ("telemetry.toml", "[run]\nrefresh_hz = nan\n", "run.refresh_hz"),
         ("telemetry.toml", "[run]\nrefresh_hz = 2024-01-01\n", "run.refresh_hz"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.daemon import cost
-from telemetry.daemon.cost import CostMeter, rss_bytes
+from telemetry.daemon.cost import Before, CostMeter, rss_bytes
 from telemetry.wire.snapshot import SelfCost
 
 MS = 1_000_000
@@ -28,6 +28,16 @@ def test_frames_ticks_and_sizes_are_added_up() -> None:
     assert (found.frames, found.frame_bytes) == (3, 105)
     assert (found.ticks, found.ticks_late, found.tick_ms, found.tick_ms_max) == (2, 1, 1.0, 3.0)
     assert (found.journal_bytes, found.history_bytes, found.series, found.pages) == (1, 2, 3, 4)
+
+
+def test_what_others_took_and_wrote_before_is_counted_on() -> None:
+    """And none of it is taken for new."""
+    meter = CostMeter(0, Before(events=1_000, frames=5, frame_bytes=70, journal_bytes=30, history_bytes=40))
+    meter.took(2, 100)
+    meter.each_second(1_000 * MS, applied=1_010)
+    found = facts(meter)
+    assert (found.frames, found.frame_bytes, found.journal_bytes, found.history_bytes) == (7, 170, 31, 42)
+    assert found.events_per_s == 10.0
 
 
 def test_rates_are_of_the_last_second(monkeypatch: pytest.MonkeyPatch) -> None:

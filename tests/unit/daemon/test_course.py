@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.daemon.course import Course
+from telemetry.wire.journal import RunState
 from telemetry.wire.snapshot import CommandFacts, SelfCost
 
 
@@ -14,6 +16,17 @@ def course() -> Course:
     return Course(
         name="job", run_id="r", epoch="e", directory="/d", started_ns=5, started_mono_ns=7, refresh_hz=10.0
     )
+
+
+def test_restarts_are_said_once_with_their_number() -> None:
+    """Whatever earlier ones had said of theirs."""
+    run = RunState(run_id="r", name="job", started_ns=1, started_mono_ns=1, rolled_wall_ns=1, rolled_mono_ns=1)
+    assert Course.of(run, "e", "/d").warnings == []
+    once = Course.of(replace(run, restarts=1, died=7), "e", "/d").warnings
+    assert once == ["the aggregator was restarted once, after process 7 had died"]
+    again = Course.of(replace(run, restarts=1_000, died=8, warnings=["careful", *once]), "e", "/d").warnings
+    said = "the aggregator was restarted 1,000 times, the last time after process 8 had died"
+    assert again == ["careful", said]
 
 
 def test_the_first_reason_stays(course: Course) -> None:

@@ -349,3 +349,20 @@ def test_an_entry_is_no_more_than_a_turn(tmp_path: Path, monkeypatch: pytest.Mon
     assert [frame for entry in found for frame in entry.data] == frames
     assert max(entry.size - len(entry.data[-1]) for entry in found) < limits.TURN_BYTES
     assert min(entry.size for entry in found[:-1]) >= limits.TURN_BYTES
+
+
+def test_a_run_whose_journal_is_damaged_at_its_end_did_not_end_in_order(tmp_path: Path) -> None:
+    """Nobody knows what else there was: an end that the journal tells, and all of whose events came, is none."""
+    live = Live(tmp_path / "j")
+    live.turn([])
+    live.book.ending(Ending(reason="enough"))
+    live.roll()
+    live.roll()
+    (path,) = live.folder.iterdir()
+    fold, _, _ = folded(live.folder)
+    assert (fold.how_it_ended(), fold.numbers.run.unaccounted) == (Ending(reason="enough"), False)
+    flip(path, path.stat().st_size - 1)
+    fold, _, _ = folded(live.folder)
+    ending = fold.how_it_ended()
+    assert (ending.interrupted, fold.numbers.run.unaccounted) == (True, True)
+    assert ending.reason.startswith("enough; the aggregator died; its journal can't be read beyond 20")

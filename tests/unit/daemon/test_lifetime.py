@@ -13,6 +13,7 @@ from telemetry.daemon import build, lifetime
 from telemetry.daemon.finalize import finalize
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.store.final import read_final
+from telemetry.transport.keeping import Keeping, keeper_of
 from telemetry.wire.events import Count
 
 
@@ -37,6 +38,23 @@ def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
     assert result.reason == "the aggregator failed: ZeroDivisionError('a defect')"
     assert (result.counters[0].value, result.accounting.applied, result.accounting.waiting) == (5, 1, 1)
     assert "Traceback" in service.parts.directory.log.read_text()
+
+
+def test_what_a_killed_keeper_left_goes_with_the_run(make_service: Any, short_dir: Path) -> None:
+    """It would hold the folder of the sockets; one that lives stays."""
+    service = make_service()
+    service.course.end("enough", interrupted=True)
+    folder = short_dir / "telemetry" / "r1"
+    (folder / "keeper.lock").write_text("7")
+    lifetime.serve(service)
+    assert not folder.exists()
+    service = make_service(run_id="r2")
+    service.course.end("enough", interrupted=True)
+    keeping = Keeping("r2")
+    lifetime.serve(service)
+    assert keeper_of("r2") == os.getpid()
+    keeping.end()
+    assert not (short_dir / "telemetry" / "r2").exists()
 
 
 def test_a_run_that_cannot_be_announced_says_so_and_lets_go(

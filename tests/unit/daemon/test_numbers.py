@@ -82,6 +82,8 @@ def test_a_checkpoint_holds_all_of_it(numbers: Numbers) -> None:
     take(numbers, 0, Count("n", 0.1), Mark("a"))
     again = Numbers.restore(numbers.checkpoint())
     assert again.run == numbers.run
+    assert (again.frames, again.frame_bytes) == (numbers.frames, numbers.frame_bytes)
+    assert (numbers.frames, numbers.frame_bytes > 50) == (1, True)
     assert again.checkpoint() == numbers.checkpoint()
     take(again, 1, Count("n", 0.2))
     numbers.start_over(again.checkpoint())

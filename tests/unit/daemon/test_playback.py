@@ -14,6 +14,7 @@ from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.course import Course
 from telemetry.daemon.fold import Fold
 from telemetry.daemon.logbook import Logbook
+from telemetry.daemon.losses import journal_losses
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.playback import ClosedDoor, Playback
 from telemetry.store.journal import JournalReader, JournalWriter
@@ -174,3 +175,19 @@ def test_a_closed_door_lets_nobody_in() -> None:
     assert door.end(End(producer="p", batches=1, emitted=1)) == "this is a replay"
     door.ping("p")
     door.cannot_resend(CannotResend(producer="p", first=0, last=1))
+
+
+@pytest.mark.parametrize(("tail", "unaccounted"), [(b"half", False), (b"noise" * 9, True)])
+def test_what_can_not_be_read_of_the_journal_is_said(tmp_path: Path, tail: bytes, unaccounted: bool) -> None:
+    """As recovering it would say."""
+    stage = Stage(tmp_path)
+    (path,) = tmp_path.iterdir()
+    with path.open("ab") as file:
+        file.write(tail)
+    feed = stage.play(math.inf)
+    while feed.due_s() == 0.0:
+        feed.turn(readable=False)
+    (said,) = stage.course.warnings
+    assert said == next(journal_losses(stage.fold))
+    assert stage.course.unaccounted == unaccounted
+    assert feed.obstacle() == ("45 bytes of the journal are damaged" if unaccounted else "")

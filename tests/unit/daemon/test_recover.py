@@ -12,12 +12,16 @@ from msgspec.structs import replace
 
 from telemetry.config import Config, load
 from telemetry.daemon import recover as subject
-from telemetry.daemon.recover import recover
+from telemetry.daemon.finalize import finalize
+from telemetry.daemon.recover import Recovered, recover
+from telemetry.daemon.refine import CUT, another_may_succeed
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final import read_final, write_final
 from telemetry.store.history import HistoryReader
+from telemetry.store.rundir import RunDirectory
 from telemetry.testing import FakeClock
 from telemetry.wire.events import Count, Mark, Sample
+from telemetry.wire.report import Report
 
 
 @pytest.fixture
@@ -111,10 +115,26 @@ def test_damage_in_the_middle_is_said(dead: Any, make_again: Any, die: Any) -> N
     seconds.with_name("1s-0000000060-0.seg").write_bytes(seconds.read_bytes())
     seconds.write_bytes(b"noise")
     shutil.rmtree(dead.records)  # else nobody would look at what lies before the last checkpoint
-    warnings = recover(dead, Config()).snapshot.warnings
+    restarted, *warnings = recover(dead, Config()).snapshot.warnings
+    assert "restarted" in restarted
     assert warnings == [
         "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it",
         "5 bytes in the middle of the history can't be read",
+    ]
+
+
+def test_damage_in_the_middle_costs_no_account(dead: Any, make_again: Any, die: Any) -> None:
+    """The checkpoint behind it has all of them: what came there is not called unknown."""
+    die(make_again(dead))
+    journal = sorted(dead.journal.iterdir())[0]
+    data = bytearray(journal.read_bytes())
+    data[-150] ^= 1
+    journal.write_bytes(data)
+    shutil.rmtree(dead.records)  # else nobody would look at what lies before the last checkpoint
+    snapshot = recover(dead, Config()).snapshot
+    assert (snapshot.accounting.applied, snapshot.exact) == (5, False)
+    assert [said for said in snapshot.warnings if "restarted" not in said] == [
+        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
     ]
 
 
@@ -135,7 +155,7 @@ def test_seconds_that_nobody_has_are_counted(dead: Any, make_again: Any, die: An
 
 def test_a_machine_that_was_restarted_is_said(dead: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second may be gone without a torn byte, also of a result that is complete."""
-    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
+    monkeypatch.setattr("telemetry.daemon.recover.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
     (said,) = recover(dead, Config()).snapshot.warnings
     assert said.startswith("the machine was restarted since")
 
@@ -185,3 +205,114 @@ def test_a_directory_that_cannot_be_written(dead: Any, monkeypatch: pytest.Monke
         with pytest.raises(RunDirectoryError, match="no room"):
             recover(dead, Config())
     assert recover(dead, Config()).written
+
+
+def test_damage_in_the_last_segment_is_said_and_cuts_the_run_off(dead: Any) -> None:
+    """What came after it is in no number: the result is neither exact nor silent about it."""
+    (path,) = dead.journal.iterdir()
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"ev/1") - 40
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+    snapshot = recover(dead, Config()).snapshot
+    assert (snapshot.state, snapshot.exact, snapshot.accounting.applied) == ("INTERRUPTED", False, 3)
+    assert "its journal can't be read beyond 20" in snapshot.reason
+    assert snapshot.exact_reason.endswith("bytes of the journal are damaged")
+    (said,) = [one for one in snapshot.warnings if "damaged and left out: what came after 20" in one]
+    assert said.startswith(snapshot.exact_reason.partition(" ")[0])
+    headline = Report(snapshot=snapshot, source="file").headline()
+    assert headline.startswith("interrupted: job, 3 events applied, what came after ")
+    again = recover(dead, Config())
+    assert (again.written, again.refinable) == (False, False)
+
+
+@pytest.mark.parametrize("ended", ["in order", "recovered"])
+def test_a_run_that_went_on_from_damage_is_never_exact(dead: Any, make_again: Any, die: Any, ended: str) -> None:
+    """What was cut off is in no number, so no pass over what is left finds the percentiles of the run."""
+    (path,) = dead.journal.iterdir()
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"ev/1") - 40] ^= 0xFF
+    path.write_bytes(data)
+    service = make_again(dead)
+    if ended == "recovered":
+        die(service)
+        snapshot = recover(dead, Config()).snapshot
+    else:
+        service.course.end("enough")
+        service.live()
+        service.drain()
+        finalize(service)
+        snapshot = service.snapshot()
+        assert snapshot.completeness == "incomplete"
+    assert (snapshot.exact, snapshot.exact_reason) == (False, CUT)
+    assert not another_may_succeed(snapshot.exact_reason)
+
+
+def test_damage_that_the_numbers_do_not_need_is_said(dead: Any, make_again: Any, die: Any) -> None:
+    """Nobody looks at an old segment but the exact pass: the warning that is promised comes from it."""
+    for _ in range(2):
+        die(make_again(dead))
+    oldest = sorted(dead.journal.iterdir())[0]
+    oldest.write_bytes(oldest.read_bytes()[:-1])
+    snapshot = recover(dead, Config()).snapshot
+    assert not snapshot.exact
+    assert snapshot.warnings[1:] == [
+        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+    ]
+    assert not recover(dead, Config()).refinable
+
+
+def test_what_lacked_time_can_be_refined_while_there_is_a_journal(dead: Any) -> None:
+    """Nobody is sent to find what can't be found."""
+    result = recover(dead, Config()).snapshot
+    late = replace(result, exact=False, exact_reason="the exact pass took more than 60 s")
+    write_final(late, [dead.final])
+    assert recover(dead, Config()) == Recovered(late, written=False, refinable=True)
+    found = recover(dead, Config(), exact=True)
+    assert (found.written, found.snapshot) == (True, replace(result, exact_reason=""))
+    write_final(late, [dead.final])
+    shutil.rmtree(dead.journal)
+    assert not recover(dead, Config()).refinable
+
+
+@pytest.mark.parametrize("manifest", [None, b"", b'{"run_id":5}'])
+@pytest.mark.parametrize("history", [True, False])
+def test_a_journal_needs_no_manifest(
+    make_service: Any, connect: Any, die: Any, manifest: bytes | None, history: bool
+) -> None:
+    """It knows the run; that the manifest is lost is said."""
+    service = make_service({"history.enabled": history})
+    peer = connect(service)
+    peer.send(Count("n", 0.1))
+    peer.applied(1)
+    die(service)
+    path = service.parts.directory.path
+    (path / "manifest.json").unlink()
+    if manifest is not None:
+        (path / "manifest.json").write_bytes(manifest)
+    found = recover(RunDirectory.open(path), Config()).snapshot
+    assert (found.run_id, found.name, found.accounting.applied, found.exact) == ("r1", "job", 1, True)
+    (said,) = found.warnings
+    assert "manifest" in said
+    assert said.endswith("the run's id and name are those that the journal knows")
+    assert (path / "history").exists() == history
+    assert not recover(RunDirectory.open(path), Config()).written
+
+
+def test_a_run_without_values_that_lacks_its_end_is_not_exact(make_service: Any, die: Any) -> None:
+    """Also where no percentile needs the journal: nobody knows what it would have been."""
+    service = make_service()
+    die(service)
+    directory = service.parts.directory
+    with sorted(directory.journal.iterdir())[-1].open("ab") as file:
+        file.write(b"noise" * 300)
+    found = recover(directory, Config()).snapshot
+    assert (found.exact, found.exact_reason) == (False, "1,500 bytes of the journal are damaged")
+
+
+def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> None:
+    """It may be alive."""
+    directory = make_service().parts.directory
+    directory.manifest.unlink()
+    with pytest.raises(RunDirectoryError, match="alive"):
+        recover(directory, Config())

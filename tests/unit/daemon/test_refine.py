@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.daemon.refine import Refinement, Refiner, obstacle
-from telemetry.store.journal import JournalWriter
+from telemetry.daemon.refine import HOLE, Refinement, Refiner, another_may_succeed, obstacle
+from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.rundir import RunDirectory
 from telemetry.testing import frame
 from telemetry.wire.codec import decode_batch
@@ -185,7 +185,9 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
     journal = JournalWriter(tmp_path / "j", b"", NOW_NS)
     assert obstacle(journal) == ""
     journal.dropped_segments = 3
-    assert "lost its 3 oldest segments" in obstacle(journal)
+    assert obstacle(journal) == "the journal passed its cap and lost its 3 oldest segments"
+    journal.dropped_segments = 1
+    assert obstacle(journal) == "the journal passed its cap and lost its oldest segment"
     journal.failed = "No space left on device"
     assert obstacle(journal) == "the journal could not be written: No space left on device"
     journal.close()
@@ -202,7 +204,7 @@ def three_segments(recorded: Recorded) -> list[Path]:
 @pytest.mark.parametrize(
     ("lost", "reason"),
     [
-        (0, "the journal passed its cap and lost its 1 oldest segments"),
+        (0, "the journal has lost its oldest segment: past its cap, or to somebody"),
         (1, "a segment in the middle of the journal is missing or can't be read"),
     ],
 )
@@ -217,6 +219,39 @@ def test_a_gap_is_told_from_the_cap(
         path.touch()
     found = outcome(begin(recorded), wait_until)
     assert (found.exact, found.reason) == (False, reason)
+    assert found.warnings == ([HOLE] if lost else [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "may"),
+    [
+        ("the exact pass took more than 60 s", True),
+        ("interrupted, and the exact pass did not end", True),
+        ("1,234 bytes of the journal are damaged", False),
+        ("the journal passed its cap and lost its oldest segment", False),
+        ("some series hold integers beyond 2**53", False),
+    ],
+)
+def test_what_lacked_time_may_succeed_and_what_lacked_values_may_not(reason: str, may: bool) -> None:
+    """Nobody is sent to try in vain."""
+    assert another_may_succeed(reason) == may
+
+
+def test_a_damaged_end_is_no_torn_one(recorded: Recorded, wait_until: WaitUntil) -> None:
+    """Bytes that were never in the numbers are forgiven; those that something has spoiled are not."""
+    recorded.journal.close()
+    (path,) = recorded.directory.journal.iterdir()
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    reader = JournalReader(recorded.directory.journal)
+    list(reader.frames())
+    torn = Refiner(recorded.aggregator, recorded.directory.journal, 60.0, lambda: None, reader.tail_bytes)
+    assert "bytes" not in outcome(torn, wait_until).reason
+    path.write_bytes(data[:-1] + b"?")
+    rotten = Refiner(recorded.aggregator, recorded.directory.journal, 60.0, lambda: None, reader.tail_bytes + 1)
+    found = outcome(rotten, wait_until)
+    assert (found.exact, found.values) == (False, {})
+    assert found.reason.endswith("bytes of the journal are damaged")
 
 
 def test_a_journal_that_had_failed_gives_nothing_exact(tmp_path: Path, wait_until: WaitUntil) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from telemetry.daemon.lifetime import let_go
 from telemetry.daemon.replay import build_replay
 from telemetry.errors import RunDirectoryError
+from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.wire import control as msg
 from telemetry.wire.events import Count
 
@@ -46,6 +48,7 @@ def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> 
         assert snapshot.directory != str(ended.path)
         assert service.course.interrupted
         assert not service.parts.directory.journal.exists()
+        assert service.parts.directory.read_manifest().replay_of == str(ended.path)
     finally:
         service.parts.worker.close(20.0)
         let_go(service)
@@ -63,5 +66,10 @@ def test_what_cannot_be_replayed_leaves_nothing_behind(
         path.unlink()
     with pytest.raises(RunDirectoryError, match="no journal"):
         build_replay(make_options(run_id="r2"), ended, 1.0, None)
+    replay = RunDirectory.create(short_dir / "runs", "replay of job", "r4", 1, latest=False)
+    replay.write_manifest(Manifest(run_id="r4", name="replay of job", replay_of="/a b"))
+    with pytest.raises(RunDirectoryError, match=r"is a replay, which keeps no journal.*`telemetry replay '/a b'`"):
+        build_replay(make_options(run_id="r2"), replay, 1.0, None)
+    shutil.rmtree(replay.path)
     assert sorted((short_dir / "runs").iterdir()) == before
     assert not (short_dir / "telemetry" / "r2").exists()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -19,8 +21,9 @@ from telemetry.daemon.fold import Fold
 from telemetry.daemon.resume import claim, going_on
 from telemetry.errors import EndpointError, RunDirectoryError
 from telemetry.store.final import write_final
+from telemetry.store.framing import frame
 from telemetry.store.history import HistoryReader, HistoryWriter
-from telemetry.store.journal import CHECKPOINT, JournalReader
+from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import FakeClock
 from telemetry.wire import control as msg
@@ -30,6 +33,8 @@ from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import MetricsSnapshot
 
 DEADLINE_S = 20.0
+ONCE = f"the aggregator was restarted once, after process {os.getpid()} had died"
+TWICE = f"the aggregator was restarted 2 times, the last time after process {os.getpid()} had died"
 
 
 @pytest.fixture
@@ -53,7 +58,7 @@ def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
     assert list(vars(service.parts.hub.endpoints).values()) == dead.read_manifest().endpoints
     assert course.started_ns == decode_checkpoint(next(JournalReader(dead.journal).frames()).data).run.started_ns
     snapshot = service.snapshot()
-    assert (snapshot.state, snapshot.counters[0].value, snapshot.warnings) == ("LIVE", 0.1 + 0.2, [])
+    assert (snapshot.state, snapshot.counters[0].value, snapshot.warnings) == ("LIVE", 0.1 + 0.2, [ONCE])
     assert course.seq >= 10_000
     assert RecordLog(dead.records).next_seq == 2
     assert dead.read_manifest().pid == os.getpid()
@@ -98,7 +103,7 @@ def test_without_a_record_log_it_goes_on(dead: Any, make_again: Any, connect: An
     spoiled = b"noise" + path.read_bytes()
     path.write_bytes(spoiled)
     service = make_again(dead)
-    (said,) = service.snapshot().warnings
+    said, _ = service.snapshot().warnings
     assert said.startswith("the record log could not be written: ")
     assert "line 1" in said
     peer = connect(service)
@@ -114,7 +119,7 @@ def test_a_machine_that_was_restarted_may_have_lost_a_second(
 ) -> None:
     """A power cut mostly leaves the journal whole up to what was synced: no torn byte tells of what is gone."""
     monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
-    (said,) = make_again(dead).snapshot().warnings
+    said, _ = make_again(dead).snapshot().warnings
     assert said.startswith("the machine was restarted since: if it lost power, up to a second ")
 
 
@@ -163,7 +168,8 @@ def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, co
     service = make_again(dead)
     assert service.parts.numbers.run.records == 3
     assert service.snapshot().warnings == [
-        "the journal lost 1 records that the record log has; those sent again are in it twice"
+        "the journal lost 1 records that the record log has; those sent again are in it twice",
+        ONCE,
     ]
     peer = connect(service)
     peer.batches, peer.emitted = 2, 4
@@ -203,12 +209,83 @@ def test_an_interrupted_run_is_interrupted(make_service: Any, die: Any, make_aga
 def test_a_torn_tail_is_said(dead: Any, make_again: Any, die: Any) -> None:
     """In every snapshot from there on, also those of later lives."""
     with sorted(dead.journal.iterdir())[-1].open("ab") as file:
-        file.write(b"x" * 1_234)
-    said = ["the journal ended with 1,234 torn bytes, which are cut off"]
+        file.write(b"".join(frame([b"x" * 2_000], 1, BATCH))[:1_234])
+    said = "the journal ended with 1,234 torn bytes, which are left out"
     service = make_again(dead)
-    assert service.snapshot().warnings == said
+    assert service.snapshot().warnings == [said, ONCE]
     die(service)
-    assert make_again(dead).snapshot().warnings == said
+    assert make_again(dead).snapshot().warnings == [said, TWICE]
+
+
+def test_what_was_taken_and_written_before_is_counted_on(
+    dead: Any, make_again: Any, connect: Any, die: Any
+) -> None:
+    """The bill is the run's, and its rate knows old events from new ones."""
+    service = make_again(dead)
+    before, began_ns = service.snapshot().cost, service.cost._mark[0]
+    assert (before.frames, before.frame_bytes > 100) == (2, True)
+    peer = connect(service, "q")
+    peer.send(Mark("c"))
+    peer.applied(5)
+    service.feed.roll()
+    service.parts.worker.close(DEADLINE_S)
+    service.cost.each_second(service.parts.clock.monotonic_ns(), service.parts.aggregator.applied)
+    cost = service.snapshot().cost
+    assert cost.frames == 3
+    assert cost.journal_bytes == sum(path.stat().st_size for path in dead.journal.iterdir())
+    assert cost.history_bytes == sum(path.stat().st_size for path in dead.history.iterdir())
+    span_s = (service.cost._mark[0] - began_ns) / 1e9
+    assert cost.events_per_s * span_s == pytest.approx(1.0, rel=0.01)
+    die(service)
+    assert make_again(dead).snapshot().cost.frames == 3
+
+
+def test_time_without_an_aggregator_is_in_no_window(
+    dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came before a death a minute ago is not of the last ten seconds, and the history has the minute."""
+    before = list(HistoryReader(dead.history).intervals(level_s=1))
+    later = FakeClock(time.monotonic_ns() + 60 * 10**9, time.time_ns() + 60 * 10**9)
+    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", later)
+    service = make_again(dead)
+    service.parts.worker.close(DEADLINE_S)
+    (counter,) = service.snapshot().counters
+    assert (counter.value, counter.rate) == (0.1 + 0.2, 0.0)
+    assert service.snapshot().producers[0].events_per_s == 0.0
+    passed = list(HistoryReader(dead.history).intervals(level_s=1))[len(before) :]
+    assert len(passed) == 12
+    assert passed[-1].end_ns - passed[0].start_ns > 59 * 10**9
+    assert all(one.end_ns == other.start_ns for one, other in itertools.pairwise(passed))
+    assert [one.end_ns - one.start_ns for one in passed[2:]] == [10**9] * 10
+
+
+@pytest.mark.parametrize("window_s", [1, 10, 3_600])
+def test_a_week_without_an_aggregator_is_few_intervals(
+    dead: Any, make_again: Any, monkeypatch: pytest.MonkeyPatch, window_s: int
+) -> None:
+    """The history has all of the week, and its writer is not kept from the run by it."""
+    week_ns = 7 * 86_400 * 10**9
+    later = FakeClock(time.monotonic_ns() + week_ns, time.time_ns() + week_ns)
+    monkeypatch.setattr("telemetry.daemon.resume.SYSTEM_CLOCK", later)
+    before = len(list(HistoryReader(dead.history).intervals(level_s=1)))
+    service = make_again(dead, {"run.window_s": window_s})
+    service.parts.worker.close(DEADLINE_S)
+    passed = list(HistoryReader(dead.history).intervals(level_s=1))[before:]
+    assert len(passed) == min(window_s, 60) + 2
+    assert all(one.end_ns == other.start_ns for one, other in itertools.pairwise(passed))
+    assert passed[-1].end_ns - passed[0].start_ns >= week_ns
+    assert not service.parts.history.failed
+
+
+@pytest.mark.parametrize("pid", [-5, 1 << 63])
+def test_a_manifest_that_names_no_process_spoils_no_checkpoint(
+    dead: Any, make_again: Any, die: Any, pid: int
+) -> None:
+    """What a later aggregator reads is written by this one, whatever somebody wrote into the manifest."""
+    dead.write_manifest(replace(dead.read_manifest(), pid=pid))
+    die(make_again(dead))
+    shutil.rmtree(dead.records)
+    assert make_again(dead).snapshot().accounting.applied == 4
 
 
 def test_the_journal_is_kept_even_if_new_runs_have_none(dead: Any, make_again: Any) -> None:

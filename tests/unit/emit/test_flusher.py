@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.emit import flusher as flusher_module
+from telemetry.emit.conversation import Conversation
 from telemetry.emit.flusher import Flusher, FlusherParts
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.wire import rows
-from telemetry.wire.control import End, Ended, Error, Hello, Pong, Request, Response, Welcome
+from telemetry.wire.control import Ack, End, Ended, Error, Hello, Pong, Request, Response, Welcome
 
 WaitUntil = Callable[..., Any]
 WELCOME = Welcome(
@@ -40,7 +42,7 @@ class Bench:
         self.desk = desk
         self.given_up: list[TelemetryError] = []
         self.told_over: list[int] = []
-        self.refusing = False
+        self.refusing = self.kept = False
         self.made: list[Flusher] = []
 
     def start(
@@ -57,6 +59,7 @@ class Bench:
                 outbox=self.desk.outbox,
                 connect=connect or (lambda: self.link),
                 refuses=lambda endpoint: self.refusing,
+                kept=lambda run_id: self.kept,
                 period_s=period_s,
                 connect_timeout_s=patience_s,
                 on_given_up=self.given_up.append,
@@ -136,6 +139,18 @@ def test_an_aggregator_that_takes_nothing_is_waited_for_within_bounds(bench: Ben
     assert bench.link.closed_with == 1.0
 
 
+def test_the_end_is_said_however_little_time_is_left(bench: Bench) -> None:
+    """On a busy machine all of it may go by before: the account is written, and lingers with the last bytes."""
+    bench.link.answer = lambda request: [WELCOME] if isinstance(request, Hello) else []
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.link.room = 0
+    bench.desk.fill(4)
+    assert flusher.finish(0.0).account is None
+    [end] = [message for message in bench.link.asked if isinstance(message, End)]
+    assert (end.emitted, end.dropped) == (4, {"unsent_at_exit": 4})
+
+
 def test_an_aggregator_that_is_gone_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its address refuses: nobody will come back."""
     monkeypatch.setattr(flusher_module, "_GONE_AFTER_S", 0.1)
@@ -171,6 +186,149 @@ def test_an_aggregator_that_was_killed_is_waited_for_longer(
         took_s.append(time.monotonic() - begun)
         left_behind.unlink(missing_ok=True)
     assert took_s[0] >= 1.0 > took_s[1]
+
+
+def quickly(monkeypatch: pytest.MonkeyPatch, return_s: float = 0.2) -> None:
+    """Looks at addresses all the time."""
+    monkeypatch.setattr(flusher_module, "_GONE_AFTER_S", 0.2)
+    monkeypatch.setattr(flusher_module, "_PROBE_S", 0.01)
+    monkeypatch.setattr(limits, "RETURN_S", return_s)
+
+
+def address(folder: Path) -> str:
+    """One that a killed aggregator has left behind."""
+    (folder / "c").touch()
+    return f"ipc://{folder}/c"
+
+
+def left_run(folder: Path) -> Welcome:
+    """The welcome to a run with a journal."""
+    (folder / "journal").mkdir()
+    (folder / "journal" / "0").touch()
+    return replace(WELCOME, directory=str(folder))
+
+
+def deaf(welcome: Welcome = WELCOME) -> Callable[[Request], list[Response]]:
+    """An aggregator that has said hello and dies."""
+    return lambda request: [welcome] if isinstance(request, Hello) else []
+
+
+def test_an_address_that_changes_hands_is_not_given_up(
+    bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes it over removes the file of the dead one first: a moment without it means nothing."""
+    quickly(monkeypatch, return_s=60.0)
+    bench.link.answer = deaf()
+    path = short_dir / "c"
+    path.touch()
+    bench.refusing = True
+    flusher = bench.start(endpoint=f"ipc://{path}")
+    flusher.wait_for_welcome(5.0)
+    looks = []
+
+    def refuses(endpoint: str) -> bool:
+        looks.append(path.exists())
+        path.unlink() if len(looks) % 5 == 0 else path.touch()
+        return True
+
+    object.__setattr__(flusher._parts, "refuses", refuses)
+    begun = time.monotonic()
+    assert flusher.finish(1.5).account is None
+    assert len(looks) > 20
+    assert time.monotonic() - begun >= 1.5
+
+
+def test_a_run_that_is_kept_is_waited_for_as_long_as_there_is_time(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a restart takes longer than anybody would wait for one that may never come."""
+    quickly(monkeypatch)
+    bench.link.answer = deaf()
+    flusher = bench.start(endpoint=address(short_dir))
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(3)
+    wait_until(lambda: bench.link.frames, what="a batch")
+    bench.refusing = bench.kept = True
+
+    def return_() -> None:
+        bench.link.answer = willing
+        bench.link.inbox.append(Ended(id=3, emitted=3, received=3, missing=0))
+
+    threading.Timer(1.0, return_).start()
+    assert flusher.finish(30.0).account is not None
+
+
+def test_a_producer_of_a_run_that_ends_waits_for_the_next_aggregator_to_drain(
+    bench: Bench, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that said so may be dead, and the one that follows be late: there is time for both of them. Who then
+    finishes may have less."""
+    monkeypatch.setattr(limits, "DRAIN_TIMEOUT_S", 0.1)
+    bench.link.answer = deaf()
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(5)
+    bench.link.inbox.append(Pong(epoch="e", state="DRAINING"))
+    wait_until(lambda: bench.told_over, what="the end of the run")
+    assert flusher._finish_by is not None
+    assert flusher._finish_by - time.monotonic() > limits.RESTART_TIMEOUT_S
+    begun = time.monotonic()
+    assert flusher.finish(0.3).account is None
+    assert time.monotonic() - begun < 10.0
+
+
+LOST = "900 events were not acknowledged and may be lost: nobody listens at {at} any more"
+RECOVER = "; `telemetry recover {run}` makes a result of what it had taken"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (900, LOST + RECOVER),
+        (0, "nobody listens at {at} any more; all events were acknowledged" + RECOVER),
+        (900, LOST),
+        (0, ""),
+    ],
+)
+def test_what_was_not_acknowledged_is_said_with_what_can_be_done(
+    bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch, more: int, words: str
+) -> None:
+    """How many events, and the command; none where there is no journal, and nothing if nothing is lost."""
+    quickly(monkeypatch)
+    at = address(short_dir)
+    bench.link.answer = deaf(left_run(short_dir) if RECOVER in words else WELCOME)
+    flusher = bench.start(endpoint=at)
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(4)
+    deadline = time.monotonic() + 10.0
+    while (talk := flusher._conversation) is None or talk.ring.taken < 4:
+        assert time.monotonic() < deadline
+        bench.link.inbox.append(Ack(epoch="e", batches=1))
+        threading.Event().wait(0.01)
+    bench.desk.fill(more)
+    bench.refusing = True
+    ending = flusher.finish(60.0)
+    assert (ending.account, ending.taken, ending.unacknowledged) == (None, 4, more)
+    assert ending.in_words() == words.format(at=at, run=short_dir)
+
+
+def test_a_run_that_was_left_is_spoken_of_once_while_the_program_goes_on(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil, said: Callable[[], list[str]], monkeypatch: Any
+) -> None:
+    """There is still time to start another aggregator."""
+    quickly(monkeypatch)
+    monkeypatch.setattr(Conversation, "silent", True)
+    at = address(short_dir)
+    bench.link.answer = deaf(left_run(short_dir))
+    flusher = bench.start(endpoint=at)
+    flusher.wait_for_welcome(5.0)
+    bench.refusing = True
+    wait_until(said, what="a line")
+    looked = len(bench.link.asked)
+    wait_until(lambda: len(bench.link.asked) > looked, what="another second")
+    [line] = said()
+    assert line.startswith(f"telemetry: nobody listens at {at} any more. What is recorded waits here for")
+    assert f"`telemetry serve --resume {short_dir}`" in line
 
 
 def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from telemetry.emit.run_files import FINAL_FILE, RunFiles
 from telemetry.emit.spawn import Aggregator, Circumstances
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.testing.aggregator import FakeAggregator
+from telemetry.transport.keeping import keeper_of
 from telemetry.wire.codec import snapshot_to_json
 from telemetry.wire.control import Stop, Watch
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -109,12 +110,60 @@ def test_an_aggregator_that_dies_is_started_again(bench: Bench, wait_until: Wait
 def test_an_aggregator_that_left_a_result_is_not_started_again(
     bench: Bench, wait_until: WaitUntil, state: str
 ) -> None:
-    """Its run is over; nothing is said."""
+    """Its run is over. Whoever made the result of it meanwhile has ended the run, and that is said."""
     keeper = bench.keep()
     bench.finalize(state)
     bench.kill()
     wait_until(lambda: keeper.gone, what="the end")
+    died = f"the aggregator (pid {bench.started[0].pid}) died by SIGKILL"
+    assert bench.said == [f"{died}, and the run has its result. What is recorded now is in no result"]
+    assert (len(bench.started), keeper.lost) == (1, "")
+
+
+def test_an_aggregator_that_came_to_its_end_is_not_spoken_of(bench: Bench, wait_until: WaitUntil) -> None:
+    """It left by itself, with the result that was to be expected."""
+    bench.program = ["sh", "-c", "exit 0"]
+    bench.finalize()
+    keeper = bench.keep()
+    wait_until(lambda: keeper.gone, what="the end")
     assert (len(bench.started), bench.said, keeper.lost) == (1, [], "")
+
+
+def test_everybody_can_see_that_a_run_is_kept(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while its aggregator is dead, until it is given up or nobody waits for it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    keeper = bench.keep()
+    assert keeper_of("r") == os.getpid()
+    bench.errors = [EndpointError("not yet")]
+    bench.kill()
+    wait_until(lambda: keeper.restarts == 1, what="the restart")
+    assert keeper_of("r") == os.getpid()
+    bench.errors = [RunDirectoryError("no")]
+    bench.kill()
+    wait_until(lambda: keeper.gone, what="the end")
+    assert keeper_of("r") == 0
+    bench.program = ["sleep", "60"]
+    another = bench.keep()
+    assert keeper_of("r") == os.getpid()
+    another.release()
+    assert keeper_of("r") == 0
+
+
+def test_an_aggregator_that_somebody_else_started_is_asked(
+    bench: Bench, short_dir: Path, wait_until: WaitUntil
+) -> None:
+    """By hand, after this one gave up: it has the run, and ends it when the program does."""
+    (bench.folder / "journal" / "0").unlink()
+    keeper = bench.keep()
+    bench.kill()
+    wait_until(lambda: keeper.gone, what="giving up")
+    assert keeper.deserted
+    with FakeAggregator(short_dir) as another:
+        assert not keeper.deserted
+        keeper.ask(Stop(reason="enough"), 10.0)
+        assert [type(request) for request in another.requests] == [Stop]
 
 
 def test_nothing_is_started_for_nobody(bench: Bench, wait_until: WaitUntil) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from telemetry.emit import run_files, spawn
-from telemetry.emit.outcome import await_report, second_best, with_own_account
+from telemetry.emit.flusher import Ending
+from telemetry.emit.outcome import await_report, second_best, with_acknowledged, with_own_account
 from telemetry.emit.run_files import FINAL_FILE, RunFiles
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Subscription, hello
 from telemetry.wire.codec import snapshot_to_json
+from telemetry.wire.control import Hello
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat
 
@@ -45,7 +47,7 @@ def own_temporary_folder(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def keeper(short_dir: Path) -> Any:
     """A keeper whose aggregator lives."""
-    return SimpleNamespace(files=RunFiles(str(short_dir), "r", "job"), gone=False, lost="", restarts=0)
+    return SimpleNamespace(files=RunFiles(str(short_dir), "r", "job"), deserted=False, lost="", restarts=0)
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_a_final_snapshot_that_was_taken_before_is_not_waited_for(
     while snapshots.newest is None or snapshots.newest.state != "COMPLETE":
         assert snapshots.recv(10.0) is not None
     published.stop()
-    keeper.gone = True
+    keeper.deserted = True
     assert await_report(snapshots, keeper, 10.0, recovery_s=0.0).source == "pubsub"
 
 
@@ -120,8 +122,8 @@ def test_the_journal_is_read_when_there_is_no_file(short_dir: Path, instead: Ins
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("sys.exit('the journal is damaged')", "the journal is damaged (1)"),
-        ("sys.exit(7)", "exit code (7)"),
+        ("sys.exit('the journal is damaged')", "the journal is damaged"),
+        ("sys.exit(7)", "exit code 7"),
         ("time.sleep(60)", "it took longer than 0.5 s"),
         ("pass", f"there is no {FINAL_FILE}"),
     ],
@@ -175,7 +177,7 @@ def test_an_aggregator_that_is_gone_for_good_is_not_waited_for(
     """How it came to its end is in the reason."""
     final_file(short_dir)
     published.stop()
-    keeper.gone, keeper.lost = True, "the aggregator (pid 7) died by SIGKILL and is not restarted: no journal"
+    keeper.deserted, keeper.lost = True, "the aggregator (pid 7) died by SIGKILL and is not restarted: no journal"
     report = await_report(snapshots, keeper, 60.0, recovery_s=0.0)
     assert (report.source, report.source_reason) == ("file", keeper.lost)
 
@@ -188,7 +190,7 @@ def test_an_aggregator_that_was_started_again_is_given_its_time(
     class Restarted:
         """A keeper that restarts when it is first looked at again; the result comes two looks later."""
 
-        files, gone, lost = keeper.files, False, ""
+        files, deserted, lost = keeper.files, False, ""
         looks = 0
 
         @property
@@ -213,7 +215,7 @@ def test_restarts_without_end_are_not_waited_for(
     class Restarting:
         """Has restarted whenever it is looked at; would get to its end much later."""
 
-        files, gone, lost = keeper.files, False, ""
+        files, deserted, lost = keeper.files, False, ""
         looks = 0
 
         @property
@@ -257,3 +259,32 @@ def test_what_was_emitted_since_is_missing(source: Any, missing: int) -> None:
     )
     report = with_own_account(Report(snapshot=snapshot, source=source), "p", 10)
     assert report.snapshot.accounting.missing == report.snapshot.producers[0].missing == missing
+
+
+def test_what_was_acknowledged_is_received_and_the_rest_is_not_known() -> None:
+    """Of an aggregator that is silent for ever: nothing is called lost that may be in its journal."""
+    report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source="last_live")
+    ending = Ending(None, "gone", sent=10, taken=7)
+    hello = Hello(producer="p", name="part", host="h", pid=5, rank=2)
+    found = with_acknowledged(report, hello, {"buffer_full": 2, "unsent_at_exit": 3}, ending).snapshot
+    account = found.accounting
+    assert (account.emitted, account.received, account.applied, account.missing) == (9, 7, 7, 0)
+    assert account.dropped_by_producer == {"buffer_full": 2}
+    (own,) = found.producers
+    assert (own.producer, own.name, own.host, own.pid, own.rank, own.received) == ("p", "part", "h", 5, 2, 7)
+    assert found.warnings == ["3 events of this program were not acknowledged and may be lost"]
+    assert with_acknowledged(report, hello, {}, Ending(None, "gone", sent=7, taken=7)).snapshot.warnings == []
+
+
+@pytest.mark.parametrize("source", ["file", "journal", "status", "pubsub"])
+def test_an_account_that_the_aggregator_gave_is_left_alone(source: Any) -> None:
+    """It knows better."""
+    report = Report(snapshot=MetricsSnapshot(run_id="r", name="job"), source=source)
+    assert with_acknowledged(report, Hello(), {}, Ending(None, "gone", sent=10, taken=7)) == report
+
+
+def test_what_would_make_a_result_is_in_the_reason() -> None:
+    """Where there is none yet."""
+    report = second_best(RunFiles("", "", "job"), None, "nobody listens", remedy="`telemetry recover X` makes one")
+    assert report.source_reason.startswith("nobody listens; there is no ")
+    assert report.source_reason.endswith("; `telemetry recover X` makes one")

@@ -25,6 +25,18 @@ def test_what_is_acknowledged_is_forgotten() -> None:
     assert (len(ring), ring.bytes) == (0, 0)
 
 
+def test_events_that_were_acknowledged_are_counted() -> None:
+    """And no others: what is given up, or taken back, was not."""
+    ring = ResendRing(10 * KEPT)
+    for seq in range(5):
+        ring.keep(seq, bytes(100), 10**seq)
+    ring.forget(4)
+    ring.acknowledged(2)
+    ring.give_up_oldest()
+    ring.acknowledged(9)
+    assert ring.taken == 1_011
+
+
 def test_nothing_falls_out_of_a_full_ring() -> None:
     """The bound is in bytes, with those around each frame; its owner stops in time, or what an aggregator that died
     had not written is lost."""

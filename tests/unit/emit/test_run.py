@@ -98,6 +98,19 @@ def test_an_exception_becomes_a_mark_and_goes_on(aggregator: FakeAggregator) -> 
     assert heard.end is not None
 
 
+def test_an_exception_without_words_is_its_name_alone(aggregator: FakeAggregator) -> None:
+    """Ctrl-C, for example."""
+
+    def work() -> None:
+        with start("job"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    [heard] = aggregator.heard.values()
+    assert [record.text for record in heard.records if isinstance(record, Mark)] == ["KeyboardInterrupt"]
+
+
 def test_a_clean_exit_is_no_mark(aggregator: FakeAggregator) -> None:
     """`sys.exit()` at the end of a script is how scripts end."""
     with pytest.raises(SystemExit), start("job"):

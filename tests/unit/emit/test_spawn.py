@@ -18,6 +18,8 @@ from telemetry.emit.spawn import Aggregator, Circumstances, respawn, spawn
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.testing.aggregator import FakeAggregator
 
+pytestmark = pytest.mark.slow
+
 
 def dead_aggregator() -> Aggregator:
     return Aggregator(

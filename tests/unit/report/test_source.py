@@ -66,3 +66,28 @@ def test_a_result_that_went_elsewhere_is_found(tmp_path: Path) -> None:
     report = load_report("job", tmp_path, [str(spare)])
     assert (report.snapshot, report.source) == (snapshot, "file")
     assert report.source_reason == f"the run directory could not be written, so it is {path}"
+
+
+def test_a_damaged_result_can_be_made_anew(tmp_path: Path) -> None:
+    """From the journal, if there is one."""
+    directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
+    directory.final.write_text("{")
+    with pytest.raises(RunDirectoryError, match="damaged") as caught:
+        load_report("job", tmp_path)
+    assert "recover" not in str(caught.value)
+    JournalWriter(directory.journal, b"state", 1).close()
+    with pytest.raises(RunDirectoryError, match="damaged") as caught:
+        load_report("job", tmp_path)
+    assert f"`telemetry recover {directory.path}` makes it anew from the journal" in str(caught.value)
+
+
+def test_what_can_not_be_recovered_is_not_offered(tmp_path: Path) -> None:
+    """The reason is said instead."""
+    directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
+    directory.write_manifest(manifest_for(directory, "job", "aaaa1111", [], ""))
+    directory.journal.mkdir()
+    (directory.journal / "00000000.seg").write_bytes(b"noise")
+    with pytest.raises(RunDirectoryError) as caught:
+        load_report("job", tmp_path)
+    assert "telemetry recover" not in str(caught.value)
+    assert "begins with a checkpoint that can be read" in str(caught.value)

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.errors import RunDirectoryError
+from telemetry.store import framing
 from telemetry.store.framing import (
     FRAME_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    Kind,
     SegmentReader,
     frame,
     segment_header,
@@ -120,3 +122,119 @@ def test_a_newer_schema_is_refused() -> None:
     newer = MAGIC + (99).to_bytes(8, "little")
     with pytest.raises(RunDirectoryError, match="schema version 99"):
         read(newer)
+
+
+KINDS = {1: Kind(40), 2: Kind(10**6)}
+
+
+def cut_short(data: bytes, source: type[io.BytesIO] = io.BytesIO) -> bool:
+    reader = SegmentReader(source(data), Path("segment"), MAGIC)  # type: ignore[arg-type]
+    list(reader.frames())
+    return reader.cut_short(KINDS)
+
+
+LIMITED = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.just(1), st.binary(max_size=40)), min_size=1, max_size=4)
+
+
+@given(LIMITED)
+def test_whatever_a_killed_writer_leaves_is_cut_short(items: list[Item]) -> None:
+    """At any byte, also if a power cut left blocks of zeros behind it."""
+    data, _ = segment(items)
+    for cut in range(len(data) + 1):
+        assert cut_short(data[:cut])
+        assert cut_short(data[:cut] + bytes(1_024))
+
+
+@given(LIMITED, st.data())
+def test_damage_with_a_frame_behind_it_is_never_called_cut_short(items: list[Item], data: st.DataObject) -> None:
+    """Whichever bit is flipped, of lengths as well: a good frame follows."""
+    intact, ends = segment([*items, (7, 1, b"good")])
+    bit = data.draw(st.integers(SEGMENT_HEADER_BYTES * 8, ends[-2] * 8 - 1))
+    damaged = bytearray(intact)
+    damaged[bit // 8] ^= 1 << bit % 8
+    assert not cut_short(bytes(damaged))
+    assert not cut_short(bytes(damaged), _Trickle)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"noise" * 10,
+        b"".join(frame([b"x" * 30], 1, 3))[:-1],
+        b"".join(frame([b"x" * 50], 1, 1))[:-1],
+        b"".join(frame([b"x" * 30], 1, 1))[:-1] + b"y",
+        b"".join(frame([b"x" * 30], 1, 1))[:-1] + b"y" + bytes(400),
+    ],
+    ids=["noise", "of no kind", "too long", "rotten", "rotten, then zeros"],
+)
+def test_what_no_writer_leaves_is_damage(tail: bytes) -> None:
+    """It is no beginning of a frame, whatever follows."""
+    assert not cut_short(segment([(1, 1, b"x")])[0] + tail)
+
+
+def test_a_header_of_the_segment_that_is_damaged_is_not_cut_short() -> None:
+    """All behind it is lost; half of one is what a kill leaves."""
+    data, _ = segment([(1, 1, b"x")])
+    assert not cut_short(b"?" + data[1:])
+    assert not cut_short(b"?")
+    assert cut_short(data[:9])
+
+
+def test_a_frame_is_found_behind_much_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Piece by piece, across their borders; and the search is bounded, however many things look like a frame."""
+    monkeypatch.setattr(framing, "_PIECE_BYTES", 64)
+    for gap in range(100):
+        torn = b"".join(frame([b"x" * 500_000], 1, 2))[: 17 + gap]
+        assert cut_short(segment_header(MAGIC) + torn + b"x" * 60)
+        assert not cut_short(segment_header(MAGIC) + torn + b"".join(frame([b"good"], 7, 1)) + b"x" * 60)
+    monkeypatch.setattr(framing, "_PIECE_BYTES", 4_096)
+    monkeypatch.setattr(framing, "_SEARCH_BYTES", 10_000)
+    lookalike = b"".join(frame([b"x" * 40], 7, 1))[:-1] + b"y"
+    torn = b"".join(frame([b"x" * 500_000], 1, 2))[:17]
+    assert cut_short(segment_header(MAGIC) + torn + lookalike * 5)
+    assert not cut_short(segment_header(MAGIC) + torn + lookalike * 20)
+
+
+def test_a_block_that_was_not_written_may_be_the_last_of_the_file() -> None:
+    """Then fewer zeros than a block has lie between its begin and the end of the file."""
+    data, _ = segment([(1, 1, b"x")])
+    torn = b"".join(frame([b"x" * 30_000], 1, 2))[: 1_024 - len(data)]
+    assert cut_short(data + torn + bytes(5))
+    whole = b"".join(frame([b"x" * 1_200 + bytes(5)], 1, 2))[: 1_029 - len(data)]
+    assert cut_short(data + whole)
+
+
+def test_what_does_not_begin_like_its_kind_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A payload is full of what could be the header of a small frame: it must not use up the search."""
+    monkeypatch.setattr(framing, "_PIECE_BYTES", 128)
+    monkeypatch.setattr(framing, "_SEARCH_BYTES", 5_000)
+    kinds = {1: Kind(40, b"go[a-z]d|no[t]e"), 2: Kind(10**6)}
+    lookalike = b"".join(frame([b"x" * 40], 7, 1))[:-1] + b"y"
+    torn = b"".join(frame([b"x" * 500_000], 1, 2))[:17]
+
+    def is_cut_short(behind: bytes) -> bool:
+        reader = SegmentReader(io.BytesIO(segment_header(MAGIC) + torn + behind), Path("s"), MAGIC)  # type: ignore[arg-type]
+        list(reader.frames())
+        return reader.cut_short(kinds)
+
+    assert is_cut_short(lookalike * 100)
+    for gap in range(150):
+        for payload in (b"good one", b"note"):
+            assert not is_cut_short(b"." * gap + b"".join(frame([payload], 7, 1)) + lookalike * 5)
+
+
+class _Shrinking(io.BytesIO):
+    """A file that somebody cuts while it is looked at."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        at = super().seek(offset, whence)
+        if whence == io.SEEK_END:
+            self.truncate(100)
+        return at
+
+
+def test_a_file_that_is_cut_meanwhile_ends_the_search() -> None:
+    """Whoever goes on with the run cuts off what is torn."""
+    data, _ = segment([(1, 1, b"x")])
+    for rest in (10, 60, 5_000):
+        cut_short(data + b"".join(frame([b"x" * 500_000], 1, 2))[:rest], _Shrinking)

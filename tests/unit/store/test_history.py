@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
+from telemetry.store.history import LEVELS, RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
@@ -357,3 +357,37 @@ def test_a_directory_that_can_not_be_made_fails_the_history(tmp_path: Path) -> N
     assert "Not a directory" in writer.failed
     writer.append(second(0))
     writer.close()
+
+
+def test_what_has_been_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the seconds, when only what is new is asked for: damage before it is not even noticed."""
+    monkeypatch.setattr("telemetry.store.history._MARK_BYTES", 1_000)
+    writer = write(tmp_path, 100)
+    reader = HistoryReader(tmp_path)
+    assert slots(reader.intervals()) == list(range(100))
+    [path] = tmp_path.glob("1s-*.seg")
+    with path.open("r+b") as file:
+        file.seek(200)
+        file.write(b"XXXX")
+    writer.append(second(100))
+    assert slots(reader.intervals(START + 99 * SECOND)) == [99, 100]
+    assert slots(HistoryReader(tmp_path).intervals(START + 99 * SECOND)) == []
+    writer.close()
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(st.integers(-5, 205), st.integers(0, 60)), max_size=8), st.integers(1, 3_000))
+def test_a_reader_that_was_asked_before_answers_as_a_new_one(asked: list[tuple[int, int]], mark_bytes: int) -> None:
+    """Whatever it was asked, and however much was written in between."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("telemetry.store.history._MARK_BYTES", mark_bytes)
+        directory = Path(folder) / "history"
+        writer, reader = write(directory, 3, {1: 60, 10: 120, 60: None}), HistoryReader(directory)
+        for start, written in asked:
+            for _ in range(written):
+                writer.append(second(writer.rolls))
+            fresh = HistoryReader(directory)
+            for level in (0, *LEVELS):
+                question = START + start * SECOND, (1 << 63) - 1, level
+                assert list(reader.intervals(*question)) == list(fresh.intervals(*question))
+        writer.close()

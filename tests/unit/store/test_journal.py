@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
@@ -21,6 +23,10 @@ from telemetry.store.journal import (
     JournalWriter,
     cut_torn_tail,
 )
+from telemetry.testing import builders
+from telemetry.wire.codec import encode_checkpoint, encode_note
+from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.journal import BadFrames, Checkpoint, Ending, Rolled, RunState
 
 HEAD = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + 4
 """Bytes of a segment that holds nothing but its checkpoint."""
@@ -292,6 +298,7 @@ def test_the_end_of_the_journal_may_be_torn(tmp_path: Path, shape: str) -> None:
     assert [item.time_ns for item in reader.frames() if item.kind == BATCH] == list(range(SHAPES[shape]))
     assert not reader.damaged
     assert reader.tail_bytes == reader.torn_bytes
+    assert reader.tail_damaged == (shape == "garbage")
     assert reader.last_checkpoint() == (1 if SHAPES[shape] == 20 else 2)
     writer = JournalWriter(tmp_path, b"again", 100)
     assert writer.cut_bytes == reader.torn_bytes
@@ -548,3 +555,79 @@ def test_the_first_number_says_how_many_passed_the_cap(tmp_path: Path) -> None:
     list(reader.frames())
     assert (reader.dropped_segments, reader.damaged) == (2, False)
     assert begun(tmp_path).dropped_segments == 2
+
+
+@pytest.mark.parametrize("at", [0, SEGMENT_HEADER_BYTES + 5, HEAD, -100, -1])
+def test_damage_in_the_last_segment_is_no_tear(tmp_path: Path, at: int) -> None:
+    """Something that was whole can't be read, up to the last frame of all: it is the tail, and damaged."""
+    size = three_segments(tmp_path)
+    path = segment(tmp_path, 2)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
+    reader = JournalReader(tmp_path)
+    times = [item.time_ns for item in reader.frames() if item.kind == BATCH]
+    assert 20 <= len(times) < 30
+    assert (reader.tail_damaged, reader.damaged) == (True, False)
+    assert 0 < reader.tail_bytes <= size
+
+
+def test_damage_that_is_followed_by_a_good_frame_is_no_tail(tmp_path: Path) -> None:
+    """What lies in the middle is said by `damaged`."""
+    three_segments(tmp_path)
+    damage(segment(tmp_path, 1), "garbage")
+    reader = JournalReader(tmp_path)
+    list(reader.frames())
+    assert (reader.tail_damaged, reader.damaged, reader.tail_bytes) == (False, True, 0)
+
+
+def test_a_hole_is_no_tail_where_the_next_checkpoint_is_read(tmp_path: Path) -> None:
+    """Whoever goes on from that checkpoint has all counts, and must not be told that the end is missing."""
+    three_segments(tmp_path)
+    damage(segment(tmp_path, 1), "garbage")
+    reader = JournalReader(tmp_path)
+    tails = [(reader.tail_damaged, reader.tail_bytes) for item in reader.frames() if item.damaged]
+    assert tails == [(False, 0)]
+
+
+STATE = RunState(run_id="r", name="n", started_ns=1, started_mono_ns=1, rolled_wall_ns=1, rolled_mono_ns=1)
+CHECKPOINT_OF_A_RUN = encode_checkpoint(Checkpoint(run=STATE, numbers=Raw(b"\xc0")))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        (BATCH, bytes(builders.frame(rows=[(1, 2, 3.0)]))),
+        (CHECKPOINT, CHECKPOINT_OF_A_RUN),
+        (NOTE, encode_note(Hello(id=1, producer="p"))),
+        (NOTE, encode_note(End(id=1, producer="p", batches=1, emitted=1, dropped={}))),
+        (NOTE, encode_note(CannotResend(producer="p", first=1, last=2))),
+        (NOTE, encode_note(Watch(id=1, pid=2))),
+        (NOTE, encode_note(Rolled(start_wall_ns=1, end_wall_ns=2, elapsed_ns=1))),
+        (NOTE, encode_note(BadFrames(counts={"x": 1}))),
+        (NOTE, encode_note(Ending(reason="x"))),
+    ],
+    ids=lambda what: f"{what[0]}-{len(what[1])}",
+)
+def test_a_good_frame_of_any_kind_tells_damage_before_it(tmp_path: Path, what: tuple[int, bytes]) -> None:
+    """Also where the length of the frame that can't be read points beyond the end, as that of half a frame does."""
+    kind, payload = what
+    begun(tmp_path).close()
+    path = segment(tmp_path, 0)
+    rest = b"".join([*frame([b"x" * 3_000], 1, BATCH)])[:100] + b"".join(frame([payload], 2, kind))
+    path.write_bytes(path.read_bytes() + rest)
+    reader = JournalReader(tmp_path)
+    list(reader.frames())
+    assert (reader.tail_damaged, reader.tail_bytes) == (True, len(rest))
+
+
+def test_half_a_large_checkpoint_is_no_damage(tmp_path: Path) -> None:
+    """However much in it looks like small frames: its writer was killed, and the segment before it has all."""
+    three_segments(tmp_path)
+    lookalikes = struct.pack("<IIQB", 100_000, 0, 0, NOTE) * 20_000
+    path = segment(tmp_path, 2)
+    path.write_bytes(segment_header(MAGIC) + b"".join(frame([lookalikes], 1, CHECKPOINT))[:-1])
+    reader = JournalReader(tmp_path)
+    list(reader.frames())
+    assert not reader.tail_damaged
+    assert reader.tail_bytes == path.stat().st_size - SEGMENT_HEADER_BYTES

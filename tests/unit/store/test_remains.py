@@ -71,6 +71,28 @@ def test_without_a_journal_nothing_can_be_recovered(run: RunDirectory, tmp_path:
     assert remains(run).since_ns == 10**18 + 5
     run.journal.mkdir()
     (run.journal / "00000000.seg").touch()
-    assert not remains(run).recoverable
+    assert remains(run).obstacle == "it left no journal to make one from"
     gone = remains(RunDirectory(tmp_path / "gone", "r2", "gone", 7))
     assert (gone.segments, gone.since_ns, gone.recoverable) == (0, 7, False)
+
+
+def test_what_was_written_last_is_the_last_sign_of_life(run: RunDirectory) -> None:
+    """History, records and log go on when there is no journal; who looks after the dead writes to the manifest."""
+    for folder, second in ((run.history, 3), (run.records, 2)):
+        folder.mkdir()
+        (folder / "file").touch()
+        os.utime(folder / "file", ns=(1, second * 10**18))
+    run.log.touch()
+    os.utime(run.log, ns=(1, 10**18))
+    os.utime(run.manifest, ns=(1, 4 * 10**18))
+    assert remains(run).since_ns == 3 * 10**18
+
+
+def test_a_journal_without_a_checkpoint_that_can_be_read_is_none(run: RunDirectory) -> None:
+    """Nobody is sent to recover what recovering has no use for."""
+    JournalWriter(run.journal, b"state", 1).close()
+    (path,) = run.journal.iterdir()
+    path.write_bytes(b"noise" * 100)
+    left = remains(run)
+    assert (left.journal_bytes, left.recoverable) == (500, False)
+    assert left.obstacle.startswith("no result can be made of its journal: no segment in ")

@@ -15,6 +15,8 @@ from telemetry.store.rollup import merge
 from telemetry.wire.codec import Malformed
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 
+pytestmark = pytest.mark.slow
+
 Series = dict[int, tuple[int, float, float, float, dict[int, int]]]
 Values = dict[int, float]
 

@@ -282,3 +282,15 @@ def test_a_working_directory_that_is_gone_is_one_clear_line(
     gone.rmdir()
     with pytest.raises(RunDirectoryError, match="can't be made"):
         RunDirectory.create(Path("runs"), "n", "id", NOON)
+
+
+def test_a_journal_makes_a_run_of_a_directory_that_is_named_like_one(tmp_path: Path) -> None:
+    """Manifest and result may be lost; any other directory that has a `journal` is none."""
+    run = RunDirectory.create(tmp_path, "job", "r1", 10**18)
+    run.journal.mkdir()
+    for path in (run.path, tmp_path / "latest"):
+        assert RunDirectory.open(path) == RunDirectory(run.path, "r1", "job", 10**18)
+    assert resolve("latest", tmp_path).path == run.path
+    (tmp_path / "notes" / "journal").mkdir(parents=True)
+    with pytest.raises(RunDirectoryError, match="is not a run directory"):
+        RunDirectory.open(tmp_path / "notes")

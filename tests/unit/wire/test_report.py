@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.wire.report import SOURCE_WORDS, Report
-from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, ProducerStat, SeriesStat
 
 
 def report(**changes: object) -> Report:
@@ -29,6 +29,56 @@ def test_the_headline_names_completeness_and_loss() -> None:
     assert str(report()) == "lossy: demo, 990 of 1,000 events applied, 10 lost"
 
 
+ENDED = ProducerStat(producer="a", status="ended", completeness="complete")
+NEVER_ENDED = ProducerStat(producer="b", completeness="incomplete")
+ALL = Accounting(emitted=250_886, received=250_886, applied=250_886)
+AT_NS = 1_772_366_400_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"state": "INTERRUPTED", "completeness": "interrupted", "accounting": ALL, "producers": [NEVER_ENDED]},
+            "interrupted: demo, 250,886 events applied, what came after 12:00:00 UTC is unknown",
+        ),
+        (
+            {"state": "INTERRUPTED", "completeness": "interrupted"},
+            "interrupted: demo, 990 events applied, 10 lost, what came after 12:00:00 UTC is unknown",
+        ),
+        (
+            {"completeness": "incomplete", "accounting": ALL, "producers": [ENDED, NEVER_ENDED]},
+            "incomplete: demo, 250,886 events applied, 1 of 2 producers never ended",
+        ),
+        (
+            {"completeness": "incomplete", "producers": [NEVER_ENDED]},
+            "incomplete: demo, 990 events applied, 10 lost, 1 of 1 producer never ended",
+        ),
+        (
+            {"completeness": "incomplete", "state": "LIVE", "accounting": ALL},
+            "incomplete: demo, 250,886 events applied, what came after 12:00:00 UTC is unknown",
+        ),
+        (
+            {"completeness": "incomplete", "state": "LIVE", "accounting": ALL, "time_ns": 0},
+            "incomplete: demo, 250,886 events applied, what came later is unknown",
+        ),
+        (
+            {"completeness": "lossy", "producers": [ENDED]},
+            "lossy: demo, 990 of 1,000 events applied, 10 lost",
+        ),
+    ],
+)
+def test_a_total_that_nobody_knows_is_not_said(facts: dict[str, object], said: str) -> None:
+    """Producers that never ended, and those of a run that was cut off, recorded more than anybody heard of."""
+    assert report(**{"time_ns": AT_NS, **facts}).headline() == said
+
+
+@pytest.mark.parametrize("time_ns", [-1, 0, 1 << 63, 1 << 90])
+def test_a_time_that_is_none(time_ns: int) -> None:
+    """Whatever a file says: the headline is still a line."""
+    assert "what came later is unknown" in report(completeness="interrupted", time_ns=time_ns).headline()
+
+
 @pytest.mark.parametrize(
     ("state", "source", "verdict"),
     [
@@ -44,7 +94,7 @@ def test_a_run_that_goes_on_is_not_called_incomplete(state: str, source: str, ve
     """Nobody can tell yet; but what is left of a run that will never say more is."""
     found = replace(report(state=state, completeness="incomplete"), source=source)
     assert found.verdict == verdict
-    assert found.headline().startswith(f"{verdict}: demo, 990 of 1,000")
+    assert found.headline().startswith(f"{verdict}: demo, 990 ")
 
 
 def test_instruments_are_found_by_name_and_exact_labels() -> None:

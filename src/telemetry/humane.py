@@ -22,6 +22,8 @@ _SIZE_STEPS: Final = tuple(
 _PLAIN_STEPS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
 _FULL_BELOW: Final = 10_000
 """Whole numbers are written out below this."""
+_RATE_FROM: Final = 1_000
+"""Rates, which are seldom whole, are scaled from here on."""
 _LONG_S: Final = 120
 """From here on durations are minutes and seconds: 90 s is easier to compare than 1 min 30 s."""
 
@@ -90,8 +92,12 @@ def carries_unit(unit: str) -> bool:
 
 
 def rate(per_second: float | None, unit: str = "") -> str:
-    """`4.50 k/s`; sizes as `12.3 MiB/s`."""
-    return NOTHING if per_second is None else f"{quantity(per_second, unit)}/s"
+    """`4.50 k/s`; sizes as `12.3 MiB/s`. One that happens to be whole is scaled as those before and after it."""
+    if per_second is None:
+        return NOTHING
+    if not carries_unit(unit) and _RATE_FROM <= abs(per_second) < _FULL_BELOW:
+        return f"{_stepped(per_second, _PLAIN_STEPS)}/s"
+    return f"{quantity(per_second, unit)}/s"
 
 
 def percent(fraction: float) -> str:

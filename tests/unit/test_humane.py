@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.report import humane
+from telemetry import humane
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,7 @@ def test_counts_and_rates() -> None:
     assert humane.count(2.5) == "2.50"
     assert humane.count(None) == "–"
     assert humane.rate(45_000.0) == "45.0 k/s"
+    assert [humane.rate(each) for each in (1_712.0, 1_711.6, 999.0)] == ["1.71 k/s", "1.71 k/s", "999/s"]
     assert humane.rate(2**20, "B") == "1.00 MiB/s"
     assert humane.rate(None) == "–"
     assert humane.percent(0.001) == "0.1 %"

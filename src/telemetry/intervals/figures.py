@@ -1,0 +1,21 @@
+"""What can be said of the values of one series in one stretch of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """Values are in the series' unit. Percentiles have the error bound of the series' digits and lie between `min`
+    and `max`; without values there are none."""
+
+    seconds: float = 0.0
+    count: int = 0
+    rate: float = 0.0
+    """Values a second."""
+    total: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    percentiles: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,327 @@
+"""The cockpit: its screens, and what each key does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual import work
+from textual.app import SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.config.schema import TuiConfig
+from telemetry.errors import TelemetryError
+from telemetry.tui import choices, export, keys
+from telemetry.tui.feed.news import Feed
+from telemetry.tui.model import overview
+from telemetry.tui.model.exported import export_json
+from telemetry.tui.screens.choose import ChooseScreen
+from telemetry.tui.screens.confirm import ConfirmScreen
+from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.screens.help import HelpScreen
+from telemetry.tui.screens.log import LogScreen
+from telemetry.tui.screens.overview import OverviewScreen, ValuesTable
+from telemetry.tui.screens.producers import ProducersScreen
+from telemetry.tui.screens.series import SeriesScreen
+from telemetry.tui.viewer import TABS, Viewer
+from telemetry.tui.widgets.grid_view import GridView
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_SWITCH: Final = ""
+"""Among baselines: the one that was chosen last, on or off."""
+
+
+class Cockpit(Viewer):
+    """Shows what the feed tells and does what keys say. Nothing reaches the run but `stop`, once confirmed."""
+
+    CSS_PATH = "cockpit.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [keys.PALETTE]
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        "overview": OverviewScreen,
+        "producers": ProducersScreen,
+        "log": LogScreen,
+    }
+    DEFAULT_MODE = "overview"
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        title: str,
+        settings: TuiConfig,
+        stop_words: str,
+        load_baseline: Callable[[str], MetricsSnapshot],
+        baselines: Callable[[], list[tuple[str, str]]],
+        baseline: MetricsSnapshot | None = None,
+        export_dir: Path,
+        beside_command: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`stop_words` is the question asked before the run is ended. `baselines` gives what `load_baseline` takes,
+        and words for it; both may block and raise TelemetryError, and are called from other threads. Where the
+        cockpit stands `beside_command`, the command has the keyboard after it.
+
+        Raises ConfigError for a theme, a key or an action that does not exist.
+        """
+        super().__init__(feed, title=title, settings=settings, baseline=baseline, clock=clock)
+        self._stop_words = stop_words
+        self._load_baseline = load_baseline
+        self._baselines = baselines
+        self._export_dir = export_dir
+        self._beside_command = beside_command
+
+    # --- which keys are live ---------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.is_live(action) if action in keys.BY_ID else super().check_action(action, parameters)
+
+    def is_live(self, action: str) -> bool:
+        rule = self._LIVE.get(action)
+        return rule is None or rule(self)
+
+    _LIVE: ClassVar[dict[str, Callable[[Cockpit], bool]]] = {
+        **dict.fromkeys(("zoom_in", "zoom_out"), lambda self: bool(self._series or self._past)),
+        **dict.fromkeys(("pan_left", "pan_right"), lambda self: self.view.zoom > 0),
+        **dict.fromkeys(("now", "scrub_forward"), lambda self: self._past is not None),
+        **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
+        "open": lambda self: not isinstance(self.focused, ValuesTable),
+        "group": lambda self: bool(overview.label_keys(self.scene)),
+        "figures": lambda self: self._past is None,
+        "stop": lambda self: not self._known.ended,
+        "next_plot": lambda self: isinstance(self.cockpit_screen, SeriesScreen) and self.cockpit_screen.shows_one,
+        "back": lambda self: (
+            not isinstance(self.cockpit_screen, OverviewScreen)
+            or bool(self.view.filter or self._past or self._held)
+        ),
+    }
+    """Of actions that are not always possible, when they are."""
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    async def action_back(self) -> None:
+        """One thing after the other: the series, the past, the frozen screen, the filter, the tab."""
+        if isinstance(self.cockpit_screen, SeriesScreen):
+            self._leave_series()
+        elif self._past is not None:
+            self.action_now()
+        elif self._held is not None:
+            self.action_freeze()
+        elif self.view.filter:
+            self.see(replace(self.view, filter=""))
+        else:
+            self.action_tab_1()
+
+    def action_open(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, OverviewScreen):
+            screen.open()
+
+    def on_grid_view_opened(self, event: GridView.Opened) -> None:
+        series = overview.series_of(self.scene, event.key)
+        if series is not None and self._series is None:
+            self._series = series
+            self._views[self.current_mode] = replace(self.view, zoom=0, pan=0)
+            self._feed.follow(series)
+            self.push_screen(SeriesScreen())
+
+    def _leave_series(self) -> None:
+        self._series = None
+        self._held_timeline = None
+        self._feed.follow(None)
+        self.pop_screen()
+
+    def action_filter(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, FilteringScreen):
+            screen.ask_filter(self.view.filter)
+
+    def on_filter_line_typed(self, event: FilterLine.Typed) -> None:
+        self.see(replace(self.view, filter=event.words))
+
+    def action_sort(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, FilteringScreen):
+            self.see(choices.next_sort(self.view, screen.sort_keys(self.scene, self.view)))
+
+    def on_grid_view_header_clicked(self, event: GridView.HeaderClicked) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, FilteringScreen) and event.grid.id == screen.MAIN:
+            self.see(choices.sort_by(self.view, event.key))
+
+    def action_reverse(self) -> None:
+        self.see(choices.reverse(self.view))
+
+    def action_figures(self) -> None:
+        self._figures_chosen = True
+        self.see(choices.other_figures(self.view))
+
+    def action_units(self) -> None:
+        self._views = {tab: choices.other_units(view) for tab, view in self._views.items()}
+        self.draw()
+
+    def action_group(self) -> None:
+        self.see(choices.next_group(self.view, overview.label_keys(self.scene)))
+
+    def action_pin(self) -> None:
+        screen = self.cockpit_screen
+        key = screen.cursor if isinstance(screen, OverviewScreen) else None
+        series = overview.series_of(self.scene, key) if key is not None else None
+        if series is not None:
+            self.see(choices.pin(self.view, series))
+
+    def action_next_plot(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, SeriesScreen):
+            screen.next_plot()
+
+    def action_next_pane(self) -> None:
+        screen = self.cockpit_screen
+        if isinstance(screen, OverviewScreen):
+            screen.next_pane()
+
+    def action_freeze(self) -> None:
+        held = self.scene if self._held is None else None
+        self._held_timeline = self.timeline
+        self._held = held
+        self.draw()
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def action_zoom_in(self) -> None:
+        self._zoom(1)
+
+    def action_zoom_out(self) -> None:
+        self._zoom(-1)
+
+    def _zoom(self, step: int) -> None:
+        if self._series is not None:
+            self.see(choices.zoom(self.view, step))
+        elif self._past is not None:
+            self._look_at(choices.stretch(self._past, step))
+
+    def action_pan_left(self) -> None:
+        self.see(choices.pan(self.view, 1))
+
+    def action_pan_right(self) -> None:
+        self.see(choices.pan(self.view, -1))
+
+    def action_scrub_back(self) -> None:
+        self._look_at(choices.scrub(self.scene, self._past, -1))
+
+    def action_scrub_forward(self) -> None:
+        self._look_at(choices.scrub(self.scene, self._past, 1))
+
+    def action_now(self) -> None:
+        self._look_at(None)
+
+    def _look_at(self, past: choices.Past | None) -> None:
+        self._past = past
+        if past is None:
+            self._known.return_to_now()
+        else:
+            self._known.look_back()
+            self._feed.look_at(past.end_ns, past.seconds)
+        self.draw()
+
+    # --- tabs and dialogs ------------------------------------------------------------------------
+
+    def action_tab_1(self) -> None:
+        if isinstance(self.cockpit_screen, SeriesScreen):
+            self._leave_series()
+        self.switch_mode(TABS[0])
+
+    def action_tab_2(self) -> None:
+        self.switch_mode(TABS[1])
+
+    def action_tab_3(self) -> None:
+        self.switch_mode(TABS[2])
+
+    def action_next_tab(self) -> None:
+        self.switch_mode(TABS[(TABS.index(self.current_mode) + 1) % len(TABS)])
+
+    def action_help_quit(self) -> None:
+        """Ctrl+C, which in a terminal would end the job: here it does nothing."""
+        leave, stop = keys.shown(self._keys["quit"]), keys.shown(self._keys["stop"])
+        if self._beside_command:
+            self.say(f"{leave} leaves the viewer, then keys go to the command. {stop} ends it.")
+        else:
+            self.say(f"{leave} leaves the viewer, {stop} ends the run.")
+
+    def action_help(self) -> None:
+        screen = self.cockpit_screen
+        if screen is not None:
+            self.push_screen(HelpScreen(screen.PLACE, self._keys, self.is_live))
+
+    def action_stop(self) -> None:
+        self.push_screen(ConfirmScreen(self._stop_words, "Stop"), self._stop)
+
+    def _stop(self, confirmed: bool | None) -> None:
+        if confirmed:
+            self._feed.stop_run()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        shown = self.cockpit_screen
+        for key in keys.TABLE:
+            if shown is not None and key.id != "palette" and shown.PLACE in key.on and self.is_live(key.id):
+                title = f"{key.help[0].upper()}{key.help[1:]}"
+                words = f"key {keys.all_shown(self._keys[key.id])}"
+                yield SystemCommand(title, words, partial(self.run_action, key.id))
+        yield SystemCommand("Theme", "other colours", self.action_change_theme)
+
+    # --- what takes a while ----------------------------------------------------------------------
+
+    @work(exclusive=True, group="baseline")
+    async def action_baseline(self) -> None:
+        """Asks which of the finished runs, loads and shows it. `enter` alone turns the one it has off and on."""
+        known = self._known.scene(0).baseline
+        switch = "compare with none" if self.view.compare else f"{known.run_id} once more" if known else ""
+        try:
+            runs = await asyncio.to_thread(self._baselines)
+            runs = [(_SWITCH, switch), *runs] if known else runs
+            if not runs:
+                self.say("There is no finished run to compare with.")
+                return
+            spec = await self.push_screen_wait(ChooseScreen("Compare with which run?", runs))
+            if spec is None:
+                return
+            if spec == _SWITCH:
+                self.see(replace(self.view, compare=not self.view.compare))
+                return
+            baseline = await asyncio.to_thread(self._load_baseline, spec)
+        except TelemetryError as error:
+            self.say(str(error), bad=True)
+            return
+        self._known.compare_with(baseline)
+        self._views[TABS[0]] = replace(self._views[TABS[0]], compare=True)
+        self.draw()
+
+    @work(group="export")
+    async def action_export(self) -> None:
+        screen = self.cockpit_screen
+        if screen is None:
+            return
+        await self._take_back_words()
+        svg = self.export_screenshot(simplify=True)
+        document = export_json(self.scene, self.view, screen.PLACE, series=self._series, timeline=self.timeline)
+        try:
+            picture, numbers = await asyncio.to_thread(
+                export.write, self._export_dir, self.title, self._clock.wall_ns(), svg, document
+            )
+        except TelemetryError as error:
+            self.say(str(error), bad=True)
+        else:
+            self.say(f"Written: {picture} and {numbers.name}")
+
+    async def _take_back_words(self) -> None:
+        """Waits until nothing that was said lies over the screen."""
+        self.clear_notifications()
+        await self.screen.query("Toast").remove()
+        drawn = asyncio.Event()
+        self.call_after_refresh(drawn.set)
+        await drawn.wait()

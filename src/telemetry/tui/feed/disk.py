@@ -1,0 +1,65 @@
+"""News of a run that is over, from its directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from telemetry.errors import RunDirectoryError
+from telemetry.store.rundir import RunDirectory
+from telemetry.tui.feed.historian import Historian
+from telemetry.tui.feed.local import remedy_of, result_of
+from telemetry.tui.feed.news import Fresh, Note, Tell
+from telemetry.tui.feed.outlet import Outlet
+from telemetry.tui.feed.output import OutputTail
+from telemetry.tui.feed.past import DiskPast
+from telemetry.tui.model.scene import SeriesId
+from telemetry.wire.snapshot import MetricsSnapshot
+
+
+class DiskFeed:
+    """A `telemetry.tui.feed.news.Feed` of what does not change any more. One thread reads the history."""
+
+    def __init__(self, directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> None:
+        """Reads the result. Raises RunDirectoryError if there is none that can be read, and says what makes one."""
+        self._directory = directory
+        self._result = _result(directory, fallback_dirs)
+        self._output = OutputTail(directory.path)
+        self._outlet = Outlet()
+        self._historian = Historian(self._outlet.tell, lambda _: DiskPast(directory.history))
+
+    def start(self, tell: Tell) -> None:
+        self._outlet.open(tell)
+        tell(Fresh(self._result, time.monotonic_ns(), live=False))
+        output = self._output.look()
+        if output is not None:
+            tell(output)
+        self._historian.saw(self._result)
+        self._historian.start()
+
+    def follow(self, series: SeriesId | None) -> None:
+        self._historian.follow(series)
+
+    def look_at(self, end_ns: int, seconds: float) -> None:
+        self._historian.look_at(end_ns, seconds)
+
+    def stop_run(self) -> None:
+        self._outlet.tell(Note("the run is over already"))
+
+    def close(self) -> None:
+        self._outlet.close()
+        self._historian.close()
+        self._output.close()
+
+
+def _result(directory: RunDirectory, fallback_dirs: Sequence[str]) -> MetricsSnapshot:
+    reason, hint = f"there is no result in {directory.path}", ""
+    try:
+        result = result_of(directory, fallback_dirs)
+        if result is not None:
+            return result
+    except RunDirectoryError as error:
+        reason, hint = error.message, error.hint
+    if directory.locked():
+        raise RunDirectoryError(reason, hint=hint or "its aggregator is alive; `telemetry ls` shows it")
+    raise RunDirectoryError(reason, hint=remedy_of(directory, fallback_dirs) or hint or "it left no journal either")

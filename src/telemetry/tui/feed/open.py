@@ -1,0 +1,42 @@
+"""Which feed a run has, and what ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.store.rundir import RunDirectory
+from telemetry.tui.feed.disk import DiskFeed
+from telemetry.tui.feed.live import LiveFeed
+from telemetry.tui.feed.news import Feed
+
+
+def open_feed(
+    endpoint: str, directory: RunDirectory | None, *, fallback_dirs: Sequence[str], job_pid: int = 0
+) -> Feed:
+    """From the aggregator at `endpoint`; if that is empty, from the directory. Connecting comes later and blocks
+    nothing; a result that is read from disk is read here.
+
+    `stop_run` sends SIGTERM to process `job_pid`, or without one tells the aggregator to end the run. Raises
+    RunDirectoryError if the directory has no result.
+    """
+    if endpoint:
+        where = os.fspath(directory.path) if directory else ""
+        stop = (lambda: terminate(job_pid)) if job_pid else None
+        return LiveFeed(endpoint, where, stop, fallback_dirs=fallback_dirs)
+    if directory is None:
+        raise UsageError("a run has an address or a directory")
+    return DiskFeed(directory, fallback_dirs)
+
+
+def terminate(pid: int) -> str:
+    """SIGTERM for a job. Raises TelemetryError if it can't be sent."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        raise TelemetryError(f"process {pid} has ended already") from None
+    except OSError as error:
+        raise TelemetryError(f"process {pid} can't be sent SIGTERM: {error.strerror}") from error
+    return f"SIGTERM was sent to process {pid}"

@@ -1,0 +1,23 @@
+"""The way from a feed's threads to whoever listens."""
+
+from __future__ import annotations
+
+from telemetry.tui.feed.news import News, Tell
+
+
+class Outlet:
+    """Passes news on between `open` and `close`, for any thread."""
+
+    def __init__(self) -> None:
+        self._tell: Tell | None = None
+
+    def open(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def close(self) -> None:
+        self._tell = None
+
+    def tell(self, news: News) -> None:
+        tell = self._tell
+        if tell is not None:
+            tell(news)

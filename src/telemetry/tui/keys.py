@@ -1,0 +1,172 @@
+"""Every key: which action, what it is called, and where it is live. The one table of them.
+
+An action's id is what the configuration calls it (`[tui] keys = { figures = "f" }`); a key is spelled as Textual
+spells it, `ctrl+x`, `full_stop`, or as the character it types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from textual.binding import Binding, BindingType
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key, key_to_character
+
+from telemetry.config.load import closest
+from telemetry.errors import ConfigError
+
+Place = Literal["overview", "series", "producers", "log"]
+"""A screen with keys of its own."""
+
+PLACES: Final[tuple[Place, ...]] = ("overview", "series", "producers", "log")
+_TABLES: Final[tuple[Place, ...]] = ("overview", "producers")
+_TIMES: Final[tuple[Place, ...]] = ("overview", "series")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    id: str
+    key: str
+    """Its keys, by commas; the first is the one that is shown."""
+    words: str
+    """In the footer; empty: only in the help."""
+    help: str
+    """What it does, in 30 columns."""
+    on: tuple[Place, ...] = PLACES
+    beside: str = ""
+    """Id of the action whose key stands next to this one in the footer."""
+
+
+TABLE: Final = (
+    Key("open", "enter", "open", "open the series", ("overview",)),
+    Key("back", "escape", "back", "one step back"),
+    Key("filter", "slash", "filter", "filter by words", _TABLES),
+    Key("sort", "s", "sort", "sort by the next column", _TABLES),
+    Key("figures", "w", "figures", "last seconds / whole run", _TIMES),
+    Key("next_plot", "v", "next plot", "the next plot", ("series",)),
+    Key("zoom_in", "plus,equals_sign", "zoom", "less time, or more", _TIMES, beside="zoom_out"),
+    Key("zoom_out", "minus", "", "more time", _TIMES),
+    Key("pan_left", "left", "pan", "earlier, or later", ("series",), beside="pan_right"),
+    Key("pan_right", "right", "", "later", ("series",)),
+    Key("scrub_back", "comma", "history", "back in history, and on", _TIMES, beside="scrub_forward"),
+    Key("scrub_forward", "full_stop", "", "on in history", _TIMES),
+    Key("now", "end", "now", "leave the past", _TIMES),
+    Key("freeze", "space", "freeze", "hold the screen still"),
+    Key("baseline", "b", "baseline", "compare with a baseline run", _TIMES),
+    Key("pin", "p", "pin", "keep the series on top", ("overview",)),
+    Key("group", "g", "group", "group by the next label", ("overview",)),
+    Key("units", "u", "units", "raw numbers / fitting units", ("overview", "series", "producers")),
+    Key("reverse", "r", "reverse", "turn the order round", _TABLES),
+    Key("export", "e", "export", "write it to SVG and JSON"),
+    Key("next_pane", "shift+tab", "", "to the counters, and back", ("overview",)),
+    Key("next_tab", "tab", "", "the next tab"),
+    Key("tab_1", "1", "", "overview"),
+    Key("tab_2", "2", "", "producers"),
+    Key("tab_3", "3", "", "log"),
+    Key("stop", "ctrl+x", "stop", "end the run, asks first"),
+    Key("palette", "ctrl+p", "", "all commands, and themes"),
+    Key("help", "question_mark,f1", "help", "what the keys do"),
+    Key("quit", "q", "quit", "leave; the run goes on"),
+)
+"""In the order of the footer; what has no room there is in the help."""
+
+BY_ID: Final = {key.id: key for key in TABLE}
+TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")
+"""Keys of tables and of Textual itself, which no action can have."""
+
+
+def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Action id → its keys, by commas, as Textual spells them: the defaults under what was chosen.
+
+    Raises ConfigError for an action or a key that does not exist, and for two actions with one key on one screen.
+    """
+    for name in chosen:
+        if name not in BY_ID:
+            near = closest(name, BY_ID)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(BY_ID))}"
+            raise ConfigError(f"tui.keys: there is no action {name!r}", hint=hint)
+    keys = {key.id: _spelled(key.id, chosen.get(key.id, key.key)) for key in TABLE}
+    for place in PLACES:
+        _check_single(keys, place)
+    return keys
+
+
+def bindings(place: Place) -> list[BindingType]:
+    """All that is live on this screen, with the default keys; `App.set_keymap` changes them by their ids."""
+    return [
+        Binding(key.key, f"app.{key.id}", key.words, id=key.id)
+        for key in TABLE
+        if place in key.on and key.id != PALETTE.id
+    ]
+
+
+PALETTE: Final = Binding("ctrl+p", "command_palette", "palette", show=False, priority=True, id="palette")
+"""Textual's own, which it finds by its action."""
+
+
+def shown(keys: str) -> str:
+    """The first of these keys as it stands on a keyboard: `?`, `^x`, `esc`."""
+    return _on_keyboard(keys.split(",", maxsplit=1)[0])
+
+
+def all_shown(keys: str) -> str:
+    """All of them: `? f1`."""
+    return " ".join(_on_keyboard(key) for key in keys.split(","))
+
+
+def _on_keyboard(key: str) -> str:
+    return _SHORT.get(key) or format_key(key.replace("ctrl+", "^").replace("shift+", "⇧"))
+
+
+_SHORT: Final = {
+    "escape": "esc",
+    "enter": "⏎",
+    "space": "space",
+    "question_mark": "?",
+    "full_stop": ".",
+    "plus": "+",
+}
+
+
+def _check_single(keys: Mapping[str, str], place: Place) -> None:
+    owners = dict.fromkeys(TAKEN, "the cockpit itself")
+    for key in TABLE:
+        if place not in key.on:
+            continue
+        for one in keys[key.id].split(","):
+            if one in owners:
+                raise ConfigError(
+                    f"tui.keys: {shown(one)!r} would be both {key.id} and {owners[one]}", hint="choose another key"
+                )
+            owners[one] = key.id
+
+
+def _spelled(action: str, keys: str) -> str:
+    # A comma alone is a key; between others it separates.
+    parts = [keys] if keys == "," else [part.strip() for part in keys.split(",")]
+    return ",".join(_key_name(action, part) for part in parts)
+
+
+def _key_name(action: str, key: str) -> str:
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    if len(last) == 1 and last.isprintable() and last != " ":
+        made = Binding.make_bindings([Binding("comma" if last == "," else last, "")])
+        last = next(iter(made)).key
+    elif last not in _NAMED and key_to_character(last) is None:
+        raise ConfigError(f"tui.keys: {action} can't be {key!r}: there is no such key", hint=_like(last))
+    if not set(modifiers) <= _MODIFIERS:
+        raise ConfigError(f"tui.keys: {action} can't be {key!r}", hint=f"there are {', '.join(sorted(_MODIFIERS))}")
+    return "+".join([*modifiers, last])
+
+
+_MODIFIERS: Final = {"ctrl", "shift", "alt", "super"}
+_NAMED: Final = frozenset(KEY_NAME_REPLACEMENTS.values()) | {
+    key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")
+}
+"""Keys that are no character, and characters that Textual gives other names than Unicode does."""
+
+
+def _like(name: str) -> str:
+    near = closest(name, _NAMED)
+    return near and f"did you mean {near}?"

@@ -1,0 +1,204 @@
+"""The lines above everything else: what run this is, how it is doing, and whether its numbers can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Line, Tone
+from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
+from telemetry.tui.model.progress import progress
+from telemetry.tui.model.scene import Scene, Units, View
+from telemetry.tui.model.shown import moment_words
+from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot, ProducerStat
+
+_BADGES: Final[dict[str, tuple[str, Tone]]] = {
+    "INITIALIZE": ("WAITING", "accent"),
+    "LIVE": ("LIVE", "good"),
+    "DRAINING": ("DRAINING", "warn"),
+    "COMPLETE": ("COMPLETE", "good"),
+    "INTERRUPTED": ("INTERRUPTED", "bad"),
+}
+_TONES: Final[dict[Completeness, Tone]] = {
+    "complete": "good",
+    "lossy": "bad",
+    "incomplete": "warn",
+    "interrupted": "bad",
+}
+_SILENT: Final = Cell(" SILENT ", "warn")
+TROUBLE_LINES: Final = 4
+"""Of 80 columns, for the age of the last snapshot, and a reason with a command in it."""
+_NAMED: Final = 4
+"""Producers named in a line: more are counted."""
+_LEAST_NAME: Final = 12
+"""Columns of the run's name that stay, whatever else there is to say."""
+_BEHIND: Final = 0.05
+"""An aggregator that is late at a larger share of its ticks has too much to do."""
+
+
+def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
+    """Two lines of at most `width` columns, three where something is expected: badge and run; progress; and whether
+    the numbers are whole, in whose place comes what is wrong with the connection, in TROUBLE_LINES at most."""
+    snapshot = scene.snapshot
+    if snapshot is None:
+        badge = Cell(" CONNECTING ", "warn" if scene.trouble else "accent")
+        words = _trouble(scene, width) or ((Cell("no snapshot has come yet", "dim"),),)
+        return (cut((badge,), width), *words)
+    lines = [_first(scene, snapshot, view, width)]
+    if bar := progress(snapshot, width, silent=scene.silence_s > 0, past=scene.moment is not None):
+        lines.append(bar)
+    if trouble := _trouble(scene, width):
+        return (*lines, *trouble)
+    pieces = list(_pending(snapshot) if snapshot.state == "DRAINING" else _course(snapshot))
+    return (*lines, fitted(pieces, width))
+
+
+def badge(snapshot: MetricsSnapshot) -> Cell:
+    """The state, in words between spaces. A run that ended well but lost something is not `good`."""
+    words, tone = _BADGES[snapshot.state]
+    if snapshot.state == "COMPLETE" and snapshot.completeness != "complete":
+        tone = _TONES[snapshot.completeness]
+    return Cell(f" {words} ", tone)
+
+
+def verdict(snapshot: MetricsSnapshot) -> Piece:
+    """`complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, asked for again`."""
+    account = snapshot.accounting
+    if snapshot.state in TERMINAL:
+        lost = account.lost + account.waiting
+        tone = _TONES[snapshot.completeness]
+        told = ": " if lost else " · "
+        return Piece(f"{snapshot.completeness}{told}{humane.count(lost)} lost", tone)
+    dropped = account.lost - account.missing
+    if dropped:
+        missing = f", {humane.count(account.missing)} missing" if account.missing else ""
+        return Piece(f"lossy: {humane.count(dropped)} lost{missing}", "bad")
+    if account.missing:
+        return Piece(f"{humane.count(account.missing)} missing, asked for again", "warn")
+    return Piece("complete so far · 0 lost", "good")
+
+
+def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
+    """`3/4 producers reporting, 1 late`: of those that have not ended."""
+    by_status: dict[str, int] = {}
+    for stat in snapshot.producers:
+        by_status[stat.status] = by_status.get(stat.status, 0) + 1
+    total, ended = len(snapshot.producers), by_status.get("ended", 0)
+    producers = "producer" if total == 1 else "producers"
+    if not total:
+        return "no producers yet", "dim"
+    if ended == total:
+        return f"{humane.count(total)} {producers}, all ended" if total > 1 else "1 producer, ended", "plain"
+    parts = [f"{by_status.get('live', 0):,}/{total:,} {producers} reporting"]
+    parts += [f"{by_status[status]:,} {status}" for status in ("ended", "late", "lost") if by_status.get(status)]
+    tone: Tone = "bad" if by_status.get("lost") else "warn" if by_status.get("late") else "plain"
+    return ", ".join(parts), tone
+
+
+def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> Line:
+    over = snapshot.state in TERMINAL
+    elapsed = humane.duration_s(snapshot.elapsed_s) if over else numbers.seconds(snapshot.elapsed_s)
+    silent = scene.silence_s > 0
+    right = _moment(scene, snapshot) if scene.moment else _events(snapshot, view.units, silent=silent)
+    # What state the run was in when it was last heard of is no news of it.
+    mark = _SILENT if silent else badge(snapshot)
+    kept: Line = (BETWEEN, Cell(elapsed))
+    room = width - width_of((mark, Cell(" "), *kept))
+    name = printable(snapshot.name)
+    beside = width_of(right) + 2
+    if room - beside >= min(humane.columns(name), _LEAST_NAME):
+        room -= beside
+    return apart((mark, Cell(" "), Cell(elided(name, room), "strong"), *kept), right, width)
+
+
+def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
+    """The rate of this second, of a finished run the average; and all events that are in the numbers. Of one that
+    is silent nobody knows the rate."""
+    total = Cell(f"{humane.count(snapshot.accounting.applied)} events")
+    if snapshot.state in TERMINAL:
+        average = snapshot.accounting.applied / snapshot.elapsed_s if snapshot.elapsed_s > 0 else None
+        return (total, BETWEEN, Cell(f"{numbers.rate(average, '', units)} on average", "dim"))
+    if silent:
+        return (total,)
+    return (Cell(numbers.rate(snapshot.cost.events_per_s, "", units), "strong"), BETWEEN, total)
+
+
+def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
+    """What stretch of the past the figures are of. All else in the header is of now."""
+    assert scene.moment is not None
+    ago = numbers.seconds((snapshot.time_ns - scene.moment.end_ns) / 1e9)
+    before = "before the end" if snapshot.state in TERMINAL else "ago"
+    return (Cell(f"back at {moment_words(scene.moment)} UTC", "accent"), BETWEEN, Cell(f"{ago} {before}", "accent"))
+
+
+def _trouble(scene: Scene, width: int) -> tuple[Line, ...]:
+    """Empty if there is none. What there is to do stands at the end of it, so it is not cut."""
+    pieces = []
+    if scene.trouble:
+        pieces.append(Piece(printable(scene.trouble), "bad"))
+    if scene.silence_s > 0:
+        age = f"{scene.silence_s:.1f} s" if scene.silence_s < 60 else numbers.seconds(scene.silence_s)
+        pieces.insert(0, Piece(f"last snapshot {age} ago", "warn"))
+    if not pieces:
+        return ()
+    if taken(pieces) <= width:
+        return (fitted(pieces, width),)
+    return tuple(line for text, tone, _ in pieces for line in wrapped(text, tone, width))[:TROUBLE_LINES]
+
+
+def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
+    over = snapshot.state in TERMINAL
+    yield verdict(snapshot)
+    if over:
+        if snapshot.completeness == "incomplete" and snapshot.pending.producers:
+            yield Piece(f"never ended: {_named(snapshot)}", "warn", 1)
+        yield Piece(printable(snapshot.reason), _reason_tone(snapshot), 2)
+        yield Piece("percentiles exact" if snapshot.exact else "", "plain", 3)
+    words, tone = reporting(snapshot)
+    yield Piece(words, tone, 4 if over else 1)
+    if snapshot.warnings:
+        number = len(snapshot.warnings)
+        yield Piece(f"{number:,} warnings" if number > 1 else "1 warning", "warn", 1)
+    if not over:
+        yield from _cost(snapshot)
+
+
+def _reason_tone(snapshot: MetricsSnapshot) -> Tone:
+    command = snapshot.command
+    failed = command is not None and (command.exit_code or command.signal)
+    return "bad" if failed or snapshot.state == "INTERRUPTED" else "plain"
+
+
+def _cost(snapshot: MetricsSnapshot) -> Iterator[Piece]:
+    cost = snapshot.cost
+    if cost.ticks_late > cost.ticks * _BEHIND:
+        yield Piece(f"{cost.ticks_late / cost.ticks * 100:.0f} % of ticks late", "warn", 2)
+    if cost.ticks:
+        yield Piece(f"aggregator {cost.cpu_percent:.0f} %, {humane.size(cost.rss_bytes)}", "dim", 3)
+    if cost.tick_ms:
+        yield Piece(f"tick {humane.duration_ns(cost.tick_ms * 1e6)}", "dim", 5)
+    if cost.journal_bytes:
+        yield Piece(f"journal {humane.size(cost.journal_bytes)}", "dim", 5)
+
+
+def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
+    """What a run that is draining still waits for, and how long it will."""
+    pending = snapshot.pending
+    waiting = [_named(snapshot)] if pending.producers else []
+    waiting += list(phrases.waiting(pending))
+    yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all has come, closing the books", "warn")
+    if pending.deadline_s is not None:
+        yield Piece(f"at most {pending.deadline_s:.0f} s more", "plain", 1)
+    yield verdict(snapshot)._replace(keep=2)
+
+
+def _named(snapshot: MetricsSnapshot) -> str:
+    """Producers that are waited for, the first of them by name."""
+    known: dict[str, ProducerStat] = {stat.producer: stat for stat in snapshot.producers}
+    keys = snapshot.pending.producers
+    names = [phrases.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
+    more = [f"{len(keys) - _NAMED:,} more"] if len(keys) > _NAMED else []
+    return ", ".join(names + more)

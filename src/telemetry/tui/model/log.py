@@ -1,0 +1,78 @@
+"""What a run has said in words: losses and warnings, marks, and the output of its command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.overview import marks
+from telemetry.tui.model.scene import Scene
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_LINE_CHARS: Final = 2_000
+"""Of a line of output: no screen is wider."""
+_TAB: Final = 8
+_ESCAPES: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
+    r"|\x1b[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC and other strings: titles, links
+    r"|\x1b[ -/]+[0-~]"  # character sets
+    r"|\x1b[0-~]"
+)
+
+
+def log(scene: Scene) -> tuple[Line, ...]:
+    """Trouble with the connection, warnings, marks, then the command's output, whose end is the newest."""
+    snapshot = scene.snapshot
+    trouble: list[Line] = [(Cell(printable(scene.trouble), "bad"),)] if scene.trouble else []
+    parts: list[tuple[str, list[Line]]] = [("Connection", trouble)]
+    if snapshot is not None:
+        parts.append(
+            ("Warnings", [*_losses(snapshot), *((Cell(printable(text), "warn"),) for text in snapshot.warnings)])
+        )
+        parts.append(("Marks, UTC", list(marks(scene))))
+    parts.append((_command(snapshot), [(Cell(plain_text(line)),) for line in scene.output]))
+    lines: list[Line] = []
+    for title, said in parts:
+        if said:
+            lines += [()] if lines else []
+            lines += [(Cell(title, "strong"),), *said]
+    return tuple(lines) or ((Cell("nothing has been said yet", "dim"),),)
+
+
+@lru_cache(maxsize=1024)  # twice the lines of output that are kept
+def plain_text(line: str) -> str:
+    """A line of output without escape sequences, and with all other control characters made visible."""
+    text = line[: 4 * _LINE_CHARS].rstrip("\r\n")
+    return printable(_ESCAPES.sub("", text).expandtabs(_TAB))[:_LINE_CHARS]
+
+
+def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
+    """Each reason with its number, in the words of the report."""
+    account = snapshot.accounting
+    told = (
+        (account.dropped_by_producer, "events lost"),
+        (account.dropped, "events lost"),
+        (account.bad_frames, "frames refused"),
+    )
+    for reasons, what in told:
+        for reason, number in reasons.items():
+            why = phrases.REASON_WORDS.get(reason, "")
+            yield (Cell(f"{humane.count(number)} {what}, {printable(reason)}", "bad"), Cell(f"  {why}"))
+    if account.missing:
+        yield (Cell(f"{humane.count(account.missing)} events missing", "bad"), Cell("  sent, but never arrived"))
+    if account.waiting:
+        yield (
+            Cell(f"{humane.count(account.waiting)} events waiting", "warn"),
+            Cell("  no definition has come for their id"),
+        )
+
+
+def _command(snapshot: MetricsSnapshot | None) -> str:
+    command = snapshot.command if snapshot else None
+    return f"Output of {printable(shlex.join(command.argv))}, {phrases.ending(command)}" if command else "Output"

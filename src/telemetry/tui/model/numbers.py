@@ -1,0 +1,89 @@
+"""Numbers in the units the viewer has chosen: of fitting size for reading, or each series' own for copying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING
+from telemetry.tui.model.grid import Tone
+from telemetry.tui.model.scene import Units
+from telemetry.wire.units import BYTES, TIME_NS
+
+SAME_WITHIN: Final = 0.05
+"""A smaller difference from the baseline is no news: two runs of the same thing differ by as much."""
+_MULTIPLES_FROM: Final = 9.0
+"""From ten times the baseline on, a factor reads better than percent."""
+_WRITTEN_OUT_BELOW: Final = 1e15
+_LONG_S: Final = 120
+
+
+@lru_cache(maxsize=1 << 15)  # windows move once a second and are drawn four times: 2,000 series of 16 figures
+def value(number: float | None, unit: str, units: Units) -> str:
+    """`1.88 ms`; raw, the number in the series' own unit: `1.87597`."""
+    return humane.quantity(number, unit) if units == "humane" else plain(number)
+
+
+def rate(per_second: float | None, unit: str, units: Units) -> str:
+    """`4.22 k/s`; raw `4,221.92/s`."""
+    return humane.rate(per_second, unit) if units == "humane" or per_second is None else f"{plain(per_second)}/s"
+
+
+def counted(number: float | None, units: Units) -> str:
+    """`225 k`; raw `225,123`."""
+    return humane.scaled(number) if units == "humane" else plain(number)
+
+
+def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) -> str:
+    """As `phrases.instrument`; raw numbers never carry a unit, so there the name does."""
+    if units == "humane" or unit in ("", "1"):
+        return phrases.instrument(name, labels, unit)
+    return f"{phrases.instrument(name, labels)} [{humane.printable(unit)}]"
+
+
+def plain(number: float | None) -> str:
+    """Whole numbers in full, others with six significant digits."""
+    if number is None or not -_WRITTEN_OUT_BELOW < number < _WRITTEN_OUT_BELOW:
+        return humane.scaled(number)
+    if float(number).is_integer():
+        return f"{int(number):,}"
+    return f"{number:,.1f}" if abs(number) >= 1e5 else f"{number:,.6g}"
+
+
+def seconds(duration_s: float) -> str:
+    """A duration that grows on the screen: whole seconds, so that its digits don't flicker."""
+    return f"{max(0.0, duration_s):.0f} s" if duration_s < _LONG_S else humane.duration_s(duration_s)
+
+
+def change(now: float | None, before: float | None) -> float | None:
+    """Relative difference; None where one is missing, or there was nothing before."""
+    return None if now is None or not before else now / before - 1
+
+
+def change_words(difference: float | None) -> str:
+    """`+4.1 %`, `-38 %`, `×12`."""
+    if difference is None:
+        return NOTHING
+    if difference >= _MULTIPLES_FROM:
+        return f"×{humane.scaled(float(f'{difference + 1:.3g}'))}"
+    percent = difference * 100
+    if abs(percent) < 0.05:
+        return "0 %"
+    return f"{percent:+.1f} %" if abs(percent) < 9.95 else f"{percent:+.0f} %"
+
+
+def change_tone(difference: float | None, unit: str) -> Tone:
+    """Longer times are bad and shorter ones good; of other units nobody knows which way is good, so a change is
+    only pointed out. Within SAME_WITHIN there is none."""
+    if difference is None or abs(difference) <= SAME_WITHIN:
+        return "dim"
+    if unit not in TIME_NS:
+        return "accent"
+    return "bad" if difference > 0 else "good"
+
+
+def base_units(unit: str) -> float:
+    """What makes values of different units comparable: nanoseconds, bytes, or 1."""
+    return TIME_NS.get(unit) or BYTES.get(unit) or 1.0

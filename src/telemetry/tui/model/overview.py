@@ -1,0 +1,298 @@
+"""The table of series, the counters and gauges beside it, and the marks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import structs
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
+from telemetry.tui.model.shown import (
+    Group,
+    Shown,
+    delta_column,
+    few_beyond,
+    in_order,
+    key_of,
+    matches,
+    percentile_keys,
+    shown,
+    stretch_words,
+)
+from telemetry.tui.model.sparkline import Move, move, sparkline
+from telemetry.wire.snapshot import CounterStat, GaugeStat
+
+PIN: Final = "★ "
+COMPARED: Final = ("50", "99")
+_KEEP: Final = {"50": 0, "99": 0, "99.9": 4, "90": 7, "99.99": 8, "95": 9, "75": 10}
+"""What a narrow table keeps longest; see Column.keep. At 80 columns: name, rate, p50, p99, p99.9, trend, and max
+where names are short."""
+_MOVES: Final[dict[Move, tuple[str, Tone]]] = {
+    "steady": (" ", "plain"),
+    "risen": ("↑", "warn"),
+    "jumped": ("⇑", "bad"),
+}
+_TREND_COLUMNS: Final = ((200, 60), (150, 30), (120, 20), (0, 9))
+"""From so many columns of screen on, so many seconds of trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`caption` says of what stretch the figures are, and what the filter leaves of them."""
+
+    series: Grid
+    others: Grid
+    marks: tuple[Line, ...]
+    caption: Line = ()
+
+
+def overview(scene: Scene, view: View, width: int = 80) -> Overview:
+    """`width` is that of the screen: it decides how many seconds a trend has."""
+    groups = shown(scene, view)
+    return Overview(
+        _series(scene, view, groups, width),
+        _others(scene, view),
+        _marks_until(scene),
+        _caption(scene, view, groups, width),
+    )
+
+
+def series_of(scene: Scene, row_key: str) -> SeriesId | None:
+    """The series of a row; None for a heading, a counter or a gauge."""
+    for stat in scene.snapshot.series if scene.snapshot else ():
+        series = series_id(stat.name, stat.labels)
+        if key_of(series) == row_key:
+            return series
+    return None
+
+
+def label_keys(scene: Scene) -> tuple[str, ...]:
+    """Labels that the series can be grouped by: those that tell some apart, in alphabetical order."""
+    if scene.snapshot is None:
+        return ()
+    values: dict[str, set[str | None]] = {}
+    for stat in scene.snapshot.series:
+        for key in stat.labels:
+            values[key] = set()
+    for stat in scene.snapshot.series:
+        for key, seen in values.items():
+            seen.add(stat.labels.get(key))
+    return tuple(sorted(key for key, seen in values.items() if len(seen) > 1))
+
+
+def sort_keys(scene: Scene, view: View) -> tuple[str, ...]:
+    """What the series can be sorted by, from left to right; "" is the order in which they were defined."""
+    return ("", *(column.key for column in _columns(scene, view)))
+
+
+def marks(scene: Scene) -> tuple[Line, ...]:
+    """Oldest first, as they come: time of day, text, and who said it where there are several."""
+    if scene.snapshot is None:
+        return ()
+    names = {stat.producer: phrases.producer(stat) for stat in scene.snapshot.producers}
+    lines = []
+    for mark in scene.snapshot.marks:
+        line = [
+            Cell(f"{humane.clock_time(mark.time_ns)}  ", "dim"),
+            Cell(phrases.instrument(mark.text, mark.labels)),
+        ]
+        if len(names) > 1 and mark.producer in names:
+            line.append(Cell(f"  {names[mark.producer]}", "dim"))
+        lines.append(tuple(line))
+    return tuple(lines)
+
+
+def _marks_until(scene: Scene) -> tuple[Line, ...]:
+    """In the past, those that had come by then."""
+    if scene.moment is None or scene.snapshot is None:
+        return marks(scene)
+    come = [mark for mark in scene.snapshot.marks if mark.time_ns < scene.moment.end_ns]
+    return marks(dataclasses.replace(scene, snapshot=structs.replace(scene.snapshot, marks=come)))
+
+
+def _caption(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> Line:
+    total = len(scene.snapshot.series) if scene.snapshot else 0
+    passing = sum(len(group.members) for group in groups)
+    pieces = [
+        Piece(stretch_words(scene, view), "strong"),
+        Piece(f"{passing:,} of {total:,} series" if view.filter else f"{total:,} series"),
+    ]
+    if view.filter:
+        pieces.append(Piece(f"filter '{printable(view.filter)}'", "accent", 1))
+    if view.group:
+        pieces.append(Piece(f"by {printable(view.group)}", keep=3))
+    if view.compare and scene.baseline:
+        pieces.append(
+            Piece(
+                f"Δ to all of {printable(scene.baseline.name)} {printable(scene.baseline.run_id)}",
+                "accent",
+                2,
+            )
+        )
+    return fitted(pieces, width)
+
+
+def _columns(scene: Scene, view: View) -> tuple[Column, ...]:
+    keys = percentile_keys(scene.snapshot)
+    window = view.figures == "window" and scene.moment is None
+    columns = [
+        Column("name", "series", right=False),
+        Column("count", "count", keep=6),
+        Column("rate", "rate", keep=2),
+        *(Column(f"p{key}", printable(f"p{key}"), keep=_KEEP.get(key, 11)) for key in keys),
+        # Of a window the greatest value is not known, so that of the run is shown, and called something else.
+        Column("max", "peak" if window else "max", keep=5),
+    ]
+    if view.compare and scene.baseline:
+        columns += [Column(delta_column(key), f"Δp{key}", keep=1) for key in COMPARED if key in keys]
+    return (*columns, Column("trend", "p99 trend", right=False, keep=3))
+
+
+def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> Grid:
+    columns = _columns(scene, view)
+    rows: list[Row] = []
+    seconds = next(points for least, points in _TREND_COLUMNS if width >= least)
+    for group in groups:
+        if group.heading:
+            blank = (Cell(""),) * (len(columns) - 1)
+            rows.append(Row(f"group {group.heading}", (Cell(group.heading, "strong"), *blank), heading=True))
+        rows += [_row(item, columns, view, seconds) for item in group.members]
+    known = {column.key for column in columns}
+    return Grid(
+        columns=columns,
+        rows=tuple(rows),
+        sorted_by=view.sort if view.sort in known else "",
+        descending=view.descending,
+        empty=_nothing(scene, view),
+    )
+
+
+def _nothing(scene: Scene, view: View) -> str:
+    if scene.snapshot is None or not scene.snapshot.series:
+        return "no series yet" if scene.live else "the run has no series"
+    return f"no series matches '{printable(view.filter)}'"
+
+
+def _row(item: Shown, columns: tuple[Column, ...], view: View, seconds: int) -> Row:
+    stat, figures, units = item.stat, item.figures, view.units
+    moved = move(item.trend)
+    cells: list[Cell] = []
+    for column in columns:
+        key = column.key
+        if key == "name":
+            cells.append(_name(item, view))
+        elif key == "count":
+            cells.append(Cell(numbers.counted(figures.count, units), "plain" if figures.count else "dim"))
+        elif key == "rate":
+            cells.append(Cell(numbers.rate(figures.rate, "", units), "plain" if figures.rate else "dim"))
+        elif key == "max":
+            cells.append(Cell(numbers.value(item.max, stat.unit, units)))
+        elif key == "trend":
+            mark, tone = _MOVES[moved]
+            # Nothing moves when one goes back to where there is none.
+            drawn = sparkline(item.trend, seconds) if item.trend else " " * seconds
+            cells.append(Cell(f"{drawn}{mark}", tone))
+        elif key in _DELTAS:
+            difference = item.change(_DELTAS[key])
+            cells.append(Cell(numbers.change_words(difference), numbers.change_tone(difference, stat.unit)))
+        else:
+            cells.append(_percentile(item, key[1:], view, moved))
+    return Row(key_of(item.series), tuple(cells))
+
+
+_DELTAS: Final = {delta_column(key): key for key in COMPARED}
+
+
+def _name(item: Shown, view: View) -> Cell:
+    """Without the label that the heading says already."""
+    labels: Mapping[str, str] = item.stat.labels
+    if view.group in labels and not item.pinned:
+        labels = {key: value for key, value in labels.items() if key != view.group}
+    name = numbers.instrument(item.stat.name, labels, item.stat.unit, view.units)
+    return Cell(f"{PIN}{name}", "accent") if item.pinned else Cell(name)
+
+
+def _percentile(item: Shown, percentile: str, view: View, moved: Move) -> Cell:
+    """p99 of the window takes the colour of its trend. What rests on few values is dim."""
+    tone: Tone = "plain"
+    if few_beyond(percentile, item.figures.count):
+        tone = "dim"
+    if percentile == "99" and view.figures == "window" and moved != "steady":
+        tone = _MOVES[moved][1]
+    value = item.figures.percentiles.get(percentile)
+    return Cell(numbers.value(value, item.stat.unit, view.units), tone)
+
+
+def _others(scene: Scene, view: View) -> Grid:
+    """Counters first, then gauges. Of the past only series are known: the rows stay, without figures."""
+    past = scene.moment is not None
+    columns = (
+        Column("name", "counters and gauges" + (": no history" if past else ""), right=False),
+        Column("value", "value"),
+        Column("rate", "rate", keep=1),
+        Column("min", "min", keep=3),
+        Column("max", "max", keep=2),
+    )
+    if scene.snapshot is None:
+        return Grid(columns, empty="none yet")
+    ordered = in_order(others_shown(scene, view), _OTHER_SORTERS.get(view.sort), descending=view.descending)
+    return Grid(
+        columns,
+        tuple(_without_figures(_other_row(stat, view)) if past else _other_row(stat, view) for stat in ordered),
+        sorted_by=view.sort if view.sort in _OTHER_SORTERS else "",
+        descending=view.descending,
+        empty=f"none matches '{printable(view.filter)}'" if view.filter else "no counters or gauges",
+    )
+
+
+Other = CounterStat | GaugeStat
+
+
+def others_shown(scene: Scene, view: View) -> Iterator[Other]:
+    """Counters and gauges that pass the filter."""
+    if scene.snapshot is None:
+        return
+    every: tuple[Other, ...] = (*scene.snapshot.counters, *scene.snapshot.gauges)
+    for stat in every:
+        if not view.filter or matches(phrases.instrument(stat.name, stat.labels, stat.unit), view.filter):
+            yield stat
+
+
+def _rate_of(stat: Other) -> float | None:
+    return stat.rate if isinstance(stat, CounterStat) else None
+
+
+_OTHER_SORTERS: Final[dict[str, Callable[[Other], float | str | None]]] = {
+    "name": lambda stat: phrases.instrument(stat.name, stat.labels).casefold(),
+    "rate": _rate_of,
+}
+"""Values of different counters and gauges can't be compared."""
+
+
+def _without_figures(row: Row) -> Row:
+    """As wide as with them."""
+    name, *figures = row.cells
+    blank = (Cell(humane.NOTHING.rjust(humane.columns(cell.text)) if cell.text else "", "dim") for cell in figures)
+    return Row(row.key, (name, *blank))
+
+
+def _other_row(stat: Other, view: View) -> Row:
+    units, unit = view.units, stat.unit
+    name = Cell(numbers.instrument(stat.name, stat.labels, unit, units))
+    key = key_of(series_id(stat.name, stat.labels))
+    if isinstance(stat, CounterStat):
+        # A counter is a figure people quote: in full, unless its unit writes it shorter.
+        full = units == "humane" and not humane.carries_unit(unit)
+        value = humane.count(stat.value) if full else numbers.value(stat.value, unit, units)
+        rate = Cell(numbers.rate(stat.rate, unit, units), "plain" if stat.rate else "dim")
+        return Row(f"counter {key}", (name, Cell(value), rate, Cell(""), Cell("")))
+    last, least, most = (Cell(numbers.value(each, unit, units)) for each in (stat.value, stat.min, stat.max))
+    return Row(f"gauge {key}", (name, last, Cell(""), least, most))

@@ -1,0 +1,215 @@
+"""One row for each producer, and which of them differs from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING, printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model.header import reporting
+from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.shown import in_order, matches
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat, ProducerStatus
+
+SLOW_BELOW: Final = 0.9
+"""Rates of equal producers differ by less than this share of their median."""
+LAGS_BY: Final = 3.0
+LAGS_FROM_S: Final = 0.25
+"""Producers send every 50 ms, so that less is the rhythm of sending."""
+LOSES_BY: Final = 3.0
+_ENOUGH: Final = 3
+"""Of two that differ nobody can tell which is the odd one."""
+_STATUS_TONES: Final[dict[ProducerStatus, Tone]] = {"live": "good", "late": "warn", "lost": "bad", "ended": "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What is said of each producer that differs, by its id."""
+
+    slowest: str = ""
+    slow_share: float = 0.0
+    """Its rate, as a share of the median."""
+    lagging: frozenset[str] = frozenset()
+    losing: frozenset[str] = frozenset()
+
+
+def producers(scene: Scene, view: View) -> Grid:
+    """In the order of their ranks, those without in the order in which they came, unless it is sorted."""
+    snapshot = scene.snapshot
+    if snapshot is None:
+        return Grid(empty="no producers yet")
+    stats = [stat for stat in snapshot.producers if matches(_searched(stat), view.filter)]
+    sorter = _SORTERS.get(view.sort)
+    if sorter is None:
+        stats.sort(key=lambda stat: (stat.rank is None, stat.rank or 0))
+    else:
+        stats = in_order(stats, sorter, descending=view.descending)
+    columns = _columns(snapshot)
+    odd = notes(snapshot)
+    rows = []
+    for stat in stats:
+        cells = _cells(stat, snapshot, odd, view)
+        rows.append(Row(stat.producer, tuple(cells[column.key] for column in columns)))
+    return Grid(
+        columns,
+        tuple(rows),
+        sorted_by=view.sort if sorter else "",
+        descending=view.descending,
+        empty=f"no producer matches '{printable(view.filter)}'" if snapshot.producers else "no producers yet",
+    )
+
+
+def total(scene: Scene, view: View, width: int) -> Line:
+    """All producers together, in one line."""
+    snapshot = scene.snapshot
+    if snapshot is None:
+        return ()
+    words, tone = reporting(snapshot)
+    account = snapshot.accounting
+    rate = sum(stat.events_per_s for stat in snapshot.producers)
+    pieces = [
+        Piece(words, tone),
+        Piece(f"{numbers.rate(rate, '', view.units)}", keep=2),
+        Piece(f"{numbers.counted(account.received, view.units)} received", keep=3),
+        Piece(f"{humane.count(account.lost)} lost", "bad" if account.lost else "plain"),
+        Piece(f"{phrases.batches(account.repaired)} repaired" if account.repaired else "", keep=1),
+        Piece(f"{phrases.batches(account.unrepairable)} lost for good" if account.unrepairable else "", "bad", 1),
+    ]
+    return fitted(pieces, width)
+
+
+def sort_keys(scene: Scene) -> tuple[str, ...]:
+    """From left to right; "" is the order of ranks."""
+    columns = _columns(scene.snapshot) if scene.snapshot else ()
+    return ("", *(column.key for column in columns if column.key in _SORTERS))
+
+
+def notes(snapshot: MetricsSnapshot) -> Notes:
+    """Who differs, among those that have not ended, if there are three at least.
+
+    * the slowest: the lowest rate, if it is below 90 % of the median;
+    * lagging: its events are more than 250 ms old when they come, and three times as old as the median;
+    * losing: it has lost events, and three times the share of the median.
+    """
+    active = [stat for stat in snapshot.producers if stat.status != "ended"]
+    everybody = snapshot.producers
+    losing: set[str] = set()
+    if len(everybody) >= _ENOUGH:
+        shares = {stat.producer: lost(stat) / max(1, stat.emitted) for stat in everybody}
+        usual = median(shares.values())
+        losing = {producer for producer, share in shares.items() if share > usual * LOSES_BY and share > 0}
+    if len(active) < _ENOUGH:
+        return Notes(losing=frozenset(losing))
+    slowest = min(active, key=lambda stat: stat.events_per_s)
+    middle = median(stat.events_per_s for stat in active)
+    share = slowest.events_per_s / middle if middle > 0 else 1.0
+    lags = {stat.producer: stat.lag_s for stat in active if stat.lag_s is not None}
+    bound = max(LAGS_FROM_S, LAGS_BY * median(lags.values())) if lags else 0.0
+    return Notes(
+        slowest=slowest.producer if share < SLOW_BELOW else "",
+        slow_share=share,
+        lagging=frozenset(producer for producer, lag in lags.items() if lag > bound),
+        losing=frozenset(losing),
+    )
+
+
+def lost(stat: ProducerStat) -> int:
+    """Events that it emitted and that are in no number, so far."""
+    return sum(stat.dropped.values()) + sum(stat.dropped_by_producer.values()) + stat.missing
+
+
+def _columns(snapshot: MetricsSnapshot) -> tuple[Column, ...]:
+    ranked = any(stat.rank is not None for stat in snapshot.producers)
+    return (
+        Column("name", "producer", right=False),
+        *([Column("rank", "rank")] if ranked else []),
+        Column("host", "host:pid", right=False, keep=5),
+        Column("status", "status", right=False, keep=1),
+        Column("rate", "rate"),
+        Column("received", "received", keep=6),
+        Column("lost", "lost", keep=2),
+        Column("repaired", "repaired", keep=7),
+        Column("lag", "lag", keep=3),
+        Column("seen", "seen", keep=4),
+        Column("note", "", right=False),
+    )
+
+
+_SORTERS: Final[dict[str, Callable[[ProducerStat], float | str | None]]] = {
+    "name": lambda stat: (stat.name or stat.producer).casefold(),
+    "rank": lambda stat: stat.rank,
+    "host": lambda stat: f"{stat.host}:{stat.pid:08}",
+    "status": lambda stat: stat.status,
+    "rate": lambda stat: stat.events_per_s,
+    "received": lambda stat: stat.received,
+    "lost": lost,
+    "repaired": lambda stat: stat.repaired,
+    "lag": lambda stat: stat.lag_s,
+    "seen": lambda stat: -stat.last_seen_ns,
+}
+
+
+def _searched(stat: ProducerStat) -> str:
+    return f"{phrases.producer(stat)} {stat.status}"
+
+
+def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View) -> dict[str, Cell]:
+    """By the key of their column."""
+    gone = lost(stat)
+    said, grave = _note(stat, snapshot, odd)
+    slow: Tone = "warn" if stat.producer == odd.slowest else "plain"
+    silent = stat.status in ("late", "lost")
+    not_ended = snapshot.state in TERMINAL and stat.status == "live"
+    return {
+        "name": Cell(printable(stat.name or stat.producer)),
+        "rank": Cell(NOTHING if stat.rank is None else str(stat.rank)),
+        "host": Cell(printable(f"{stat.host}:{stat.pid}") if stat.host else NOTHING, "dim"),
+        "status": Cell("not ended", "bad") if not_ended else Cell(stat.status, _STATUS_TONES[stat.status]),
+        "rate": Cell(numbers.rate(stat.events_per_s, "", view.units), slow),
+        "received": Cell(numbers.counted(stat.received, view.units)),
+        "lost": Cell(humane.count(gone), "dim" if not gone else "warn" if gone == stat.missing else "bad"),
+        "repaired": Cell(humane.count(stat.repaired), "plain" if stat.repaired else "dim"),
+        "lag": Cell(humane.duration_s(stat.lag_s), "warn" if stat.producer in odd.lagging else "plain"),
+        "seen": Cell(_seen(stat, snapshot), "warn" if silent else "plain"),
+        "note": Cell(said, "bad" if grave else "warn" if said else "plain"),
+    }
+
+
+def _seen(stat: ProducerStat, snapshot: MetricsSnapshot) -> str:
+    """Seconds since its last sign of life; whole ones, for they are always moving."""
+    if not stat.last_seen_ns:
+        return "never"
+    silent_s = max(0, snapshot.time_ns - stat.last_seen_ns) / 1e9
+    if stat.status == "ended" or snapshot.state in TERMINAL:
+        return humane.clock_time(stat.last_seen_ns)[:8]
+    return "now" if silent_s < 1 else numbers.seconds(silent_s)
+
+
+def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[str, bool]:
+    """What is the matter with it, the worst first, and whether that is grave; empty if nothing is."""
+    said = list(_said(stat, snapshot, odd))
+    return ", ".join(words for words, _ in said), any(grave for _, grave in said)
+
+
+def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator[tuple[str, bool]]:
+    over = snapshot.state in TERMINAL
+    if over and stat.completeness == "incomplete":
+        yield "never ended", True
+    elif stat.completeness == "unknown":
+        yield "said no hello", False
+    if stat.unrepairable:
+        yield f"{phrases.batches(stat.unrepairable)} lost for good", True
+    elif stat.missing_batches:
+        yield "gaps, asked for again", False
+    if stat.producer in odd.losing:
+        yield "loses most", True
+    if stat.producer in odd.lagging:
+        yield "lags", False
+    if stat.producer == odd.slowest:
+        yield f"slowest: {odd.slow_share * 100:.0f} %", False

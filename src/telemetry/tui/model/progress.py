@@ -1,0 +1,84 @@
+"""How far a run has come, where somebody said how far it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from telemetry import humane
+from telemetry.humane import printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.lines import Piece, cut, fitted, width_of
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
+
+_LEAST_BAR: Final = 8
+_MOST_BAR: Final = 40
+"""Columns: a longer bar is not read more precisely."""
+_NAME_COLUMNS: Final = 24
+
+
+def progress(snapshot: MetricsSnapshot, width: int, *, silent: bool = False, past: bool = False) -> Line:
+    """`requests ━━━━━━━──── 54 % · 10,800 of 20,000 · 18 s left`; empty where nothing is expected.
+
+    The bar is that of the first one that isn't done. While the run is silent nobody knows what is left; beside
+    figures of the past there is no bar, for it would be of now: `requests 54 % by now`.
+    """
+    items = snapshot.progress
+    if not items:
+        return ()
+    shown = next((item for item in items if share(item) < 1), items[0])
+    name = cut((Cell(printable(shown.name)), Cell(" ")), _NAME_COLUMNS)
+    others = [Piece(_brief(item), keep=3) for item in items if item is not shown]
+    room = width - width_of(name) - 1
+    if past:
+        when = "at the end" if snapshot.state in TERMINAL else "by now"
+        count = f"{humane.count(shown.done)} of {humane.count(shown.total)}"
+        pieces = [Piece(f"{_percent(shown)} % {when}", "dim"), Piece(count, "dim", 2)]
+        return cut((*name, *fitted(pieces, room)), width)
+    words = fitted([*_words(snapshot, shown, silent=silent), *others], room - _LEAST_BAR)
+    length = max(0, min(_MOST_BAR, room - width_of(words)))
+    return cut((*name, *_bar(share(shown), length), Cell(" "), *words), width)
+
+
+def share(item: Progress) -> float:
+    """How much is done, from 0 to 1."""
+    return max(0.0, min(1.0, item.done / item.total)) if item.total > 0 else 1.0
+
+
+def rate_of(snapshot: MetricsSnapshot, name: str) -> float:
+    """What is done of it each second, over the window and all labels."""
+    counters = sum(stat.rate for stat in snapshot.counters if stat.name == name)
+    return counters + sum(stat.window.rate for stat in snapshot.series if stat.name == name)
+
+
+def left_s(snapshot: MetricsSnapshot, item: Progress) -> float | None:
+    """Seconds to the end at the rate of the window; None if that is not known, or there is no more to do."""
+    rate = rate_of(snapshot, item.name)
+    return (item.total - item.done) / rate if rate > 0 and share(item) < 1 else None
+
+
+def _words(snapshot: MetricsSnapshot, item: Progress, *, silent: bool) -> Iterator[Piece]:
+    yield Piece(f"{_percent(item)} %", "strong")
+    yield Piece(f"{humane.count(item.done)} of {humane.count(item.total)}", keep=2)
+    if silent or snapshot.state != "LIVE" or share(item) == 1:
+        return
+    left = left_s(snapshot, item)
+    if left is not None:
+        yield Piece(f"{numbers.seconds(left)} left", keep=1)
+    elif snapshot.elapsed_s > snapshot.window_s > 0:
+        yield Piece(f"none in the last {snapshot.window_s:g} s", "warn", 1)
+
+
+def _brief(item: Progress) -> str:
+    return f"{printable(item.name)} {_percent(item)} %"
+
+
+def _percent(item: Progress) -> int:
+    """Rounded down: what is not done is not 100 %."""
+    return int(share(item) * 100)
+
+
+def _bar(done: float, length: int) -> Line:
+    full = int(done * length)
+    return (Cell("━" * full, "accent"), Cell("─" * (length - full), "dim"))

@@ -1,0 +1,199 @@
+"""One series: its numbers, its distribution, and its course."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.intervals.digest import Digest
+from telemetry.intervals.figures import Figures
+from telemetry.intervals.timeline import Point, Timeline
+from telemetry.tui.model import facts, numbers, plots
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.lines import Piece, fitted, taken, wrapped
+from telemetry.tui.model.plot import Plot
+from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
+from telemetry.tui.model.shown import WHOLE_RUN, beyond, figures_of, is_read, run_figures, stretch_words
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
+
+_SLACK_S: Final = 0.5
+"""Half an interval: the one that begins with the window does so give or take the jitter of a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """`rate` has the x axis of `over_time`: one below the other, they show what went together."""
+
+    facts: tuple[Line, ...]
+    curve: Plot
+    histogram: Plot
+    over_time: Plot
+    rate: Plot
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What all parts of the detail are about."""
+
+    scene: Scene
+    view: View
+    snapshot: MetricsSnapshot
+    stat: SeriesStat
+    base: SeriesStat | None
+    digest: Digest | None
+    """Of the stretch that `words` names; None without history of it."""
+
+    @property
+    def words(self) -> str:
+        return stretch_words(self.scene, self.view)
+
+    @property
+    def baseline(self) -> str:
+        known = self.scene.baseline
+        return printable(f"{known.name} {known.run_id}") if known else ""
+
+
+def detail(
+    scene: Scene, view: View, series: SeriesId, timeline: Timeline | None, width: int, *, plot_width: int = 0
+) -> Detail:
+    """`width` is that of the facts, and of each plot unless `plot_width` says otherwise, in columns.
+
+    Curve and histogram are of the chosen stretch as far as the history goes; without one, of the whole run.
+    """
+    plot_width = plot_width or width
+    stat = stat_of(scene.snapshot, series)
+    if scene.snapshot is None or stat is None:
+        nothing = Plot(empty="the run has no such series")
+        return Detail(((Cell("the run has no such series", "dim"),),), nothing, nothing, nothing, nothing)
+    base = stat_of(scene.baseline, series) if view.compare else None
+    base = base if base is not None and base.unit == stat.unit else None
+    subject = _Subject(scene, view, scene.snapshot, stat, base, digest_of(scene, view, timeline))
+    over_time, rate = _courses(subject, timeline, plot_width)
+    return Detail(
+        _facts(subject, width), _curve(subject, plot_width), _histogram(subject, plot_width), over_time, rate
+    )
+
+
+@lru_cache(maxsize=4)
+def _between(timeline: Timeline, start_ns: int, end_ns: int) -> Digest:
+    """A timeline that has been told never changes, and is drawn several times before the next one comes; adding up
+    two hours of it takes 0.1 s."""
+    return timeline.between(start_ns, end_ns)
+
+
+@lru_cache(maxsize=4)
+def points_of(timeline: Timeline, start_ns: int, end_ns: int, most: int) -> tuple[Point, ...]:
+    """What is drawn over time; see `_between`."""
+    return tuple(timeline.points(start_ns, end_ns, most, plots.OVER_TIME_PERCENTILES))
+
+
+def stat_of(snapshot: MetricsSnapshot | None, series: SeriesId) -> SeriesStat | None:
+    for stat in snapshot.series if snapshot else ():
+        if stat.name == series[0] and series_id(stat.name, stat.labels) == series:
+            return stat
+    return None
+
+
+def digest_of(scene: Scene, view: View, timeline: Timeline | None) -> Digest | None:
+    """All values of the stretch that `stretch_words` names; None without history."""
+    if timeline is None or not len(timeline):
+        return None
+    start_ns, end_ns = timeline.start_ns, timeline.end_ns
+    if scene.moment:
+        start_ns, end_ns = scene.moment.start_ns, scene.moment.end_ns
+    elif view.figures == "window" and scene.snapshot:
+        start_ns = end_ns - round(max(scene.snapshot.window_s - _SLACK_S, scene.snapshot.window_s / 2) * 1e9)
+    return _between(timeline, start_ns, end_ns)
+
+
+def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | None) -> Figures:
+    """Of the chosen stretch. Of a window the history knows more than a snapshot."""
+    if view.figures == "run" or scene.moment or digest is None or not digest.count:
+        return figures_of(stat, scene, view)
+    return digest.figures([key for key in stat.percentiles if beyond(key, 1) is not None])
+
+
+def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
+    stat, snapshot, base = subject.stat, subject.snapshot, subject.base
+    whole = subject.scene.moment is None and subject.view.figures == "run"
+    stretches = [facts.Stretch("run", run_figures(stat, snapshot.elapsed_s), stat.stddev, chosen=whole)]
+    if not whole:
+        figures = figures_shown(subject.scene, subject.view, stat, subject.digest)
+        stretches.insert(0, facts.Stretch(subject.words.removesuffix(" UTC"), figures, chosen=True))
+    before = None
+    if base is not None and subject.scene.baseline is not None:
+        before = facts.Stretch("baseline", run_figures(base, subject.scene.baseline.elapsed_s), base.stddev)
+    lines = [*_title(subject, width), *facts.table(stretches, before, stat.unit, subject.view.units, width)]
+    for words in facts.warnings(stat, stretches[0].figures, subject.words):
+        lines += wrapped(f"! {words}", "warn", width)
+    if snapshot.state in TERMINAL and snapshot.exact_reason and not stat.exact:
+        lines += wrapped(f"not exact: {printable(snapshot.exact_reason)}", "dim", width)
+    return tuple(lines)
+
+
+def _title(subject: _Subject, width: int) -> Iterator[Line]:
+    """Name, how far percentiles may be off, and what they are compared with: beside each other where that fits."""
+    stat = subject.stat
+    name = Piece(numbers.instrument(stat.name, stat.labels, stat.unit, subject.view.units), "strong")
+    others = [
+        Piece(f"percentiles {_bound(subject)}" if stat.count else ""),
+        Piece(f"Δ to all of {subject.baseline}" if subject.base else "", "accent"),
+    ]
+    pieces = [name, *(piece for piece in others if piece.text)]
+    if taken(pieces) <= width:
+        yield fitted(pieces, width)
+    else:
+        yield from (fitted([piece], width) for piece in pieces)
+
+
+def _bound(subject: _Subject) -> str:
+    """Only those of whole runs are ever exact."""
+    whole = subject.scene.moment is None and subject.view.figures == "run"
+    if subject.stat.exact and not whole:
+        return f"±{humane.percent(10.0**-subject.stat.digits)}"
+    return phrases.error_bound(subject.stat)
+
+
+def _curve(subject: _Subject, width: int) -> Plot:
+    digest, stat = subject.digest, subject.stat
+    if digest is None:
+        now = plots.curve_of(stat, WHOLE_RUN, "accent")
+    else:
+        now = plots.curve_of_digest(digest, subject.words, "accent")
+    before = [plots.curve_of(subject.base, "baseline", "dim")] if subject.base else []
+    plot = plots.curve_plot(f"by percentile, {now.name}", [now, *before], stat.unit, subject.view.units, width)
+    return replace(plot, empty=_empty(subject))
+
+
+def _histogram(subject: _Subject, width: int) -> Plot:
+    digest, stat = subject.digest, subject.stat
+    cells, words = plots.Cells(stat.histogram, stat.cell_unit), WHOLE_RUN
+    if digest is not None:
+        cells, words = plots.Cells(digest.cells(), digest.cell_unit), subject.words
+    plot = plots.histogram_plot(f"histogram, {words}", cells, stat.unit, subject.view.units, width)
+    return replace(plot, empty=_empty(subject))
+
+
+def _empty(subject: _Subject) -> str:
+    """Why there is nothing to draw of the distribution."""
+    if not subject.stat.count:
+        return "no values yet" if subject.scene.live else "no values"
+    return plots.READING if subject.words == WHOLE_RUN else f"no values in the stretch {subject.words}"
+
+
+def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[Plot, Plot]:
+    """Figures and rate over time, with a point for each column at most."""
+    stat, scene, units = subject.stat, subject.scene, subject.view.units
+    if timeline is None or not len(timeline):
+        empty = plots.NO_HISTORY if is_read(scene) else plots.READING
+        trend = plots.trend_plot(scene, series_id(stat.name, stat.labels), stat.unit, units)
+        return trend, Plot(title="rate", empty=empty)
+    start_ns, end_ns = plots.stretch_of(timeline, subject.view)
+    cursor_ns = scene.moment.end_ns if scene.moment else None
+    times = plots.Times(start_ns, end_ns, subject.snapshot.started_ns or timeline.start_ns, cursor_ns, width)
+    points = points_of(timeline, start_ns, end_ns, max(1, width))
+    return plots.over_time_plot(points, times, stat.unit, units), plots.rate_plot(points, times, units)

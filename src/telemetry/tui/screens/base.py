@@ -1,0 +1,95 @@
+"""What all screens have in common: a header, tabs, keys, and that they are drawn from one value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+
+from telemetry.intervals.timeline import Timeline
+from telemetry.tui.keys import Place
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.model.header import header
+from telemetry.tui.model.lines import BETWEEN
+from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.screens.bar import KeysLine, Shortcut, TabsLine
+from telemetry.tui.widgets.lines_view import HeaderView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """All that a screen is drawn from."""
+
+    scene: Scene
+    view: View
+    series: SeriesId | None = None
+    """The one that has been opened."""
+    timeline: Timeline | None = None
+    frozen: bool = False
+    now_ns: int = 0
+    """Monotonic clock."""
+    tab_keys: Sequence[str] = ("1", "2", "3")
+    shortcuts: Sequence[Shortcut] = ()
+    always: Sequence[Shortcut] = ()
+
+
+class RunHeader(HeaderView):
+    """Its first piece, the state of the run, stands out as a block."""
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        if y or not strip:
+            return strip
+        badge, *rest = strip
+        return Strip([Segment(badge.text, (badge.style or Style()) + _BLOCK), *rest], strip.cell_length)
+
+
+_BLOCK: Final = Style(reverse=True, bold=True)
+_MARGIN: Final = 1
+"""Columns at the edges of the header."""
+
+
+class CockpitScreen(Screen[None]):
+    """A tab, or something opened from one."""
+
+    PLACE: ClassVar[Place]
+    AUTO_FOCUS = "GridView, LinesView"
+
+    class Wanted(Message):
+        """There is nothing on the screen yet, or it has another size."""
+
+    def compose(self) -> ComposeResult:
+        yield RunHeader(id="header")
+        yield TabsLine(id="tabs")
+        yield from self.body()
+        yield KeysLine(id="keys")
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def draw(self, shown: Shown) -> None:
+        """Puts the whole state on the screen; what has not changed costs nothing."""
+        width = self.size.width - 2 * _MARGIN
+        self.query_one(RunHeader).show(header(shown.scene, shown.view, width))
+        self.query_one(KeysLine).show(shown.shortcuts, shown.always)
+        said = self.draw_body(shown)
+        if shown.frozen:
+            said = (Cell("frozen", "warn"), BETWEEN, *said) if said else (Cell("frozen", "warn"),)
+        self.query_one(TabsLine).show(self.PLACE, shown.tab_keys, said)
+
+    def draw_body(self, shown: Shown) -> Line:
+        """Returns what is to be said of the screen beside the tabs."""
+        raise NotImplementedError
+
+    def on_screen_resume(self) -> None:
+        self.post_message(self.Wanted())
+
+    def on_resize(self) -> None:
+        self.post_message(self.Wanted())

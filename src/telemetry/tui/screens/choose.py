@@ -1,0 +1,40 @@
+"""One of several, to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from telemetry.humane import printable
+
+
+class ChooseScreen(ModalScreen[str | None]):
+    """Answers the chosen one's own word, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", show=False)]
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
+        """Each choice is a word of its own and what is shown of it. There is one at least."""
+        super().__init__()
+        self._title = title
+        self._choices = choices
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="dialog"):
+            yield Static(Content(self._title), id="question")
+            yield OptionList(*(Option(Content(printable(words))) for _, words in self._choices), compact=True)
+            yield Static(Content("⏎ choose   esc cancel"), id="hint")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._choices[event.option_index][0])
+
+    def action_give_up(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,85 @@
+"""The line in which the words of a filter are typed, and screens that have one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from telemetry import limits
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.screens.base import CockpitScreen
+
+
+class FilterLine(Input):
+    """Takes part in the layout only while it is open."""
+
+    DEFAULT_CSS = "FilterLine { display: none; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "give_up", show=False),
+        Binding("up,down", "submit", show=False),
+    ]
+
+    class Typed(Message):
+        """The words as they are now."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
+    class Closed(Message):
+        """The keyboard goes back to the table."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            placeholder="words in a name or its labels",
+            compact=True,
+            select_on_focus=False,
+            max_length=limits.NAME_CHARS,
+        )
+
+    def open(self, words: str) -> None:
+        self.display = True
+        with self.prevent(Input.Changed):
+            self.value = words
+        self.cursor_position = len(words)
+        self.focus()
+
+    def close(self) -> None:
+        self.display = False
+        self.post_message(self.Closed())
+
+    def action_give_up(self) -> None:
+        self.post_message(self.Typed(""))
+        self.close()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Typed(event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.close()
+
+
+class FilteringScreen(CockpitScreen):
+    """A screen with a `FilterLine`."""
+
+    MAIN: ClassVar[str]
+    """Id of the table that is sorted and filtered."""
+
+    def ask_filter(self, words: str) -> None:
+        self.query_one(FilterLine).open(words)
+
+    def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
+        """The columns that its table can be sorted by."""
+        raise NotImplementedError
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.query_one(FilterLine).display)
+
+    def on_filter_line_closed(self) -> None:
+        self.query_one(f"#{self.MAIN}").focus()

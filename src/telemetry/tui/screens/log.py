@@ -1,0 +1,23 @@
+"""Warnings, marks, and what the wrapped command wrote."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from telemetry.tui.keys import bindings
+from telemetry.tui.model.grid import Line
+from telemetry.tui.model.log import log
+from telemetry.tui.screens.base import CockpitScreen, Shown
+from telemetry.tui.widgets.lines_view import LinesView
+
+
+class LogScreen(CockpitScreen):
+    PLACE = "log"
+    BINDINGS = bindings("log")
+
+    def body(self) -> ComposeResult:
+        yield LinesView(id="log")
+
+    def draw_body(self, shown: Shown) -> Line:
+        self.query_one(LinesView).show(log(shown.scene))
+        return ()

@@ -1,0 +1,73 @@
+"""All producers: who sends how much, who lags, who has lost something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from textual.app import ComposeResult
+
+from telemetry.tui.keys import bindings
+from telemetry.tui.model.grid import Grid, Line, Row
+from telemetry.tui.model.lines import elided, width_of
+from telemetry.tui.model.producers import producers, sort_keys, total
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.widgets.grid_view import GridView
+from telemetry.tui.widgets.lines_view import HeaderView
+
+NOTE: Final = "note"
+"""Key of the column with what is the matter with a producer."""
+NUMBERS_COLUMNS: Final = 60
+"""That the columns of numbers take: notes are cut rather than they are left out."""
+LEAST_NOTE: Final = 20
+
+
+class ProducersScreen(FilteringScreen):
+    """Below its table stands what the row under the cursor has no room for."""
+
+    PLACE = "producers"
+    MAIN = "producers"
+    BINDINGS = bindings("producers")
+
+    def body(self) -> ComposeResult:
+        yield GridView(id="producers")
+        yield HeaderView(id="total")
+        yield FilterLine()
+
+    def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
+        """Of the columns that have room: nobody sees what others are sorted by."""
+        seen = self.query_one("#producers", GridView).columns_shown
+        return tuple(key for key in sort_keys(scene) if not key or key in seen)
+
+    def on_grid_view_moved(self) -> None:
+        self.post_message(self.Wanted())
+
+    def draw_body(self, shown: Shown) -> Line:
+        width, table = self.size.width - 2, self.query_one("#producers", GridView)
+        found = producers(shown.scene, shown.view)
+        most = max(LEAST_NOTE, width - NUMBERS_COLUMNS)
+        table.show(cut_notes(found, most))
+        note = next((notes(found, row) for row in found.rows if row.key == table.cursor), ())
+        long = note if width_of(note) > most else ()
+        lines = (long, total(shown.scene, shown.view, width))
+        self.query_one("#total", HeaderView).show(tuple(line for line in lines if line))
+        return ()
+
+
+def notes(grid: Grid, row: Row) -> Line:
+    """What is the matter with this producer."""
+    return tuple(cell for cell, column in zip(row.cells, grid.columns, strict=True) if column.key == NOTE)
+
+
+def cut_notes(grid: Grid, most: int) -> Grid:
+    """With notes of at most so many columns."""
+    places = [index for index, column in enumerate(grid.columns) if column.key == NOTE]
+    rows = []
+    for row in grid.rows:
+        cells = list(row.cells)
+        for index in places:
+            cells[index] = replace(cells[index], text=elided(cells[index].text, most))
+        rows.append(replace(row, cells=tuple(cells)))
+    return replace(grid, rows=tuple(rows))

@@ -1,0 +1,338 @@
+"""A table drawn line by line: a frame of it costs what has changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Blur, Click, Focus, Resize
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from telemetry.tui.model.grid import Cell, Column, Grid, Row
+from telemetry.tui.theme import Palette, Tones, palette
+from telemetry.tui.widgets.columns import Layout, laid_out
+from telemetry.tui.widgets.names import told_apart
+from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
+
+_HEAD = 1
+"""Lines that the column titles take, above the rows."""
+
+
+class GridView(ScrollView, inherit_bindings=False):
+    """Shows one Grid after another. The cursor follows its row by `Row.key`; until it has been moved, and again
+    after `home`, it stays on the top row, whichever that is. Where its row is gone, it takes the one now in that
+    place. Column titles don't scroll. `end` is left to the screen."""
+
+    DEFAULT_CSS = """
+    GridView {
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+    }
+    """
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor(-1)", show=False),
+        Binding("down", "cursor(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,ctrl+home", "top", show=False),
+        Binding("ctrl+end", "bottom", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    CURSOR_RESTS: ClassVar[bool] = True
+    """Whether the cursor is seen while another widget has the keyboard."""
+
+    class Opened(Message):
+        """A row that is no heading was double-clicked, or `enter` pressed on it."""
+
+        def __init__(self, grid: GridView, key: str) -> None:
+            super().__init__()
+            self.grid = grid
+            self.key = key
+
+        @property
+        def control(self) -> GridView:
+            return self.grid
+
+    class HeaderClicked(Message):
+        """The title of this column was clicked."""
+
+        def __init__(self, grid: GridView, key: str) -> None:
+            super().__init__()
+            self.grid = grid
+            self.key = key
+
+        @property
+        def control(self) -> GridView:
+            return self.grid
+
+    class Moved(Message):
+        """The cursor was moved to another row, by key or click."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._grid = Grid()
+        self._layout = Layout()
+        self._names: tuple[str, ...] = ()
+        """What the first column says, row by row."""
+        self._index: int | None = None
+        self._follows_top = True
+        self._paint: Palette | None = None
+
+    @property
+    def cursor(self) -> str | None:
+        """Key of the row under the cursor; None where there is no row but headings."""
+        return None if self._index is None else self._grid.rows[self._index].key
+
+    @property
+    def columns_shown(self) -> frozenset[str]:
+        """Keys of the columns that have room; of all while nothing has been laid out."""
+        places = self._layout.places
+        return frozenset(self._grid.columns[place.index].key for place in places) or frozenset(
+            column.key for column in self._grid.columns
+        )
+
+    def show(self, grid: Grid) -> None:
+        """Draws what differs from what was shown. For the app's thread, as often as there is something new."""
+        if grid == self._grid:
+            return
+        was, old_index, old_layout, old_names = self._grid, self._index, self._layout, self._names
+        key = self.cursor
+        self._grid = grid
+        self._index = self._found(key, old_index)
+        self._lay_out()
+        self.virtual_size = Size(self._width, len(grid.rows) + _HEAD)
+        if self._layout != old_layout or grid.columns != was.columns or not (grid.rows and was.rows):
+            self.refresh()
+        else:
+            # Where names have no room, one that comes or goes may change the others.
+            names = zip(self._names, old_names, strict=False)
+            renamed = {at for at, (new, old) in enumerate(names) if new != old}
+            self._refresh_lines(self._changed(was, old_index) | renamed)
+        if self._index != old_index and not self._follows_top and self._in_view(old_index):
+            self._scroll_to_cursor()
+
+    def select(self, key: str) -> None:
+        """Moves the cursor to this row, if it is shown."""
+        for index, row in enumerate(self._grid.rows):
+            if row.key == key and not row.heading:
+                self._move_to(index)
+                return
+
+    def action_cursor(self, step: int) -> None:
+        self._move_to(_openable(self._grid.rows, (self._index or 0) + step, step))
+
+    def action_page(self, direction: int) -> None:
+        step = max(1, self._page - 1) * direction
+        self._move_to(_openable(self._grid.rows, (self._index or 0) + step, direction))
+
+    def action_top(self) -> None:
+        self._move_to(_openable(self._grid.rows, 0, 1))
+        self._follows_top = True
+
+    def action_bottom(self) -> None:
+        self._move_to(_openable(self._grid.rows, len(self._grid.rows) - 1, -1))
+
+    def action_open(self) -> None:
+        key = self.cursor
+        if key is not None:
+            self.post_message(self.Opened(self, key))
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        event.stop()
+        if offset.y < _HEAD:
+            index = self._layout.column_at(offset.x)
+            if index is not None:
+                self.post_message(self.HeaderClicked(self, self._grid.columns[index].key))
+        elif event.chain == 2:
+            # The row of the first click, even if another one has come under the mouse since.
+            self.action_open()
+        elif event.chain == 1:
+            row = self._row_at(offset.y)
+            if row is not None and not self._grid.rows[row].heading:
+                self._move_to(row)
+
+    def on_resize(self, _event: Resize) -> None:
+        self._lay_out()
+        self.virtual_size = Size(self._width, len(self._grid.rows) + _HEAD)
+        if not self._follows_top:
+            self._scroll_to_cursor()
+        self.refresh()
+
+    def on_focus(self, _event: Focus) -> None:
+        self._refresh_lines({self._index})
+
+    def on_blur(self, _event: Blur) -> None:
+        self._refresh_lines({self._index})
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._paint = palette(self)
+        if self._layout.width != self._width:
+            # A grid that came while another screen covered this one was laid out for no width at all.
+            self._lay_out()
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        paint = self._paint or palette(self)
+        width = self._layout.width
+        if y < _HEAD:
+            return self._head_strip(paint.head)
+        row = self._row_at(y)
+        if row is not None:
+            tones = paint.text
+            if row == self._index:
+                resting = paint.resting if self.CURSOR_RESTS else paint.text
+                tones = paint.cursor if self.has_focus else resting
+            return self._row_strip(row, tones)
+        if y == _HEAD + 1 and not self._grid.rows and self._grid.empty:
+            text = " " + fitted(self._grid.empty, max(1, width - 1))
+            return Strip([Segment(text, paint.text["dim"])], width)
+        return blank_strip(width, paint.text["plain"])
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    @property
+    def _page(self) -> int:
+        return max(1, self.size.height - _HEAD)
+
+    def _lay_out(self) -> None:
+        self._layout = laid_out(self._grid, self._width, self._layout)
+        room = self._layout.places[0].width if self._layout.places else 0
+        names = tuple(row.cells[0].text if row.cells else "" for row in self._grid.rows)
+        self._names = told_apart(names, max(0, room))
+
+    def _row_at(self, y: int) -> int | None:
+        index = y - _HEAD + self.scroll_offset.y
+        return index if y >= _HEAD and index < len(self._grid.rows) else None
+
+    def _in_view(self, index: int | None) -> bool:
+        return index is not None and 0 <= index - self.scroll_offset.y < self._page
+
+    def _found(self, key: str | None, old_index: int | None) -> int | None:
+        rows = self._grid.rows
+        if key is None or old_index is None or self._follows_top:
+            return _openable(rows, 0, 1)
+        if old_index < len(rows) and rows[old_index].key == key:
+            return old_index
+        for index, row in enumerate(rows):
+            if row.key == key and not row.heading:
+                return index
+        return _openable(rows, old_index, 1)
+
+    def _changed(self, was: Grid, old_index: int | None) -> set[int | None]:
+        """Rows in view that look otherwise now; -1 are the titles."""
+        first = self.scroll_offset.y
+        new, old = self._grid.rows, was.rows
+        changed: set[int | None] = {
+            index
+            for index in range(first, min(first + self._page, max(len(new), len(old))))
+            if index >= len(new) or index >= len(old) or new[index] != old[index]
+        }
+        if old_index != self._index:
+            changed |= {old_index, self._index}
+        if (was.sorted_by, was.descending) != (self._grid.sorted_by, self._grid.descending):
+            changed.add(-1)
+        return changed
+
+    def _refresh_lines(self, indices: Iterable[int | None]) -> None:
+        top, width = self.scroll_offset.y, self._layout.width
+        lines = (0 if index == -1 else index - top + _HEAD for index in indices if index is not None)
+        regions = [Region(0, y, width, 1) for y in lines if 0 <= y < self.size.height]
+        if regions:
+            self.refresh(*regions)
+
+    def _move_to(self, index: int | None) -> None:
+        if index is None:
+            return
+        self._follows_top = False
+        if index != self._index:
+            self._refresh_lines({self._index, index})
+            self._index = index
+            self.post_message(self.Moved())
+        self._scroll_to_cursor()
+
+    def _scroll_to_cursor(self) -> None:
+        index = self._index
+        if index is None:
+            return
+        # By force: the scrollbar of a table that has just grown, without which nothing scrolls, comes a frame
+        # later.
+        rows, top = self._grid.rows, self.scroll_offset.y
+        # A row's headings come into view with it, or they could never be reached again.
+        start = index
+        while start and rows[start - 1].heading:
+            start -= 1
+        if start < top:
+            self.scroll_to(y=start, animate=False, force=True)
+        elif index >= top + self._page:
+            self.scroll_to(y=index - self._page + 1, animate=False, force=True)
+
+    def _head_strip(self, style: Style) -> Strip:
+        text, at = "", 0
+        for place in self._layout.places:
+            column = self._grid.columns[place.index]
+            text += " " * (place.x - at) + fitted(self._title(column), place.width, right=column.right)
+            at = place.end
+        return Strip([Segment(text, style)]).adjust_cell_length(self._layout.width, style)
+
+    def _title(self, column: Column) -> str:
+        if column.key != self._grid.sorted_by:
+            return column.title
+        arrow = "▾" if self._grid.descending else "▴"
+        return arrow + column.title if column.right else column.title + arrow
+
+    def _row_strip(self, index: int, tones: Tones) -> Strip:
+        row = self._grid.rows[index]
+        width, plain = self._layout.width, tones["plain"]
+        if row.heading:
+            return _heading_strip(row, width, tones)
+        segments: list[Segment] = []
+        run, at = "", 0
+        for place in self._layout.places:
+            cell = row.cells[place.index]
+            said = cell.text if place.index else self._names[index]
+            text = fitted(said, place.width, right=self._grid.columns[place.index].right)
+            run += " " * (place.x - at)
+            at = place.end
+            words = text.strip()
+            if cell.tone == "plain" or not words:
+                run += text
+                continue
+            # Blanks stay plain: some tones are underlined.
+            before, _, after = text.partition(words)
+            segments += (Segment(run + before, plain), Segment(words, tones[cell.tone]))
+            run = after
+        segments.append(Segment(run + " " * (width - at), plain))
+        return Strip(segments).adjust_cell_length(width, plain)
+
+
+def _heading_strip(row: Row, width: int, tones: Tones) -> Strip:
+    """Across all columns: a group's name is as long as it is."""
+    words = tuple(
+        Cell(" " + cell.text, "strong" if cell.tone == "plain" else cell.tone) for cell in row.cells if cell.text
+    )
+    return line_strip(words, width, tones)
+
+
+def _openable(rows: Sequence[Row], start: int, step: int) -> int | None:
+    """The row at `start` or the nearest one further on that is no heading; else the nearest one before it."""
+    if not rows:
+        return None
+    start = max(0, min(start, len(rows) - 1))
+    onward = range(start, len(rows)) if step > 0 else range(start, -1, -1)
+    back = range(start, -1, -1) if step > 0 else range(start, len(rows))
+    return next((index for index in (*onward, *back) if not rows[index].heading), None)

@@ -1,0 +1,163 @@
+"""Lines of text: a log that follows its end, and the few lines above everything."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from telemetry.tui.model.grid import Line
+from telemetry.tui.theme import Palette, palette
+from telemetry.tui.widgets.strips import blank_strip, line_strip, wrapped
+
+_ALIKE = 3
+"""Rows that must be the same to believe that it is the place one was reading; single lines repeat."""
+
+
+class LinesView(ScrollView, inherit_bindings=False):
+    """Shows all given lines, long ones in several rows. Its end stays in view unless it has been scrolled up; then
+    the rows in view stay there while lines come and go. `end` is left to the screen: it may call `follow`."""
+
+    DEFAULT_CSS = """
+    LinesView {
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+    }
+    """
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll(-1)", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,ctrl+home", "top", show=False),
+        Binding("ctrl+end", "follow", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+        self._rows: list[Line] = []
+        self._broken: dict[Line, tuple[Line, ...]] = {}
+        self._following = True
+        self._paint: Palette | None = None
+
+    @property
+    def following(self) -> bool:
+        """Whether the end stays in view."""
+        return self._following
+
+    def show(self, lines: tuple[Line, ...]) -> None:
+        """All lines there are, from the app's thread; nothing is drawn if they are the same as before."""
+        if lines != self._lines:
+            self._lines = lines
+            self._arrange()
+
+    def follow(self) -> None:
+        """Back to the end."""
+        self._following = True
+        self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+
+    def action_follow(self) -> None:
+        self.follow()
+
+    def action_scroll(self, rows: int) -> None:
+        self.scroll_to(y=self.scroll_offset.y + rows, animate=False, force=True)
+
+    def action_page(self, direction: int) -> None:
+        self.action_scroll(direction * max(1, self.size.height - 1))
+
+    def action_top(self) -> None:
+        self.scroll_to(y=0, animate=False, force=True)
+
+    def on_resize(self, _event: Resize) -> None:
+        self._broken.clear()
+        self._arrange()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._following = round(new_value) >= self.max_scroll_y
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._paint = palette(self)
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        tones = (self._paint or palette(self)).text
+        index = y + self.scroll_offset.y
+        if index < len(self._rows):
+            return line_strip(self._rows[index], self._width, tones)
+        return blank_strip(self._width, tones["plain"])
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def _arrange(self) -> None:
+        width, top, before = self._width, self.scroll_offset.y, self._rows
+        following = self._following
+        self._broken = {line: self._broken.get(line) or wrapped(line, width) for line in self._lines}
+        self._rows = [row for line in self._lines for row in self._broken[line]]
+        self.virtual_size = Size(width, len(self._rows))
+        if following:
+            self.follow()
+        else:
+            place = _place(self._rows, before[top : top + _ALIKE], top)
+            self.scroll_to(y=place, animate=False, force=True)
+        self.refresh()
+
+
+class HeaderView(Widget):
+    """As high as it has lines; what is too long is cut."""
+
+    DEFAULT_CSS = """
+    HeaderView {
+        height: auto;
+        width: 1fr;
+    }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+        self._paint: Palette | None = None
+
+    def show(self, lines: tuple[Line, ...]) -> None:
+        """From the app's thread; only lines that differ are drawn."""
+        was, self._lines = self._lines, lines
+        if len(was) != len(lines):
+            self.refresh(layout=True)
+            return
+        changed = [y for y, (old, new) in enumerate(zip(was, lines, strict=True)) if old != new]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._paint = palette(self)
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        tones = (self._paint or palette(self)).text
+        line = self._lines[y] if y < len(self._lines) else ()
+        return line_strip(line, self.size.width, tones)
+
+
+def _place(rows: list[Line], alike: list[Line], near: int) -> int:
+    """Where these rows are now, as near as possible to where they were; there, if nowhere."""
+    if alike:
+        for distance in range(len(rows)):
+            for at in (near - distance, near + distance):
+                if at >= 0 and rows[at : at + len(alike)] == alike:
+                    return at
+    return near

@@ -1,0 +1,100 @@
+"""Text with tones → strips of an exact width.
+
+Widths are rich's: the compositor cuts strips by them, and what is measured otherwise ends up beside its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from telemetry.tui.model.grid import Cell, Line
+from telemetry.tui.theme import Tones
+
+MORE: Final = "…"
+MOST_ROWS: Final = 20
+"""That one line is broken into: beyond, a line of megabytes would be all that can be seen."""
+
+
+# Names come again with every frame; more of them than this don't fit on any screen.
+@lru_cache(maxsize=4096)
+def fitted(text: str, width: int, *, right: bool = False) -> str:
+    """Exactly `width` columns. What is too long loses its middle: names often differ at the end alone."""
+    taken = cell_len(text)
+    if taken <= width:
+        blank = " " * (width - taken)
+        return blank + text if right else text + blank
+    if width < 1:
+        return ""
+    tail = _tail(text, (width - 1) // 2)
+    head = set_cell_size(text, width - 1 - cell_len(tail))
+    return head + MORE + tail
+
+
+def line_strip(line: Line, width: int, tones: Tones) -> Strip:
+    """The line from its start, padded or cut."""
+    segments = [Segment(cell.text, tones[cell.tone]) for cell in line if cell.text]
+    return Strip(segments).adjust_cell_length(width, tones["plain"])
+
+
+def blank_strip(width: int, style: Style) -> Strip:
+    return Strip([Segment(" " * width, style)], width)
+
+
+def wrapped(line: Line, width: int) -> tuple[Line, ...]:
+    """The same in rows of at most `width` columns, broken at spaces where there are any; at most MOST_ROWS."""
+    text = "".join(cell.text for cell in line)
+    if cell_len(text) <= width or width < 1:
+        return (line,)
+    breaks = list(islice(_breaks(text, width), MOST_ROWS))
+    rows = [_slice(line, start, end) for start, end in breaks]
+    start, end = breaks[-1]
+    if end < len(text.rstrip()):
+        rows[-1] = (*_slice(line, start, end - 1), Cell(MORE, "dim"))
+    return tuple(rows)
+
+
+def _tail(text: str, width: int) -> str:
+    start = max(0, len(text) - width)
+    while cell_len(text[start:]) > width:
+        start += 1
+    return text[start:]
+
+
+def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+    start, used, space = 0, 0, -1
+    for at, character in enumerate(text):
+        taken = cell_len(character)
+        if used + taken > width and at > start:
+            end = space if space > start else at
+            if character == " ":
+                end = at
+            yield start, end
+            start = end + (text[end] == " ")
+            used = cell_len(text[start:at])
+            space = -1
+            if start > at:
+                continue
+        used += taken
+        if character == " ":
+            space = at
+    if start < len(text):
+        yield start, len(text)
+
+
+def _slice(line: Line, start: int, end: int) -> Line:
+    cells: list[Cell] = []
+    at = 0
+    for cell in line:
+        piece = cell.text[max(0, start - at) : max(0, end - at)]
+        if piece:
+            cells.append(Cell(piece, cell.tone))
+        at += len(cell.text)
+    return tuple(cells)

@@ -1,0 +1,180 @@
+"""Every screen as a picture, in a small terminal and in a large one. After a change that is meant to be seen:
+`pytest tests/golden/tui --snapshot-update`, and look at what has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.tui import feeds
+from tests.unit.tui.cockpits import cockpit, live, shows, until
+from textual.pilot import Pilot
+
+from telemetry.testing.clock import FakeClock
+from telemetry.tui.app import Cockpit
+from telemetry.tui.feed.news import Output, Trouble
+from telemetry.wire.snapshot import MetricsSnapshot
+
+SMALL, LARGE = (80, 24), (160, 48)
+SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x48"])
+TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+
+pytestmark = pytest.mark.slow
+
+Compare = Callable[..., bool]
+Before = Callable[[Pilot[None]], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, str]], None]:
+    """A terminal with all colours, until a test asks for another one."""
+
+    def become(environment: Mapping[str, str]) -> None:
+        for name in ("TERM", "COLORTERM", "NO_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    become(TRUECOLOR)
+    return become
+
+
+def after(*keys: str, words: str = "serve-bench") -> Before:
+    """Presses keys once the run is on the screen, and waits for the words."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await shows(pilot, "queue_wait")
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await shows(pilot, words)
+        assert isinstance(pilot.app, Cockpit)
+        assert pilot.app.failures == []
+
+    return act
+
+
+@SIZES
+def test_overview(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """A live run with something expected of it, a series that has become slow, and marks."""
+    words = "route=/v1/embed}: p99" if size == LARGE else "replica failover"
+    assert snap_compare(cockpit(live()), terminal_size=size, run_before=after("down", words=words))
+
+
+@SIZES
+def test_series(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Figures, percentile curve, histogram, and how it went."""
+    assert snap_compare(cockpit(live()), terminal_size=size, run_before=after("enter", words="over 75 s"))
+
+
+@SIZES
+def test_series_compared(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """With the baseline beside it, by percentile."""
+    app = cockpit(live(), baseline=feeds.baseline())
+    assert snap_compare(app, terminal_size=size, run_before=after("enter", "v", words="by percentile"))
+
+
+@SIZES
+def test_producers(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """One of them slow and with losses."""
+    snapshot = feeds.play().last
+    slow = replace(snapshot.producers[1], events_per_s=410.0, missing=12, missing_batches=[(7, 7)], lag_s=1.2)
+    late = replace(snapshot.producers[2], status="late", last_seen_ns=snapshot.time_ns - 5 * feeds.SECOND_NS)
+    producers = [snapshot.producers[0], slow, late]
+    accounting = replace(snapshot.accounting, missing=12, emitted=snapshot.accounting.emitted + 12)
+    feed = live(replace(snapshot, producers=producers, accounting=accounting))
+    assert snap_compare(cockpit(feed), terminal_size=size, run_before=after("2", "down", words="slowest"))
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(feeds.draining, "DRAINING"), (feeds.ended, "COMPLETE"), (feeds.interrupted, "INTERRUPTED")],
+    ids=["draining", "complete", "interrupted"],
+)
+def test_states(
+    snap_compare: Compare, size: tuple[int, int], state: Callable[[MetricsSnapshot], MetricsSnapshot], words: str
+) -> None:
+    """How a run ends."""
+    assert snap_compare(cockpit(live(state(feeds.play().last))), terminal_size=size, run_before=after(words=words))
+
+
+def test_light(snap_compare: Compare) -> None:
+    """A light theme, with series in groups and differences from a baseline."""
+    app = cockpit(live(), baseline=feeds.baseline(), theme="textual-light")
+    assert snap_compare(app, terminal_size=SMALL, run_before=after("g", words="without model"))
+
+
+@pytest.mark.parametrize(
+    "environment", [{"TERM": "xterm"}, {**TRUECOLOR, "NO_COLOR": "1"}], ids=["16 colours", "no colour"]
+)
+@pytest.mark.parametrize("keys", [(), ("enter",)], ids=["overview", "series"])
+def test_terminals(
+    snap_compare: Compare,
+    terminal: Callable[[Mapping[str, str]], None],
+    environment: dict[str, str],
+    keys: tuple[str, ...],
+) -> None:
+    """With few colours the terminal's own are used, and without any, bold and underlined words tell the same."""
+    terminal(environment)
+    assert snap_compare(cockpit(live()), terminal_size=SMALL, run_before=after(*keys, words="last 10 s"))
+
+
+def test_past(snap_compare: Compare) -> None:
+    """Half a minute ago."""
+    assert snap_compare(
+        cockpit(live()), terminal_size=SMALL, run_before=after("comma", "comma", "comma", words="30 s ago")
+    )
+
+
+def test_filter(snap_compare: Compare) -> None:
+    """While it is typed."""
+    before = after("slash", *"query", words="2 of 12 series")
+    assert snap_compare(cockpit(live()), terminal_size=SMALL, run_before=before)
+
+
+def test_silence(snap_compare: Compare) -> None:
+    """The aggregator has not been heard of for a while."""
+    feed, clock = live(), FakeClock()
+
+    async def before(pilot: Pilot[None]) -> None:
+        await shows(pilot, "queue_wait")
+        clock.advance(3.2)
+        feed.tell(Trouble("the aggregator does not answer, asking again"))
+        await shows(pilot, "last snapshot 3.2 s ago", "asking again")
+
+    assert snap_compare(cockpit(feed, clock=clock), terminal_size=SMALL, run_before=before)
+
+
+def test_log(snap_compare: Compare) -> None:
+    """A warning, marks and output."""
+    feed = live(replace(feeds.play().last, warnings=["nobody can tell whether all events came"]))
+
+    async def before(pilot: Pilot[None]) -> None:
+        feed.tell(Output(tuple(f"\x1b[32mINFO\x1b[0m step {step} done" for step in range(8))))
+        await pilot.press("3")
+        await shows(pilot, "step 7 done")
+
+    assert snap_compare(cockpit(feed), terminal_size=SMALL, run_before=before)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("question_mark", "leave; the run goes on"), ("ctrl+x", "It gets SIGTERM"), ("b", "yesterday")],
+    ids=["help", "stop", "baseline"],
+)
+def test_dialogs(snap_compare: Compare, key: str, words: str) -> None:
+    """They lie above the screen, which stays in sight."""
+    assert snap_compare(cockpit(live()), terminal_size=SMALL, run_before=after(key, words=words))
+
+
+def test_nothing_yet(snap_compare: Compare) -> None:
+    """Before the first snapshot."""
+
+    async def before(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: isinstance(pilot.app, Cockpit) and pilot.app.cockpit_screen)
+        await shows(pilot, "CONNECTING")
+
+    assert snap_compare(cockpit(feeds.FakeFeed()), terminal_size=SMALL, run_before=before)

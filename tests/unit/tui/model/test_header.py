@@ -1,0 +1,179 @@
+"""The header says what run this is and whether its numbers can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot, texts
+
+from telemetry.tui.model.header import badge, header, reporting, verdict
+from telemetry.tui.model.lines import width_of
+from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.wire.snapshot import Accounting, CommandFacts, Pending, SelfCost
+
+
+def said(shown: Scene, width: int = 80, view: View | None = None) -> list[str]:
+    return texts(header(shown, view or View(), width))
+
+
+def test_a_live_run_at_80_columns() -> None:
+    """State, time, rate; progress with what is left of it; completeness, producers and what all this costs."""
+    assert said(scene()) == [
+        " LIVE  bench · 40 s                                    18.4 k/s · 225,123 events",
+        "requests ━━━━━━━━━━━━━━───────────────────── 40 % · 20,000 of 50,000 · 60 s left",
+        "complete so far · 0 lost · 1/1 producer reporting · aggregator 9 %, 47.0 MiB",
+    ]
+
+
+def test_a_live_run_at_160_columns() -> None:
+    """There is room for what a tick takes and what the journal has grown to."""
+    lines = said(scene(), 160)
+    cost = "aggregator 9 %, 47.0 MiB · tick 2.10 ms · journal 12.0 MiB"
+    assert lines[2] == f"complete so far · 0 lost · 1/1 producer reporting · {cost}"
+    assert lines[0].endswith("225,123 events")
+    assert len(lines[0]) == 160
+
+
+def test_two_lines_where_nothing_is_expected() -> None:
+    """No room is taken by progress that nobody can know."""
+    assert len(said(scene(progress=[]))) == 2
+
+
+def test_before_the_first_snapshot() -> None:
+    """There is no run yet, but why there is none may be known."""
+    assert said(Scene()) == [" CONNECTING", "no snapshot has come yet"]
+    assert said(Scene(trouble="nobody listens at ipc:///x")) == [" CONNECTING", "nobody listens at ipc:///x"]
+
+
+def test_silence_and_trouble_take_the_last_line() -> None:
+    """What the figures say is old: nothing else matters more."""
+    assert said(replace(scene(), silence_s=3.24))[-1] == "last snapshot 3.2 s ago"
+    lines = said(replace(scene(), silence_s=300.0, trouble="the aggregator does not answer"))
+    assert lines[-1] == "last snapshot 5 min 0 s ago · the aggregator does not answer"
+    assert len(lines) == 3
+
+
+def test_what_is_silent_is_not_called_live() -> None:
+    """Neither its state nor its rate nor what is left is known; what can be done about it is never cut."""
+    remedy = "the aggregator is gone; `telemetry recover /tmp/runs/bench` makes a result of what it left"
+    lines = said(replace(scene(), silence_s=48.8, trouble=remedy))
+    assert lines[0].startswith(" SILENT  bench")
+    assert "/s" not in lines[0]
+    assert "left" not in lines[1]
+    assert lines[2] == "last snapshot 48.8 s ago"
+    assert " ".join(line.strip() for line in lines[3:]) == remedy
+
+
+def test_progress_is_not_that_of_the_past() -> None:
+    """Beside figures of the past stands no bar of now."""
+    moment = Moment(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
+    assert said(replace(scene(), moment=moment))[1] == "requests 40 % by now · 20,000 of 50,000"
+
+
+def test_draining_says_what_is_pending_and_for_how_long() -> None:
+    """By name those that are waited for, and events and tasks with their numbers."""
+    pending = Pending(producers=["a", "x\n"], events=1_200, deferred=2, deadline_s=7.2)
+    shown = scene(state="DRAINING", pending=pending, producers=[producer("a", rank=3)])
+    assert said(shown, 160)[0].startswith(" DRAINING  bench")
+    assert said(shown, 160)[-1] == (
+        r"waiting for http rank 3 (node1:4711), x\n, 1,200 events without a definition, 2 deferred tasks"
+        " · at most 7 s more · complete so far · 0 lost"
+    )
+    many = Pending(producers=[str(number) for number in range(9)])
+    assert said(scene(state="DRAINING", pending=many))[-1] == (
+        "waiting for 0, 1, 2, 3, 5 more · complete so far · 0 lost"
+    )
+    assert said(scene(state="DRAINING"))[-1].startswith("all has come, closing the books")
+
+
+def test_a_complete_run() -> None:
+    """The whole time, the average rate, whether percentiles are exact, and how it ended."""
+    shown = scene(state="COMPLETE", completeness="complete", exact=True, reason="the command exited with code 0")
+    assert said(shown)[0] == " COMPLETE  bench · 40.0 s                   225,123 events · 5.63 k/s on average"
+    assert said(shown)[-1] == "complete · 0 lost · the command exited with code 0 · percentiles exact"
+
+
+def test_an_interrupted_run_says_why() -> None:
+    """In the colour of a failure."""
+    shown = snapshot(state="INTERRUPTED", completeness="interrupted", reason="SIGTERM")
+    assert said(Scene(snapshot=shown))[-1].startswith("interrupted · 0 lost · SIGTERM")
+    assert badge(shown).tone == "bad"
+
+
+def test_a_failed_command_is_told_from_a_good_one() -> None:
+    """The numbers may be whole and the run a failure."""
+    command = CommandFacts(argv=["false"], exit_code=1)
+    shown = scene(
+        state="COMPLETE", completeness="complete", reason="the command exited with code 1", command=command
+    )
+    cells = {cell.text: cell.tone for cell in header(shown, View(), 120)[-1]}
+    assert cells["the command exited with code 1"] == "bad"
+    assert cells["complete · 0 lost"] == "good"
+
+
+@pytest.mark.parametrize(
+    ("account", "words", "tone"),
+    [
+        (Accounting(), "complete so far · 0 lost", "good"),
+        (Accounting(missing=40), "40 missing, asked for again", "warn"),
+        (Accounting(dropped={"negative": 7}, dropped_by_producer={"buffer_full": 5}), "lossy: 12 lost", "bad"),
+        (Accounting(dropped={"negative": 7}, missing=40), "lossy: 7 lost, 40 missing", "bad"),
+    ],
+)
+def test_the_verdict_so_far(account: Accounting, words: str, tone: str) -> None:
+    """What is missing may still come; what was dropped will not."""
+    piece = verdict(snapshot(accounting=account))
+    assert (piece.text, piece.tone) == (words, tone)
+
+
+def test_the_final_verdict_is_that_of_the_run() -> None:
+    """Also what waits for a definition that will not come is lost then; and who never ended is named."""
+    lossy = snapshot(state="COMPLETE", completeness="lossy", accounting=Accounting(missing=5, waiting=7))
+    assert verdict(lossy).text == "lossy: 12 lost"
+    assert badge(lossy).tone == "bad"
+    open_end = scene(state="COMPLETE", completeness="incomplete", pending=Pending(producers=["a"]))
+    assert said(open_end)[-1].startswith("incomplete · 0 lost · never ended: http (node1:4711)")
+
+
+def test_producers_are_counted_by_what_they_do() -> None:
+    """Late and lost ones stand out, ended ones are no trouble."""
+    stats = [
+        producer("a"),
+        producer("b", status="late"),
+        producer("c", status="lost"),
+        producer("d", status="ended"),
+    ]
+    assert reporting(snapshot(producers=stats)) == ("1/4 producers reporting, 1 ended, 1 late, 1 lost", "bad")
+    assert reporting(snapshot(producers=stats[:2])) == ("1/2 producers reporting, 1 late", "warn")
+    assert reporting(snapshot(producers=stats[3:])) == ("1 producer, ended", "plain")
+    assert reporting(snapshot(producers=[])) == ("no producers yet", "dim")
+
+
+def test_warnings_and_a_late_aggregator_are_pointed_out() -> None:
+    """Before what it costs: the figures may not be what they seem."""
+    shown = scene(warnings=["a", "b"], cost=SelfCost(ticks=100, ticks_late=12, cpu_percent=98.0, rss_bytes=1 << 20))
+    known = "complete so far · 0 lost · 1/1 producer reporting · 2 warnings"
+    assert said(shown, 120)[-1] == f"{known} · 12 % of ticks late · aggregator 98 %, 1.00 MiB"
+    assert said(shown, 90)[-1] == f"{known} · 12 % of ticks late"
+
+
+def test_a_moment_in_the_past_says_which() -> None:
+    """In place of the rate, which is of now; trouble has a line of its own."""
+    moment = Moment(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
+    shown = replace(scene(), moment=moment, trouble="gone")
+    lines = said(shown)
+    assert lines[0] == " LIVE  bench · 40 s                     back at 12:00:10–12:00:20 UTC · 20 s ago"
+    assert lines[-1] == "gone"
+    over = replace(scene(state="COMPLETE", completeness="complete"), moment=moment)
+    assert said(over)[0].endswith("20 s before the end")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160, 400])
+def test_no_line_is_wider_than_the_screen(width: int) -> None:
+    """Names come from outside and may be anything."""
+    shown = scene(name="a very long name of a run [bold]\x1b" * 5, warnings=["w"])
+    lines = header(shown, View(), width)
+    assert all(width_of(line) <= width for line in lines)
+    assert "\x1b" not in "".join(texts(lines))
+    assert " LIVE  a v" in texts(lines)[0]

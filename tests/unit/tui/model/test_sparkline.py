@@ -1,0 +1,45 @@
+"""A trend in a few characters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telemetry.tui.model.sparkline import Move, move, movement, sparkline
+
+
+def test_steady_is_half_high_and_a_doubling_fills_the_line() -> None:
+    """Heights are proportional from zero, so noise of a few percent does not look like news."""
+    assert sparkline((2.0, 2.0, 2.2, 1.85), 4) == "▅▅▅▅"
+    assert sparkline((2.0, 2.0, 2.0, 4.0), 4) == "▅▅▅█"
+    assert sparkline((1.0, 1.0, 1.0, 100.0), 4) == "▁▁▁█"
+
+
+def test_the_newest_stands_at_the_right_edge() -> None:
+    """Fewer points leave room at the left, and of more the newest are shown."""
+    assert sparkline((1.0, 1.0), 5) == "   ▅▅"
+    assert sparkline((9.0, 1.0, 1.0), 2) == "▅▅"
+    assert sparkline((), 3) == "   "
+    assert sparkline((0.0, 0.0), 2) == "▁▁"
+
+
+@given(st.lists(st.floats(0, 1e300), max_size=60), st.integers(1, 60))
+def test_any_trend_has_its_width(points: list[float], width: int) -> None:
+    """Whatever the values."""
+    assert len(sparkline(tuple(points), width)) == width
+
+
+@pytest.mark.parametrize(
+    ("last", "moved"), [(1.0, "steady"), (1.24, "steady"), (1.25, "risen"), (1.99, "risen"), (2.0, "jumped")]
+)
+def test_a_move_is_measured_by_the_median(last: float, moved: Move) -> None:
+    """From 1.25 times on it has risen, from twice on it has jumped; a single peak before changes nothing."""
+    assert move((1.0, 1.0, 50.0, 1.0, 1.0, 1.0, last)) == moved
+
+
+def test_few_points_tell_nothing() -> None:
+    """The first seconds are slow anyway."""
+    assert movement((1.0, 9.0)) is None
+    assert movement((0.0,) * 6) is None
+    assert move((1.0, 9.0)) == "steady"

@@ -1,0 +1,45 @@
+"""One of several, to choose."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App
+
+from telemetry.tui.screens.choose import ChooseScreen
+
+pytestmark = pytest.mark.slow
+
+
+class Choosing(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[str | None] = []
+
+    def on_mount(self) -> None:
+        choices = [("a", "first [b]one[/b]"), ("b", "second\x1b[31m")]
+        self.push_screen(ChooseScreen("Which?", choices), self.answers.append)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [(["enter"], "a"), (["down", "enter"], "b"), (["escape"], None), (["q"], None)],
+    ids=lambda value: "+".join(value) if isinstance(value, list) else "",
+)
+async def test_the_chosen_one_is_answered(keys: list[str], answer: str | None) -> None:
+    """By its own word, or nothing."""
+    app = Choosing()
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        await pilot.press(*keys)
+        await pilot.pause()
+    assert app.answers == [answer]
+
+
+async def test_names_are_shown_as_they_are() -> None:
+    """No markup, no control characters."""
+    app = Choosing()
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        shown = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "first [b]one[/b]" in shown
+        assert r"second\x1b[31m" in shown

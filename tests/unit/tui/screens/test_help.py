@@ -1,0 +1,74 @@
+"""The help."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.tui.cockpits import cockpit, lacks, lines, live, press, shows, text
+
+from telemetry.tui import keys
+from telemetry.tui.screens.help import HelpScreen
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("opening", "place"),
+    [([], "overview"), (["enter"], "series"), (["2"], "producers"), (["3"], "log")],
+    ids=keys.PLACES,
+)
+async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place: keys.Place) -> None:
+    """Each that does something now, in one line, at 80 by 24."""
+    app = cockpit(live())
+    async with app.run_test() as pilot:
+        await shows(pilot, "queue_wait")
+        await press(pilot, *opening, "question_mark")
+        await shows(pilot, "leave; the run goes on")
+        second = {key.beside for key in keys.TABLE}
+        for key in keys.TABLE:
+            if place in key.on and key.id not in second:
+                assert (key.help in text(app)) == app.is_live(key.id), key.id
+        assert "Nothing but stop" in text(app)
+
+
+async def test_what_does_nothing_now_is_left_out() -> None:
+    """The overview has no stretch of time but in the past."""
+    async with cockpit(live()).run_test() as pilot:
+        await shows(pilot, "queue_wait")
+        await press(pilot, "question_mark")
+        await shows(pilot, "leave; the run goes on")
+        await lacks(pilot, "less time, or more", "leave the past")
+        await press(pilot, "escape", "comma", "question_mark")
+        await shows(pilot, "less time, or more", "leave the past")
+
+
+@pytest.mark.parametrize("size", [(60, 15), (79, 20), (40, 12)])
+async def test_on_a_narrow_screen_there_is_one_column(size: tuple[int, int]) -> None:
+    """No entry is broken; what has no room is scrolled to."""
+    app = cockpit(live())
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "question_mark")
+        await shows(pilot, "⏎  open the series")
+        begins = [line.index("  sort by the next") for line in lines(app) if "sort by" in line]
+        assert begins == [line.index("  open the series") for line in lines(app) if "open the" in line]
+        await pilot.resize_terminal(80, 24)
+        await shows(pilot, "leave; the run goes on")
+
+
+async def test_all_keys_of_an_action_are_shown() -> None:
+    """The footer has room for the first."""
+    async with cockpit(live(), keys={"freeze": "ctrl+f,f5"}).run_test() as pilot:
+        await shows(pilot, "^f freeze")
+        await press(pilot, "question_mark")
+        await shows(pilot, "^f f5  hold the screen still", "? f1  what the keys do")
+
+
+@pytest.mark.parametrize("key", ["escape", "q", "question_mark", "space", "enter"])
+async def test_most_keys_close_it(key: str) -> None:
+    """And do nothing else."""
+    app = cockpit(live())
+    async with app.run_test() as pilot:
+        await press(pilot, "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, key)
+        assert app.screen is app.cockpit_screen
+        assert not app._exit

@@ -1,0 +1,75 @@
+"""Keys: one table, remapped by action id."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from telemetry.errors import ConfigError
+from telemetry.humane import columns
+from telemetry.tui import keys
+
+HELP_COLUMNS = 30
+
+
+def test_the_defaults_are_a_keymap() -> None:
+    """Without any choice each action has its key, and none shares one on a screen."""
+    assert keys.keymap({})["quit"] == "q"
+    assert keys.keymap({})["help"] == "question_mark,f1"
+    assert max(Counter(key.id for key in keys.TABLE).values()) == 1
+
+
+def test_help_fits_into_half_a_small_screen() -> None:
+    """What a key does is said in 30 columns."""
+    assert [key.id for key in keys.TABLE if columns(key.help) > HELP_COLUMNS] == []
+
+
+def test_a_key_is_chosen_by_action() -> None:
+    """Characters, names and several keys: all in Textual's spelling afterwards."""
+    chosen = keys.keymap({"figures": ",", "scrub_back": "<", "zoom_in": "+, ctrl+up", "sort": "o"})
+    assert chosen["figures"] == "comma"
+    assert chosen["scrub_back"] == "less_than_sign"
+    assert chosen["zoom_in"] == "plus,ctrl+up"
+    assert chosen["sort"] == "o"
+    assert chosen["reverse"] == "r"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"figurs": "f"}, "no action 'figurs' (did you mean figures?)"),
+        ({"dance": "f"}, "no action 'dance' (there are back, baseline, export, figures, "),
+        ({"figures": "s"}, "'s' would be both figures and sort"),
+        ({"figures": "up"}, "the cockpit itself"),
+        ({"figures": "spce"}, "no such key (did you mean space?)"),
+        ({"figures": "hyper+x"}, "there are alt, ctrl, shift, super"),
+        ({"quit": ""}, "no such key"),
+    ],
+    ids=["action", "unlike any", "double", "taken", "key", "modifier", "empty"],
+)
+def test_what_can_be_no_key_is_refused(chosen: dict[str, str], said: str) -> None:
+    """The error names what was probably meant."""
+    with pytest.raises(ConfigError) as raised:
+        keys.keymap(chosen)
+    assert said in str(raised.value)
+
+
+def test_screens_that_are_never_seen_together_may_share_a_key() -> None:
+    """`v` turns plots over on one screen and may sort on others."""
+    assert keys.keymap({"sort": "v"})["sort"] == keys.keymap({})["next_plot"]
+
+
+@pytest.mark.parametrize("place", keys.PLACES)
+def test_every_action_of_a_screen_is_bound(place: keys.Place) -> None:
+    """By its id, so that a keymap finds it."""
+    bound = {binding.id: binding.action for binding in keys.bindings(place)}  # type: ignore[union-attr]
+    assert bound == {key.id: f"app.{key.id}" for key in keys.TABLE if place in key.on and key.id != "palette"}
+
+
+def test_keys_are_shown_as_they_stand_on_a_keyboard() -> None:
+    """Of several the first, or all."""
+    assert keys.all_shown("question_mark,f1") == "? f1"
+    assert [keys.shown(key) for key in ("question_mark,f1", "escape", "ctrl+x", "shift+tab", "comma", "enter")] == [
+        *("?", "esc", "^x", "⇧tab", ",", "⏎")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,14 +32,40 @@ class Column:
     """Where the screen is narrow, columns go by descending `keep`; those with 0 stay."""
 
 
-@dataclass(frozen=True, slots=True)
 class Row:
-    key: str
-    """Identity: the cursor stays on it while rows move."""
-    cells: Line
-    """One for each column."""
-    heading: bool = False
-    """The head of a group: it can't be opened, and sums nothing up."""
+    """One line of a grid. What stands beside its name is made when it is looked at, and once: of a long table few
+    rows ever are."""
+
+    __slots__ = ("_figures", "heading", "key", "name")
+
+    def __init__(
+        self, key: str, name: Cell, figures: Line | Callable[[], Line] = (), *, heading: bool = False
+    ) -> None:
+        self.key = key
+        """Identity: the cursor stays on it while rows move."""
+        self.name = name
+        """The first cell."""
+        self._figures = figures
+        self.heading = heading
+        """The head of a group: it can't be opened, and sums nothing up."""
+
+    @property
+    def cells(self) -> Line:
+        """One for each column; of a heading the name alone."""
+        if callable(self._figures):
+            self._figures = self._figures()
+        return (self.name, *self._figures)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        return (self.key, self.heading, self.cells) == (other.key, other.heading, other.cells)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.heading, self.cells))
+
+    def __repr__(self) -> str:
+        return f"Row({self.key!r}, {self.cells!r}, heading={self.heading})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec import structs
@@ -162,9 +163,11 @@ def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> 
     seconds = next(points for least, points in _TREND_COLUMNS if width >= least)
     for group in groups:
         if group.heading:
-            blank = (Cell(""),) * (len(columns) - 1)
-            rows.append(Row(f"group {group.heading}", (Cell(group.heading, "strong"), *blank), heading=True))
-        rows += [_row(item, columns, view, seconds) for item in group.members]
+            rows.append(Row(f"group {group.heading}", Cell(group.heading, "strong"), heading=True))
+        rows += [
+            Row(key_of(item.series), _name(item, view), partial(_figures, item, columns[1:], view, seconds))
+            for item in group.members
+        ]
     known = {column.key for column in columns}
     return Grid(
         columns=columns,
@@ -181,15 +184,13 @@ def _nothing(scene: Scene, view: View) -> str:
     return f"no series matches '{printable(view.filter)}'"
 
 
-def _row(item: Shown, columns: tuple[Column, ...], view: View, seconds: int) -> Row:
+def _figures(item: Shown, columns: tuple[Column, ...], view: View, seconds: int) -> Line:
     stat, figures, units = item.stat, item.figures, view.units
     moved = move(item.trend)
     cells: list[Cell] = []
     for column in columns:
         key = column.key
-        if key == "name":
-            cells.append(_name(item, view))
-        elif key == "count":
+        if key == "count":
             cells.append(Cell(numbers.counted(figures.count, units), "plain" if figures.count else "dim"))
         elif key == "rate":
             cells.append(Cell(numbers.rate(figures.rate, "", units), "plain" if figures.rate else "dim"))
@@ -205,7 +206,7 @@ def _row(item: Shown, columns: tuple[Column, ...], view: View, seconds: int) -> 
             cells.append(Cell(numbers.change_words(difference), numbers.change_tone(difference, stat.unit)))
         else:
             cells.append(_percentile(item, key[1:], view, moved))
-    return Row(key_of(item.series), tuple(cells))
+    return tuple(cells)
 
 
 _DELTAS: Final = {delta_column(key): key for key in COMPARED}
@@ -279,9 +280,10 @@ _OTHER_SORTERS: Final[dict[str, Callable[[Other], float | str | None]]] = {
 
 def _without_figures(row: Row) -> Row:
     """As wide as with them."""
-    name, *figures = row.cells
-    blank = (Cell(humane.NOTHING.rjust(humane.columns(cell.text)) if cell.text else "", "dim") for cell in figures)
-    return Row(row.key, (name, *blank))
+    blank = (
+        Cell(humane.NOTHING.rjust(humane.columns(cell.text)) if cell.text else "", "dim") for cell in row.cells[1:]
+    )
+    return Row(row.key, row.name, tuple(blank))
 
 
 def _other_row(stat: Other, view: View) -> Row:
@@ -293,6 +295,6 @@ def _other_row(stat: Other, view: View) -> Row:
         full = units == "humane" and not humane.carries_unit(unit)
         value = humane.count(stat.value) if full else numbers.value(stat.value, unit, units)
         rate = Cell(numbers.rate(stat.rate, unit, units), "plain" if stat.rate else "dim")
-        return Row(f"counter {key}", (name, Cell(value), rate, Cell(""), Cell("")))
+        return Row(f"counter {key}", name, (Cell(value), rate, Cell(""), Cell("")))
     last, least, most = (Cell(numbers.value(each, unit, units)) for each in (stat.value, stat.min, stat.max))
-    return Row(f"gauge {key}", (name, last, Cell(""), least, most))
+    return Row(f"gauge {key}", name, (last, Cell(""), least, most))

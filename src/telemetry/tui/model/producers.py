@@ -55,7 +55,8 @@ def producers(scene: Scene, view: View) -> Grid:
     rows = []
     for stat in stats:
         cells = _cells(stat, snapshot, odd, view)
-        rows.append(Row(stat.producer, tuple(cells[column.key] for column in columns)))
+        name, *figures = (cells[column.key] for column in columns)
+        rows.append(Row(stat.producer, name, tuple(figures)))
     return Grid(
         columns,
         tuple(rows),

@@ -69,5 +69,5 @@ def cut_notes(grid: Grid, most: int) -> Grid:
         cells = list(row.cells)
         for index in places:
             cells[index] = replace(cells[index], text=elided(cells[index].text, most))
-        rows.append(replace(row, cells=tuple(cells)))
+        rows.append(Row(row.key, cells[0], tuple(cells[1:])))
     return replace(grid, rows=tuple(rows))

@@ -21,6 +21,9 @@ FIRST: Final = 18
 """Below this many columns a name can't be told from the next: rather than that, others are left out."""
 
 
+EVERY: Final = slice(None)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     index: int
@@ -46,12 +49,12 @@ class Layout:
         return at[-1] if at else None
 
 
-def laid_out(grid: Grid, width: int, before: Layout) -> Layout:
+def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -> Layout:
     """Columns go by descending `keep` until the rest fits beside a first column that is still readable; the first
-    takes what the others leave."""
+    takes what the others leave. Names have room in all rows, figures in those that are looked at."""
     if not grid.columns:
         return Layout(width)
-    needs = _needs(grid, before.needs)
+    needs = _needs(grid, before.needs, looked_at)
     widths = list(needs.values())
     kept = _kept(grid, widths, width)
     others = sum(widths[index] for index in kept[1:])
@@ -67,14 +70,15 @@ def laid_out(grid: Grid, width: int, before: Layout) -> Layout:
     return Layout(width, tuple(places), needs)
 
 
-def _needs(grid: Grid, before: Mapping[str, int]) -> dict[str, int]:
+def _needs(grid: Grid, before: Mapping[str, int], looked_at: slice) -> dict[str, int]:
     needs: dict[str, int] = {}
+    lines = [row.cells for row in grid.rows[looked_at] if not row.heading]
+    names = [row.name.text for row in grid.rows if not row.heading]
     for index, column in enumerate(grid.columns):
         # One more than the title: the arrow of the sorted column must not move the others.
         need = cell_len(column.title) + 1
-        for row in grid.rows:
-            if not row.heading:
-                need = max(need, cell_len(row.cells[index].text))
+        texts = names if index == 0 else [cells[index].text for cells in lines]
+        need = max([need, *map(cell_len, texts)])
         old = before.get(column.key, 0)
         needs[column.key] = old if need <= old <= need + SLACK else need
     return needs

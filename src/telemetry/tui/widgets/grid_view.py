@@ -103,8 +103,6 @@ class GridView(ScrollView, inherit_bindings=False):
 
     def show(self, grid: Grid) -> None:
         """Draws what differs from what was shown. For the app's thread, as often as there is something new."""
-        if grid == self._grid:
-            return
         was, old_index, old_layout, old_names = self._grid, self._index, self._layout, self._names
         key = self.cursor
         self._grid = grid
@@ -171,6 +169,10 @@ class GridView(ScrollView, inherit_bindings=False):
             self._scroll_to_cursor()
         self.refresh()
 
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._lay_out()
+
     def on_focus(self, _event: Focus) -> None:
         self._refresh_lines({self._index})
 
@@ -210,10 +212,10 @@ class GridView(ScrollView, inherit_bindings=False):
         return max(1, self.size.height - _HEAD)
 
     def _lay_out(self) -> None:
-        self._layout = laid_out(self._grid, self._width, self._layout)
+        top = self.scroll_offset.y
+        self._layout = laid_out(self._grid, self._width, self._layout, slice(top, top + self._page))
         room = self._layout.places[0].width if self._layout.places else 0
-        names = tuple(row.cells[0].text if row.cells else "" for row in self._grid.rows)
-        self._names = told_apart(names, max(0, room))
+        self._names = told_apart(tuple(row.name.text for row in self._grid.rows), max(0, room))
 
     def _row_at(self, y: int) -> int | None:
         index = y - _HEAD + self.scroll_offset.y

@@ -9,7 +9,7 @@ def test_equal_contents_are_equal_grids() -> None:
     """So a widget sees by comparison that there is nothing to draw anew."""
 
     def grid(text: str) -> Grid:
-        return Grid((Column("name", "series"),), (Row("a", (Cell(text),)),))
+        return Grid((Column("name", "series"),), (Row("a", Cell(text)),))
 
     assert grid("1") == grid("1")
     assert grid("1") != grid("2")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.tui.model.grid import Cell, Column, Grid, Row
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.widgets.columns import FIRST, GAP, MARGIN, WIDE_GAP, Layout, laid_out
 
 COLUMNS = (
@@ -22,7 +23,7 @@ COLUMNS = (
 
 def grid_of(*rows: tuple[str, ...]) -> Grid:
     cells = [tuple(Cell(text) for text in row) for row in rows]
-    return Grid(COLUMNS, tuple(Row(str(at), row) for at, row in enumerate(cells)))
+    return Grid(COLUMNS, tuple(Row(str(at), row[0], row[1:]) for at, row in enumerate(cells)))
 
 
 def keys(layout: Layout) -> list[str]:
@@ -75,11 +76,11 @@ def test_columns_do_not_tremble() -> None:
 
 def test_headings_and_wide_characters_are_measured_as_they_are() -> None:
     """A heading runs across all columns, so it widens none; a wide character takes two."""
-    heading = Row("h", (Cell("route=/a/very/long/name"), *(Cell(""),) * 4), heading=True)
-    row = Row("r", tuple(Cell(text) for text in ("数据", *WIDE[1:])))
+    heading = Row("h", Cell("route=/a/very/long/name"), heading=True)
+    row = grid_of(("数据", *WIDE[1:])).rows[0]
     layout = laid_out(Grid(COLUMNS, (heading, row)), 40, Layout())
     assert layout.needs["name"] == len("name ")
-    wider = Row("w", tuple(Cell(text) for text in ("数据库延迟", *WIDE[1:])))
+    wider = grid_of(("数据库延迟", *WIDE[1:])).rows[0]
     assert laid_out(Grid(COLUMNS, (heading, wider)), 40, Layout()).needs["name"] == 10
 
 
@@ -99,3 +100,20 @@ def test_places_never_overlap(width: int, name: int) -> None:
     places = laid_out(grid_of(("n" * name, *WIDE[1:])), width, Layout()).places
     assert all(place.width >= 1 for place in places)
     assert all(b.x >= a.end + GAP for a, b in pairwise(places))
+
+
+def test_figures_that_nobody_looks_at_are_not_made() -> None:
+    """Names have room in all rows, figures in those that are looked at."""
+    made: list[int] = []
+
+    def figures(at: int) -> Line:
+        made.append(at)
+        return tuple(Cell(str(10**at)) for _ in COLUMNS[1:])
+
+    rows = tuple(Row(str(at), Cell("n" * (10 + at)), partial(figures, at)) for at in range(10))
+    layout = laid_out(Grid(COLUMNS, rows), 80, Layout(), slice(4, 6))
+    assert made == [4, 5]
+    assert layout.needs["name"] == 19
+    assert layout.needs["count"] == 6
+    assert rows[4].cells == rows[4].cells
+    assert made == [4, 5]

@@ -22,8 +22,8 @@ SMALL = (40, 8)
 
 def row(key: str, p99: str = "2 ms", *, heading: bool = False) -> Row:
     if heading:
-        return Row(key, (Cell(key), Cell(""), Cell("")), heading=True)
-    return Row(key, (Cell(key), Cell("1 ms", "dim"), Cell(p99, "warn")))
+        return Row(key, Cell(key), heading=True)
+    return Row(key, Cell(key), (Cell("1 ms", "dim"), Cell(p99, "warn")))
 
 
 def grid_of(*rows: Row) -> Grid:

@@ -12,6 +12,7 @@ TIMED := tests/integration tests/process tests/fault  # real sockets and process
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
 .PHONY: help demo test test-all check fault soak fuzz bench pictures clean tools
 
@@ -28,9 +29,11 @@ test: $(VENV)/.dev tools  ## Set up everything and run all tests
 check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto -m "not slow" $(TIMED:%=--ignore=%)
+	@echo "$(BIN)/mypy and $(BIN)/pytest side by side: what mypy says comes last"; \
+	$(BIN)/mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; tests=0; typed=0; \
+	$(BIN)/pytest -q -n auto -m "not slow" --hypothesis-profile=quick $(TIMED:%=--ignore=%) || tests=$$?; \
+	wait $$types || typed=$$?; cat $(VENV)/mypy.txt; exit $$((tests | typed))
 
 fault: $(VENV)/.dev  ## Kill, stop, starve and cut everything at random moments (TELEMETRY_FAULT_SEED=N repeats them)
 	$(BIN)/pytest -n 2 tests/fault

@@ -28,6 +28,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", parent=settings.get_profile("telemetry"), max_examples=25)
+"""A quarter of the examples, new ones each time as well. For `make check`: `--hypothesis-profile=quick`."""
 settings.load_profile("telemetry")
 
 

@@ -160,9 +160,11 @@ def _stepped(value: int | float, steps: tuple[tuple[float, str], ...]) -> str:
     """Three significant digits in the largest step that leaves at least 1."""
     factor, unit = steps[0]
     for step, name in steps:
+        part = abs(value) / step
         # Rounding comes first, so that 999.9 µs becomes 1.00 ms and never 1000 µs.
-        if float(f"{abs(value) / step:.3g}") >= 1:
-            factor, unit = step, name
+        if part < 0.99 or (part < 1 and float(f"{part:.3g}") < 1):
+            break
+        factor, unit = step, name
     text = _three_digits(value / factor)
     return f"{text} {unit}" if unit else text
 

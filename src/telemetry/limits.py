@@ -66,6 +66,13 @@ CATCHUP_RECORDS = 5_000  # in one reply
 CATCHUP_REPLY_BYTES = 2 * MIB  # of lines of the record log; a reply holds one record at least
 HISTORY_REPLY_BYTES = 2 * MIB
 
+# --- gates ---------------------------------------------------------------------------------------
+GATES = 100  # of one run: more is a test suite
+GATE_CHARS = 1_000  # one line of text that a person can still check
+GATE_OPERANDS = 64  # so that reading and printing one never goes deep
+GATE_ABORT_AFTER_S = 10.0  # a percentile of the whole run may recover; one that missed its limit for so long counts
+ABORT_KILL_S = 10.0  # what a command that was told to end has for it; then it is killed
+
 # --- keys ----------------------------------------------------------------------------------------
 TRUSTED_KEYS = 1_000  # files looked at once a second and at handshakes; 3 ms
 KEY_FILE_BYTES = 4 * KIB  # a key is 40 characters; larger is something else
@@ -74,6 +81,8 @@ HANDSHAKES_A_TURN = 64  # answered at once, so that a crowd of strangers delays 
 # --- the run directory ---------------------------------------------------------------------------
 JOURNAL_SEGMENT_BYTES = 256 * MIB
 JOURNAL_CAP_BYTES = 4 * GIB
+HISTORY_UNPACKED_BYTES = 4 * MIB  # an interval may come to it however few its bytes: 20,000 idle series, four times
+HISTORY_UNPACKED_TIMES = 64  # as large as its bytes, beyond that; deflate alone would make a thousand of one
 EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass
 IPC_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 

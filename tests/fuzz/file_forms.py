@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
@@ -50,6 +51,85 @@ class Segment(Chain):
 def _frame(part: Part) -> bytes:
     tail = _STAMP_KIND.pack(part.stamp & _U64, part.kind & 0xFF)
     return struct.pack("<II", len(part.payload), crc32(part.payload, crc32(tail))) + tail + part.payload
+
+
+_OPENING: Final = struct.Struct("<qqIIIII12s")
+_ENTRY: Final = struct.Struct("<5I")
+
+
+class HistorySegment(Segment):
+    """Segments whose frames of one kind are packed intervals: the CRCs inside of these are put right as well."""
+
+    def __init__(self, inner: Mapping[int, Form], packed: int) -> None:
+        super().__init__(inner)
+        self._packed = packed
+
+    def join(self, parts: Sequence[Part], like: bytes) -> bytes:
+        return super().join([_repaired(part) if part.kind == self._packed else part for part in parts], like)
+
+
+def _directory(payload: bytes) -> int:
+    """How many whole entries are there of as many groups as it says."""
+    if len(payload) < _OPENING.size:
+        return 0
+    groups: int = _OPENING.unpack_from(payload)[2]
+    return min(groups, (len(payload) - _OPENING.size) // _ENTRY.size)
+
+
+def _repaired(part: Part) -> Part:
+    groups = _directory(part.payload)
+    end = _OPENING.size + _ENTRY.size * groups
+    if len(part.payload) < end + 4 or not part.payload:
+        return part
+    data, begin = bytearray(part.payload), end + 4
+    for at in range(_OPENING.size, end, _ENTRY.size):
+        *numbers, size, _ = _ENTRY.unpack_from(data, at)
+        _ENTRY.pack_into(data, at, *numbers, size, crc32(data[begin : begin + size]))
+        begin += size
+    frame = struct.pack("<IQB", len(data), part.stamp & _U64, part.kind & 0xFF)
+    struct.pack_into("<I", data, end, crc32(data[:end], crc32(frame)))
+    return Part(part.kind, bytes(data), part.stamp)
+
+
+class PackedInterval(Form):
+    """The payload of such a frame. Half of its changes leave every length as it is."""
+
+    treasures = tuple(
+        struct.pack("<I", number) for number in (0, 1, 2, 3, 255, 65_536, 1 << 20, 1 << 31, (1 << 32) - 1)
+    )
+
+    def find_spans(self, data: bytes) -> Sequence[Span]:
+        if len(data) < _OPENING.size:
+            return []
+        fields = [0, 8, *range(16, 36, 4), *range(36, 49)]
+        end = _OPENING.size + _ENTRY.size * _directory(data)
+        fields += range(_OPENING.size + 4, end + 1, 4)
+        spans = list(pairwise(fields))
+        begin = end + 4
+        for at in range(_OPENING.size, end, _ENTRY.size):
+            size = min(_ENTRY.unpack_from(data, at)[3], max(0, len(data) - begin))
+            spans.append((begin, begin + size))
+            begin += size
+        return [*spans, (min(begin, len(data)), len(data))]
+
+    def mutate(self, chance: Chance, data: bytes, other: bytes) -> bytes:
+        spans = [span for span in self.spans(data) if span[0] < span[1]]
+        if not spans or chance() < 0.5:
+            return super().mutate(chance, data, other)
+        changed = bytearray(data)
+        for _ in range(1 + int(chance() * 3)):
+            start, end = pick(chance, spans)
+            changed[start + int(chance() * (end - start))] = int(chance() * 256)
+        return bytes(changed)
+
+    def lie(self, chance: Chance, data: bytes, span: Span) -> bytes:
+        """A number of the head, one more or less."""
+        end = min(len(data), _OPENING.size + _ENTRY.size * _directory(data))
+        if end < _OPENING.size:
+            return data
+        at = pick(chance, (*range(16, 36, 4), *range(_OPENING.size, end, 4)))
+        number = int.from_bytes(data[at : at + 4], "little") + pick(chance, (1, -1, 7, 256))
+        return data[:at] + struct.pack("<I", number & 0xFFFFFFFF) + data[at + 4 :]
 
 
 _JSON_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|[\[\]{}]|[,:\n]')

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import zmq
 from tests.fuzz import valid
-from tests.fuzz.file_forms import Json, Segment, Toml
+from tests.fuzz.file_forms import HistorySegment, Json, PackedInterval, Segment, Toml
 from tests.fuzz.forms import Form
 from tests.fuzz.memory_files import folder
 from tests.fuzz.msgpack_form import Msgpack, Pieces, join_pieces, split_pieces
@@ -20,7 +20,7 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
-from telemetry import humane, phrases
+from telemetry import humane, limits, phrases
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
 from telemetry.emit import spawn
@@ -31,14 +31,31 @@ from telemetry.errors import (
     TelemetryError,
 )
 from telemetry.ledger import FRAME_REASONS
+from telemetry.merging import spread
 from telemetry.report import FORMATS, content, render, table, text
-from telemetry.store import final, framing, history, hlog, journal, levels, liveruns, records, rundir
+from telemetry.report.sources import sources_sections
+from telemetry.store import (
+    final,
+    framing,
+    history,
+    hlog,
+    journal,
+    levels,
+    liveruns,
+    packed,
+    planes,
+    records,
+    rundir,
+    sources,
+    stretches,
+)
 from telemetry.transport import keys
 from telemetry.wire import codec
 from telemetry.wire.codec import Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.journal import Checkpoint
 from telemetry.wire.report import Report as WireReport
+from telemetry.wire.sources import Sources, SourceSeries, SourceStat
 
 _MOST_FILES: Final = 6
 JOURNAL_FORMS: Final[dict[int, Form]] = {
@@ -104,6 +121,20 @@ def segment(magic: bytes, runs: list[tuple[Any, int, int]]) -> bytes:
 def history_segment(start: int = 0, count: int = 3, step: int = 1) -> bytes:
     data = codec.encode_interval(valid.INTERVAL)
     return segment(levels.MAGIC, [([data], start + at * step, levels.INTERVAL) for at in range(count)])
+
+
+def packed_segment(start: int = 0, count: int = 3, step: int = 1) -> bytes:
+    """One frame of planes as they are, others that are deflated, of one group and of several."""
+    stamps = [start + at * step for at in range(count)]
+    usual = packed._GROUP_BYTES
+    frames = []
+    for at, stamp in enumerate(stamps):
+        packed._GROUP_BYTES = 64 if at == 2 else usual  # type: ignore[misc]
+        payload = packed.pack(valid.INTERVAL if at == 0 else valid.wide_interval(), stamp, levels.PACKED)
+        assert payload is not None
+        frames.append(([payload], stamp, levels.PACKED))
+    packed._GROUP_BYTES = usual  # type: ignore[misc]
+    return segment(levels.MAGIC, frames)
 
 
 def run_segment(data: bytes) -> int:
@@ -189,7 +220,33 @@ def run_history(data: bytes) -> int:
             except RunDirectoryError as error:
                 refused(error)
             assert 0 <= reader.torn_bytes <= len(data)
+        _pick_all(reader, len(data))
     return max(1, len(pieces))
+
+
+def _pick_all(reader: history.HistoryReader, size: int) -> None:
+    """What is added up, and what one series did, of the whole and of a part. Where nothing is torn, both are of the
+    same intervals."""
+    for window in ((0, (1 << 63) - 1), (valid.WALL_NS + 1, valid.WALL_NS + 30 * 10**9)):
+        whole = _read_all(reader.coarse(*window))
+        for interval in whole or ():
+            codec.decode_interval(codec.encode_interval(interval))
+        torn = reader.torn_bytes
+        assert 0 <= torn <= size
+        for coarse in (True, False):
+            picked = _read_all(reader.pick(1, *window, coarse=coarse))
+            assert all((one.slots[1:] >= one.slots[:-1]).all() for one in picked or ())
+            if coarse and not torn and picked is not None and whole is not None:
+                assert [one.end_ns for one in picked] == [one.end_ns for one in whole]
+
+
+def _read_all(found: Iterator[Any]) -> list[Any] | None:
+    """None if it is refused."""
+    try:
+        return list(found)
+    except RunDirectoryError as error:
+        refused(error)
+        return None
 
 
 def run_hlog(data: bytes) -> int:
@@ -288,6 +345,32 @@ def run_manifest(data: bytes) -> int:
     msgspec.json.encode(manifest)
     rundir.slug(manifest.name)
     return 1
+
+
+def run_sources(data: bytes) -> int:
+    """What is read can be said in a report, and compared with other sources."""
+    directory = rundir.RunDirectory(folder({sources.SOURCES: data}))
+    try:
+        found = sources.read_sources(directory)
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    made = WireReport(snapshot=valid.short_snapshot(), source="file", sources=found)
+    for section in sources_sections(made):
+        text.render_section(section, 80)
+    compared = spread.compared(found)
+    assert [len(series) for series in compared] == [len(source.series) for source in found]
+    return 1
+
+
+def _sources() -> list[SourceStat]:
+    labels = {"op": "read"}
+    slow = SourceSeries(name="s", labels=labels, unit="ms", count=9, mean=1.5, p50=1, p99=9.5, max=10)
+    fast = SourceSeries(name="s", labels=labels, unit="ms", count=3, p99=1.5, p99_to_others=0.25, odd=True)
+    return [
+        SourceStat(run_id="r", name="n", host="h", started_ns=valid.WALL_NS, elapsed_s=1.5, series=[slow, fast]),
+        SourceStat(run_id="q", name="n", label="q", completeness="lossy", lost=2, series=[fast]),
+    ]
 
 
 class _Runtime:
@@ -407,13 +490,18 @@ def _loaders() -> tuple[Any, ...]:
     return tuple(getattr(module, name) for name in (*names, "_contradictions", "user_config_path"))
 
 
-_HISTORY_FORM: Final = Pieces({0: Json(), **dict.fromkeys(range(1, 7), Segment({levels.INTERVAL: Msgpack()}))}, 0.3)
+_INTERVALS: Final = HistorySegment({levels.INTERVAL: Msgpack(), levels.PACKED: PackedInterval()}, levels.PACKED)
+_HISTORY_FORM: Final = Pieces({0: Json(), **dict.fromkeys(range(1, 7), _INTERVALS)}, 0.3)
 
 
 def histories() -> list[bytes]:
     return [
         join_pieces([(0, key_lines()), (3, history_segment()), (1, history_segment(0, 2, 10))]),
         join_pieces([(0, key_lines()), (3, history_segment(0, 1)), (6, history_segment(120, 1))]),
+        join_pieces([(0, key_lines()), (3, packed_segment()), (1, packed_segment(0, 2, 10))]),
+        join_pieces(
+            [(0, key_lines()), (3, packed_segment(58, 4)), (6, packed_segment(120, 1)), (2, packed_segment())]
+        ),
     ]
 
 
@@ -445,8 +533,13 @@ TARGETS: Final = (
         run=run_history,
         form=_HISTORY_FORM,
         seeds=histories,
-        covers=(history.HistoryReader, history._parts, history._from, levels.segments, levels.decoded),
-        base_bytes=_BUFFERS,
+        covers=(
+            *(history.HistoryReader, history._parts, levels.segments, levels.decoded, levels.within),
+            *(stretches, framing.SegmentSteps, packed.Head, packed.unpack, packed.pick, packed._series),
+            *(planes.inflated, planes._inflated, planes.Joined, planes.one_column, planes.one_row),
+        ),
+        base_bytes=_BUFFERS + 8 * limits.HISTORY_UNPACKED_BYTES,
+        bytes_each=8 * limits.HISTORY_UNPACKED_TIMES,
     ),
     Target(
         name="hlog",
@@ -505,6 +598,17 @@ TARGETS: Final = (
         ],
         covers=(rundir.RunDirectory.read_manifest, rundir.slug),
         head=b'{"run_id":"r",',
+    ),
+    Target(
+        name="sources",
+        run=run_sources,
+        form=Json(),
+        seeds=lambda: [msgspec.json.encode(Sources(sources=made)) for made in (_sources()[:1], _sources())],
+        covers=(sources.read_sources, sources_sections, spread),
+        head=b'{"sources":[{"run_id":"r","name":"n",',
+        base_bytes=8 * MIB,
+        bytes_each=2_000,
+        share=0.1,
     ),
     Target(
         name="live_run",

@@ -6,12 +6,13 @@ import random
 import tracemalloc
 
 import pytest
+from hypothesis import settings
 from tests.fuzz import corpus, report
 from tests.fuzz.forms import noise, pick
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 
-FRESH = 300
+FRESH = 3 * settings().max_examples
 EACH = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 
 

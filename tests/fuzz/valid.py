@@ -167,6 +167,23 @@ INTERVAL = history.Interval(
 )
 
 
+def wide_interval() -> history.Interval:
+    """Of so many slots that they are deflated when it is packed."""
+    slots = [*range(900, 1_500, 7), *range(5, 605, 6)]
+    halves = len(range(900, 1_500, 7)), 100
+    series = history.SeriesColumns(
+        index=pack("<2I", 0, 1),
+        count=pack("<2Q", halves[0], 2 * halves[1]),
+        total=pack("<2d", 9e5, 3.5e4),
+        min=pack("<2d", 900.0, 5.0),
+        max=pack("<2d", 1_495.5, 599.0),
+        occupied=pack("<2I", *halves),
+        slots=pack(f"<{sum(halves)}I", *slots),
+        counts=pack(f"<{sum(halves)}I", *[1] * halves[0], *[2] * halves[1]),
+    )
+    return replace(INTERVAL, series=series)
+
+
 @cache
 def aggregator() -> Aggregator:
     """After all of `frames`, hellos, one end and one roll. To be read only."""

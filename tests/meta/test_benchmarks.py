@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("module", ["wire_rows", "choices"])
+@pytest.mark.parametrize(
+    "module", ["wire_rows", "choices", "statistics", "history", pytest.param("report", marks=pytest.mark.slow)]
+)
 def test_a_benchmark_of_choices_runs(module: str) -> None:
     """With `--tiny` it does all its work once and prints its table."""
     command = [sys.executable, "-m", f"benchmarks.{module}", "--tiny"]

@@ -12,21 +12,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from telemetry import limits
 from telemetry.config.schema import HistoryConfig, JournalConfig
 from telemetry.limits import GIB, MIB
-from telemetry.store import journal, levels
+from telemetry.store import journal, levels, packed, planes
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
+from telemetry.store.gates import write_gates
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.outputlog import OUTPUT_BYTES, OutputLog
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.store.sources import write_sources
 from telemetry.testing import frame as batch
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
-from telemetry.wire.history import Interval
+from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
+from telemetry.wire.sources import Sources, SourceSeries, SourceStat
 from telemetry.wire.version import SCHEMA
 
 TEXT = (Path(__file__).parents[2] / "docs" / "RUN_DIRECTORY.md").read_text()
@@ -101,12 +105,57 @@ def test_sizes_and_kinds_are_the_codes() -> None:
     assert f"schema version, {SCHEMA} " in TEXT
     kinds = {"a batch": journal.BATCH, "a checkpoint": journal.CHECKPOINT, "a note": journal.NOTE}
     assert [row[0] for row in table("kind")] == [f"{number}, {word}" for word, number in kinds.items()]
-    assert f"Frames of kind {levels.INTERVAL}" in TEXT
+    assert f"array in frames of kind {levels.INTERVAL}, packed in frames of kind {levels.PACKED}." in WORDS
     said = re.search(r"The types of notes are (.*?) Kinds and types", WORDS)
     assert said is not None
     assert re.findall(r"`(\w+)`", said[1]) == [str(kind.__struct_config__.tag) for kind in NOTES]
     (checkpoint,) = [row[1] for row in table("kind") if "checkpoint" in row[0]]
     assert re.findall(r"`(\w+)`", checkpoint) == names(Checkpoint)
+
+
+def test_the_packed_sample_is_what_we_write() -> None:
+    """Byte for byte; and the words beside it, and its lengths, are what it says."""
+    (sample,) = re.findall(r"```hex history\n(.*?)```", TEXT, re.DOTALL)
+    found = bytes.fromhex("".join(line[:52] for line in sample.splitlines()))
+    interval = Interval(
+        1_700_000_000 * 10**9,
+        1_700_000_001 * 10**9,
+        SeriesColumns(
+            index=struct.pack("<2I", 0, 3),
+            count=struct.pack("<2Q", 3, 1),
+            total=struct.pack("<2d", 5.5, 9.0),
+            min=struct.pack("<2d", 1.5, 9.0),
+            max=struct.pack("<2d", 2.5, 9.0),
+            occupied=struct.pack("<2I", 2, 1),
+            slots=struct.pack("<3I", 1_500, 1_700, 9),
+            counts=struct.pack("<3I", 2, 1, 1),
+        ),
+        ValueColumns(struct.pack("<I", 0), struct.pack("<d", 7.0)),
+    )
+    payload = packed.pack(interval, 59, levels.PACKED)
+    assert payload is not None
+    assert found == b"".join(frame([payload], 59, levels.PACKED))
+    assert f"{len(payload)} bytes of payload" in sample
+    assert f"kind {levels.PACKED}, a packed interval" in sample
+
+
+def test_the_packed_layout_is_the_codes() -> None:
+    """Offsets, masks, the order of the planes, and what is packed at all."""
+    rows = [row[0] for row in table("bytes of a packed interval")]
+    masks = range(packed.OPENING_BYTES - planes.MASKS, packed.OPENING_BYTES)
+    assert rows[-4:] == [f"{masks[0]}–{masks[-1]}", f"from {packed.OPENING_BYTES}", "then", "then"]
+    small = [column for row in table("column") for column in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(small) == sorted(names(SeriesColumns))
+    masked = re.findall(r"`(\w+)`", WORDS.partition("The masks are those of")[2].partition("of the counters")[0])
+    of_rows, of_cells = masked[:6], masked[6:8]
+    assert masked == [*of_rows, *of_cells, *names(ValueColumns)]
+    blocks = [sorted({of_rows[column] for column, _ in block}) for block in planes.ROWS.blocks]
+    order = WORDS.partition("to the lowest: ")[2].partition("`slots`")[0].split(";")
+    assert blocks == [sorted(re.findall(r"`(\w+)`", part)) or ["max", "min", "total"] for part in order[:4]]
+    assert [of_cells[column] for column, _ in (places[0] for places in planes.CELLS.blocks)][::4] == of_cells
+    assert f"columns come to {levels._WORTH_IT_BYTES:,} bytes or more is packed" in WORDS
+    most = limits.HISTORY_UNPACKED_BYTES // MIB, limits.HISTORY_UNPACKED_TIMES
+    assert "more than {} MiB and more than {} times".format(*most) in WORDS
 
 
 def test_bounds_are_the_settings() -> None:
@@ -126,6 +175,8 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     run = written(tmp_path)
     run.write_manifest(Manifest(run_id="r1", name="job"))
     run.final.touch()
+    write_sources(run, [])
+    write_gates(run.path, [])
     run.log.touch()
     output = OutputLog(run.path, file_bytes=1)
     output.append(b"one")
@@ -142,6 +193,8 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
     assert promised == there
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])
+    sources = set(re.findall(r"`(\w+)`", WORDS.partition("## sources.json")[2].partition("It has no journal")[0]))
+    assert sources == {"sources", *names(Sources), *names(SourceStat), *names(SourceSeries)}
     keys = WORDS.partition("one line for each instrument:")[2].partition(". Indices")[0]
     assert sorted(names(SeriesKey)) == sorted(re.findall(r"`(\w+)`", keys))
 

@@ -38,13 +38,16 @@ def code_lines(text: str) -> set[int]:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Each function with its code lines, without its docstring."""
+    """Each function with its code lines, without its docstring. One that is short with all its lines has those."""
     text = path.read_text()
-    code = code_lines(text)
+    code: set[int] | None = None  # finding them takes a while
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
-            lines = code & set(range(node.lineno, node.end_lineno + 1))
+            lines = set(range(node.lineno, node.end_lineno + 1))
+            if len(lines) > FUNCTION_CODE_LINES:
+                code = code if code is not None else code_lines(text)
+                lines &= code
             if ast.get_docstring(node) is not None:
                 first = node.body[0]
                 assert first.end_lineno is not None

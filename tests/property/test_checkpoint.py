@@ -187,7 +187,7 @@ class Run:
         return self.aggregator.snapshot(FACTS, self.now_ns, WALL_NS + self.now_ns)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(OPERATIONS, st.integers(0, 25))
 def test_a_restored_aggregator_goes_on_as_the_other_one(operations: list[Operation], cut: int) -> None:
     """Same answers, same snapshot, same intervals, and at the end the same checkpoint: wherever it was made."""
@@ -208,7 +208,6 @@ def test_a_restored_aggregator_goes_on_as_the_other_one(operations: list[Operati
         assert restored.aggregator.checkpoint() == whole.aggregator.checkpoint()
 
 
-@settings(max_examples=100)
 @given(OPERATIONS)
 def test_questions_change_no_number(operations: list[Operation]) -> None:
     """How often snapshots are made, or progress is acknowledged, leaves no trace in what is computed."""

@@ -63,7 +63,7 @@ def test_slots_and_ranges_are_the_librarys(digits: int, values: list[int]) -> No
 
 
 @given(first=st.lists(ticks, max_size=60), second=st.lists(ticks, max_size=60))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=min(30, settings().max_examples))
 def test_counts_are_the_librarys_and_merge_like_its(first: list[int], second: list[int]) -> None:
     """Counts equal those the library records, and sums of two histograms those of the library's merge."""
     layout = Layout.of(2)
@@ -86,7 +86,6 @@ def test_cells_are_those_of_the_wire(values: list[int]) -> None:
 
 
 @given(pairs=rows_of_values)
-@settings(deadline=None)
 def test_stats_agree_with_the_sorted_values(pairs: list[tuple[int, float]]) -> None:
     """Percentiles lie within [min, max] and their bound of the order statistic; cells add up; moments are right."""
     made = table()
@@ -107,7 +106,6 @@ def test_stats_agree_with_the_sorted_values(pairs: list[tuple[int, float]]) -> N
 
 
 @given(values=st.lists(st.integers(0, LAST_TICK), min_size=1, max_size=60), repetitions=st.integers(1, 200))
-@settings(deadline=None)
 def test_totals_of_integers_are_exact(values: list[int], repetitions: int) -> None:
     """Whatever their size and number, integers below 2**53 add up exactly."""
     made = SeriesTable(PERCENTILES, 3)
@@ -118,7 +116,7 @@ def test_totals_of_integers_are_exact(values: list[int], repetitions: int) -> No
 
 
 @given(intervals=st.lists(rows_of_values | st.just([]), min_size=1, max_size=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 def test_window_is_the_last_intervals(intervals: list[list[tuple[int, float]]]) -> None:
     """After any sequence of rolls the window says what a table of the last intervals alone says."""
     made = table(window=3)
@@ -136,7 +134,6 @@ def test_window_is_the_last_intervals(intervals: list[list[tuple[int, float]]]) 
 
 
 @given(pairs=rows_of_values, memory_bytes=st.sampled_from([1 << 20, 3_000, 500]))
-@settings(deadline=None)
 def test_exact_pass_finds_order_statistics(pairs: list[tuple[int, float]], memory_bytes: int) -> None:
     """With any values and memory the exact pass ends with the values at the ranks."""
     made = table()

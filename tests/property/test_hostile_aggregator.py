@@ -146,7 +146,7 @@ def balanced(stat: ProducerStat) -> bool:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(SCRIPTS)
 @example([frames.EVENTS + b"\x91" * 200_000, "good", bytes(limits.FRAME_BYTES + 1), "good"])
 def test_a_good_producer_beside_a_bad_one_loses_nothing(script: list[object]) -> None:
@@ -308,7 +308,7 @@ def test_sums_that_integers_do_not_have_can_be_shown(column: str, value: float) 
         codec.encode_snapshot(made.snapshot(RunFacts(run_id="r", name="n", state="LIVE"), NOW, WALL))
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.integers(0, 1 << 62))
 def test_what_is_restored_goes_on(seed: int) -> None:
     """A checkpoint with a few changes is refused, or what is made of it takes batches like any other."""

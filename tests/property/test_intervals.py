@@ -108,7 +108,7 @@ def test_a_whole_run_is_its_snapshot(seconds: Seconds) -> None:
 
 
 @given(SECONDS)
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 def test_the_last_seconds_are_the_window(seconds: Seconds) -> None:
     """As many intervals as the window has rolls say what the window says."""
     run = Run(seconds)
@@ -123,7 +123,7 @@ def test_the_last_seconds_are_the_window(seconds: Seconds) -> None:
 
 
 @given(SECONDS, st.data())
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 def test_any_stretch_is_its_values(seconds: Seconds, data: st.DataObject) -> None:
     """Percentiles of any seconds are within their bound of the order statistics of what was recorded in them."""
     run = Run(seconds)

@@ -158,7 +158,7 @@ def _described(new: list[Made], word: bytes) -> int:
     return sum(bytes(raw)[1:].startswith(word) for one in new for raw in one.batch.records)
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(journeys())
 def test_every_event_is_somewhere(
     journey: tuple[dict[str, tuple[list[Made], End]], list[Made], list[int]],
@@ -225,7 +225,7 @@ LIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples // 2)
 @given(
     st.lists(st.tuples(ROWS, RECORDS, LIES), max_size=8),
     st.integers(0, (1 << 63) - 1),

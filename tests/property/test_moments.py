@@ -31,7 +31,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=5 * settings().max_examples)
 @given(steps)
 def test_totals_and_spreads_are_those_of_exact_arithmetic(steps: list[list[tuple[int, float]] | str]) -> None:
     """Integers add up exactly; other totals, means and standard deviations to rounding."""

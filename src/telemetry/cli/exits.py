@@ -10,15 +10,19 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """3, 6 and 99 are kept for gates and backends."""
+    """6 is kept for backends."""
 
     OK = 0
     ERROR = 1
     USAGE = 2
+    INCONCLUSIVE = 3
+    """Of a gate, or of a comparison with `--fail-on worse`: nobody can tell."""
     INCOMPLETE = 4
     """Data is lossy or incomplete, with `--strict`."""
     INTERRUPTED = 5
     """With `--strict`."""
+    GATE_FAILED = 99
+    """Or a comparison with `--fail-on worse` found something worse."""
     SIGINT = 130
     SIGPIPE = 141
 

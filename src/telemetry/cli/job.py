@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from telemetry import limits
 from telemetry.cli import console
 from telemetry.wire.codec import carriable
 from telemetry.wire.masking import mask_secrets
@@ -51,6 +52,8 @@ class Job:
         """Whether SIGTERM or SIGHUP was passed on."""
         self._apart = launch is not None
         self._ended = False
+        self._kill_ns = 0
+        """When it is killed; 0: never."""
         self._process: subprocess.Popen[bytes] | None = None
         self._begun_ns = time.monotonic_ns()
         self._ended_ns = self._begun_ns
@@ -99,10 +102,17 @@ class Job:
             look_s *= 2
             self._drain_news()
             self._seen_bytes = max(self._seen_bytes, _peak_bytes(self.pid))
+            if self._kill_ns and time.monotonic_ns() >= self._kill_ns:
+                self._send(signal.SIGKILL)
             if time.monotonic_ns() >= next_ns:
                 next_ns += 1_000_000_000
                 each_second()
         self._let_go()
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL for one that is still there `limits.ABORT_KILL_S` later. For `each_second`."""
+        self._kill_ns = time.monotonic_ns() + int(limits.ABORT_KILL_S * 1e9)
+        self._send(signal.SIGTERM)
 
     def ending(self) -> str:
         """Why the run ends, in words."""

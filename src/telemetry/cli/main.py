@@ -26,7 +26,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "top": ("telemetry.cli.top", "watch a run on a screen: live, or once it is over"),
     "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
     "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
-    "report": ("telemetry.cli.report", "say what a run came to: text, JSON, Markdown, HdrHistogram log"),
+    "report": ("telemetry.cli.report", "say what a run came to: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs"),
+    "gate": ("telemetry.cli.gate", "check conditions on a run: pass, fail or inconclusive"),
+    "merge": ("telemetry.cli.merge", "make one run of several that have ended"),
+    "compare": ("telemetry.cli.compare", "say how two sets of runs differ, and what is noise"),
+    "calibrate": ("telemetry.cli.calibrate", "repeat a command to learn how much its runs differ by themselves"),
     "recover": ("telemetry.cli.recover", "make the result of a run whose aggregator died, from its journal"),
     "replay": ("telemetry.cli.replay", "run a journal through a live aggregator once more"),
     "bench": ("telemetry.cli.bench", "measure what telemetry costs on this machine"),
@@ -39,7 +43,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Name → (module, what it does). The order is that of the help."""
 
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
-exit codes: 0 ok, 1 error, 2 usage, 4 lossy or incomplete (--strict), 5 interrupted (--strict)"""
+exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
+5 interrupted (--strict), 99 gate failed or worse"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,65 +1,182 @@
-"""`telemetry report`: what a run came to."""
+"""`telemetry report`: what a run came to, in any form, in several at once."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from telemetry.cli import console, runs
+from telemetry import phrases
+from telemetry.cli import console, parts, runs
 from telemetry.cli.exits import Exit, strictly
-from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.cli.outputs import FORMATS, Output, make_folder, outputs, write
+from telemetry.errors import UsageError
+from telemetry.humane import printable
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
-    from telemetry.report import Format
-
-FORMATS = ("text", "json", "md", "hlog")
-_BY_SUFFIX = {".json": "json", ".md": "md", ".hlog": "hlog"}
+    from telemetry.recorded import RecordedRun
+    from telemetry.wire.snapshot import SeriesStat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_run_argument(parser)
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, help="default: that of FILE's suffix, else text")
-    form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
+    parser.add_argument(
+        "--format",
+        dest="formats",
+        action="append",
+        choices=FORMATS,
+        help="default: that of FILE's suffix, else text; once for each FILE",
+    )
+    parser.add_argument(
+        "--json", dest="formats", action="append_const", const="json", help="the same as --format json"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        dest="files",
+        action="append",
+        metavar="FILE",
+        help="write there instead of stdout, once for each format; DIR/ takes report.html, report.json, … of all",
+    )
+    parser.add_argument(
+        "--series",
+        metavar="NAME",
+        help="only this one in .hgrm: its name, or name{label=value,…} as tables show it",
+    )
+    parts.add_part_arguments(parser)
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and read no run")
     parser.add_argument(
         "--strict", action="store_true", help="exit 4 unless the result is complete, 5 if the run was interrupted"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    form: Any = args.format or _BY_SUFFIX.get(args.output.suffix if args.output else "", "text")
+    if args.schema:
+        return _schema()
+    wanted = outputs(args.formats or [], args.files or [])
+    if args.series is not None and all(output.form != "hgrm" for output in wanted):
+        raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
     target = runs.find(args)
-    report = runs.report_of(target)
-    if form == "hlog":
-        _write_hlog(target, args.output)
-    else:
-        _write(report, form, args.output)
+    report = parts.report_of(target, parts.choice_of(args), parts.step_of(args))
+    for output in wanted:
+        if output.folder and output.path is not None:
+            make_folder(output.path.parent)
+        if output.form == "hlog":
+            _write_hlog(target, output.path, report)
+        elif output.form == "hgrm":
+            _write_hgrm(list(_distributions(target, report, args.series)), output)
+        else:
+            _write(report, output, steps=args.every is not None)
     return strictly(report.completeness) if args.strict else Exit.OK
 
 
-def _write(report: Report, form: Format, output: Path | None) -> None:
+def _write(report: Report, output: Output, *, steps: bool) -> None:
     from telemetry.report import render
 
-    if output is None:
+    form: Any = output.form
+    width, color = console.PIPED_WIDTH, False
+    if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-        console.write(render(report, form, width=width, color=color))
-        return
-    from telemetry.store.atomic import write_atomic
-
-    try:
-        write_atomic(output, render(report, form, width=console.PIPED_WIDTH).encode())
-    except OSError as error:
-        raise RunDirectoryError(f"{output} can't be written: {error.strerror}") from error
+    write(render(report, form, width=width, color=color, steps=steps), output.path)
 
 
-def _write_hlog(target: runs.Target, output: Path | None) -> None:
+def _schema() -> int:
+    from telemetry.report.schema import json_schema
+
+    console.write_json(json_schema())
+    return Exit.OK
+
+
+def _write_hlog(target: runs.Target, output: Path | None, report: Report) -> None:
     if output is None:
         raise UsageError("a histogram log goes to a file", hint="add -o FILE")
     from telemetry.store.hlog import export_hlog
     from telemetry.store.rundir import resolve
 
-    export_hlog(resolve(target.directory_spec, target.root), output)
+    directory = resolve(target.directory_spec, target.root)
+    part = report.stretch
+    if part is None or not part.found:
+        export_hlog(directory, output)
+        return
+    start_ns, end_ns = (report.snapshot.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
+    export_hlog(directory, output, start_ns=start_ns, end_ns=end_ns)
+
+
+def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
+    """`made`: names of series, and what is to be said of them."""
+    from telemetry.report.hgrm import sections
+
+    if output.path is None:
+        write(sections(text for _, text in made), None)
+    elif len(made) == 1:
+        write(made[0][1], output.path)
+    elif made and output.folder:
+        folder = output.path.with_suffix("")
+        make_folder(folder)
+        for file, text in zip(_file_names([name for name, _ in made]), made, strict=True):
+            write(text[1], folder / f"{file}{output.path.suffix}")
+    elif not made:
+        raise UsageError(f"the run has no series, so there is nothing for {output.path}")
+    else:
+        hint = "pick one with --series NAME, or write all to a folder: --format hgrm -o DIR/"
+        raise UsageError(f"{output.path} holds one series, and there are {len(made):,}", hint=hint)
+
+
+def _distributions(target: runs.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
+    """Name and distribution of each series: of all its values as far as the history has them, else of the
+    percentiles of the result, which is said."""
+    from telemetry.report.hgrm import digests, distribution, result_distribution
+
+    stats = _chosen(report, wanted)
+    found = digests(_recorded(target), stats, report.stretch) if report.source != "status" else {}
+    coarse = 0
+    for place, stat in enumerate(stats):
+        digest = found.get(place)
+        coarse += digest is None
+        text = result_distribution(stat) if digest is None else distribution(digest, stat.stddev)
+        yield phrases.instrument(stat.name, stat.labels), text
+    if coarse:
+        console.say(
+            f"the history does not have all values of {coarse:,} of {len(stats):,} series:"
+            " their distributions have no rows but the percentiles of the result"
+        )
+
+
+def _recorded(target: runs.Target) -> RecordedRun:
+    from telemetry.recorded import open_run
+
+    return open_run(target.directory_spec, target.root, runs.fallback_dirs())
+
+
+def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
+    """Those with this name, with or without labels; None: all."""
+    from difflib import get_close_matches
+
+    stats = report.snapshot.series
+    if wanted is None:
+        return stats
+    named = {place: {stat.name, phrases.instrument(stat.name, stat.labels)} for place, stat in enumerate(stats)}
+    found = [stats[place] for place, names in named.items() if wanted in names]
+    if not found:
+        known = sorted({name for names in named.values() for name in names})
+        close = get_close_matches(wanted, known, n=1)
+        hint = f"did you mean {printable(close[0])!r}?" if close else "`telemetry report` lists them"
+        raise UsageError(f"the run has no series {wanted!r}", hint=hint)
+    return found
+
+
+def _file_names(names: Sequence[str]) -> Iterator[str]:
+    """One for each, and no two the same."""
+    from telemetry.store.rundir import slug
+
+    taken: set[str] = set()
+    for name in names:
+        plain = slug(name)
+        numbered = (f"{plain}-{number}" for number in count(2))
+        file = next(one for one in chain([plain], numbered) if one not in taken)
+        taken.add(file)
+        yield file

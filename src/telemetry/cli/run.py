@@ -23,13 +23,17 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, CommandFacts
 
 if TYPE_CHECKING:
+    from telemetry.cli.gating import Gating
+    from telemetry.config.schema import Config
     from telemetry.emit.keeper import AggregatorKeeper
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=None, help="name of the run (default: the command's)")
     serve.add_run_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="no live line, no report on stderr")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no live line, no report on stderr; gates that did not pass are named"
+    )
     parser.add_argument(
         "--tui",
         action="store_true",
@@ -37,6 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit 4 if the command succeeded but the result is not complete"
+    )
+    parser.add_argument(
+        "--gate",
+        dest="gates",
+        action="append",
+        metavar="EXPR",
+        help="a condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 if "
+        "nobody can tell (default: the setting gates.expressions)",
+    )
+    parser.add_argument("--no-gates", action="store_true", help="pass over the setting gates.expressions")
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="the run that `baseline` means in a gate")
+    parser.add_argument(
+        "--abort-on-fail", action="store_true", help="end the command once a gate fails and can't pass any more"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
 
@@ -51,10 +68,11 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command given", hint="telemetry run --name NAME -- CMD …")
-    name = args.name or _name_of(command[0])
+    name = args.name or name_of(command[0])
     serve.check_name(name)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
+    gating = _gating(args, config, name)
     with open_stage(tui=args.tui) as stage:
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
@@ -63,9 +81,12 @@ def run(args: argparse.Namespace) -> int:
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
-                job.wait(_Watch(snapshots, keeper, stage, quiet=args.quiet))
+                if gating is not None:
+                    gating.begin(aggregator.directory, stage.say, job.end)
+                job.wait(_Watch(snapshots, keeper, stage, gating, quiet=args.quiet))
                 stage.over()
-            _ask(keeper, Stop(reason=job.ending(), command=job.facts()), stage)
+            ending = gating.ending(job.ending()) if gating is not None else job.ending()
+            _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
             report = await_report(
                 snapshots,
@@ -77,14 +98,53 @@ def run(args: argparse.Namespace) -> int:
             keeper.release()
         stage.await_leave(patient=not job.told_to_end)
     report = _with_bill(report, job.facts())
+    if gating is not None:
+        report = gating.concluded(report)
     if not args.quiet:
         _say(report)
-    if job.exit_code:
-        return job.exit_code
-    return strictly(report.completeness) if args.strict else Exit.OK
+    elif report.gates:
+        _say_what_did_not_pass(report)
+    return _exit_code(report, job.exit_code, gating, strict=args.strict)
 
 
-def _name_of(program: str) -> str:
+def _say_what_did_not_pass(report: Report) -> None:
+    """The reason of an exit code is said, however quiet."""
+    from telemetry.report.gates import gate_lines
+
+    for line in gate_lines([gate for gate in report.gates if gate.outcome != "pass"]).lines:
+        console.say(line)
+
+
+def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool) -> int:
+    """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
+    if gating is not None and gating.ended_by is not None:
+        return Exit.GATE_FAILED
+    if of_command:
+        return of_command
+    if report.gates:
+        from telemetry.cli.gating import exit_code
+
+        if code := exit_code(report.gates):
+            return code
+    return strictly(report.completeness) if strict else Exit.OK
+
+
+def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | None:
+    """None without gates. Raises UsageError for one that can't be read, and for flags that need one."""
+    texts = args.gates or ([] if args.no_gates else list(config.gates.expressions))
+    if not texts:
+        if args.abort_on_fail or args.baseline is not None:
+            flag = "--abort-on-fail" if args.abort_on_fail else "--baseline"
+            raise UsageError(f"{flag} is about gates, and there are none", hint="add --gate 'EXPR'")
+        return None
+    from telemetry.cli.gating import Gating, demands
+
+    root = Path(config.run.dir).absolute()
+    asked = demands(texts, config, root, name=name, baseline=args.baseline)
+    return Gating(asked, abort=args.abort_on_fail, quiet=args.quiet)
+
+
+def name_of(program: str) -> str:
     """A name for a run whose command may be called anything."""
     name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
     return name[: limits.NAME_CHARS].strip() or "run"
@@ -93,7 +153,16 @@ def _name_of(program: str) -> str:
 class _Watch:
     """What happens each second while the command runs."""
 
-    def __init__(self, snapshots: Subscription, keeper: AggregatorKeeper, stage: Stage, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        snapshots: Subscription,
+        keeper: AggregatorKeeper,
+        stage: Stage,
+        gating: Gating | None = None,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._gating = gating
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
@@ -106,6 +175,8 @@ class _Watch:
             return
         if not self._quiet:
             self._stage.pass_by(describe(snapshot) + "\n")
+        if self._gating is not None:
+            self._gating.look(snapshot)
         if snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()

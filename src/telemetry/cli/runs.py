@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from telemetry import limits
 from telemetry.errors import (
     EndpointError,
@@ -17,7 +19,7 @@ from telemetry.errors import (
     TelemetryError,
 )
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 if TYPE_CHECKING:
     from telemetry.store.liveruns import LiveRun
@@ -110,16 +112,29 @@ def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSn
 
 
 def report_of(target: Target) -> Report:
-    """From the aggregator while there is one, else from disk, with the reason.
+    """From the aggregator while the run goes on, else from disk, with the reason where nobody answered.
 
     Raises RunNotFoundError or RunDirectoryError, or the aggregator's failure if the disk has nothing either.
     """
     if not target.endpoint:
         return _load(target.spec, target.root)
     try:
-        return Report(snapshot=ask(target.endpoint), source="status")
+        snapshot = ask(target.endpoint)
     except (EndpointError, ProtocolError) as silence:
         return from_disk(target, silence)
+    written = _written(target, snapshot) if snapshot.state in TERMINAL else None
+    return written or Report(snapshot=snapshot, source="status")
+
+
+def _written(target: Target, snapshot: MetricsSnapshot) -> Report | None:
+    """What a run that has ended left on disk: its aggregator, which may stay for a moment, does not know what the
+    gates came to. None if it is not there, or on another machine."""
+    directory = target.live.dir if target.live else snapshot.directory
+    with suppress(TelemetryError):
+        report = _load(directory, target.root) if directory else None
+        if report is not None and report.snapshot.run_id == snapshot.run_id:
+            return report
+    return None
 
 
 def from_disk(target: Target, silence: TelemetryError) -> Report:
@@ -130,7 +145,7 @@ def from_disk(target: Target, silence: TelemetryError) -> Report:
     except TelemetryError as nothing:
         raise nothing if dead(target) is not None else silence from None
     reasons = [reason for reason in (silence.message, found.source_reason) if reason]
-    return Report(snapshot=found.snapshot, source=found.source, source_reason="; ".join(reasons))
+    return replace(found, source_reason="; ".join(reasons))
 
 
 def dead(target: Target) -> Remains | None:

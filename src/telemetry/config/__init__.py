@@ -4,6 +4,7 @@ from telemetry.config.load import Loaded, load
 from telemetry.config.schema import (
     Config,
     EmitConfig,
+    GatesConfig,
     HistoryConfig,
     JournalConfig,
     LimitsConfig,
@@ -16,6 +17,7 @@ from telemetry.config.schema import (
 __all__ = [
     "Config",
     "EmitConfig",
+    "GatesConfig",
     "HistoryConfig",
     "JournalConfig",
     "LimitsConfig",

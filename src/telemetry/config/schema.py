@@ -185,6 +185,21 @@ class TuiConfig(_Section, kw_only=True, frozen=True):
     """Action → key. Whether both exist is checked where the table of actions is: in the cockpit."""
 
 
+class GatesConfig(_Section, kw_only=True, frozen=True):
+    """Conditions that a run has to meet: `telemetry gate`, and `telemetry run`. docs/GATES.md has the language."""
+
+    expressions: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.GATE_CHARS)], ...],
+        Meta(max_length=limits.GATES, description='Gates, such as "p99(latency) < 250ms", unless some are given.'),
+    ] = ()
+    baseline: Annotated[
+        str, Meta(description="The run that `baseline` means in a gate: directory, run id or name; empty: none.")
+    ] = ""
+    confident: Annotated[
+        bool, Meta(description="Demand that the whole confidence interval lies on one side of the limit.")
+    ] = False
+
+
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """All settings of telemetry."""
 
@@ -196,3 +211,4 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     security: SecurityConfig = field(default_factory=SecurityConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     tui: TuiConfig = field(default_factory=TuiConfig)
+    gates: GatesConfig = field(default_factory=GatesConfig)

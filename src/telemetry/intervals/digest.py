@@ -14,6 +14,7 @@ from telemetry.histogram.layout import TICK_BITS, Layout
 from telemetry.intervals.figures import Figures
 from telemetry.intervals.histograms import Histograms, added_up
 from telemetry.wire.control import SeriesKey
+from telemetry.wire.report import Bounds
 from telemetry.wire.units import ticks_per_unit
 
 _LAST_TICK: Final = float((1 << TICK_BITS) - 1)
@@ -36,6 +37,10 @@ class Digest:
     def figures(self, percentiles: Sequence[str]) -> Figures:
         """Raises UsageError for a percentile outside (0, 100]."""
         return self.histogram.figures(percentiles)[0]
+
+    def bounds(self, percentiles: Sequence[str], confidence: float = 0.95) -> dict[str, Bounds]:
+        """Empty without values. Raises UsageError for a percentile outside (0, 100]."""
+        return self.histogram.bounds(percentiles, confidence)[0]
 
     def curve(self, points: int) -> list[tuple[float, float]]:
         """(fraction of the values, the value in units that so many are not above), from (0, min) to (1, max).

@@ -13,6 +13,7 @@ from telemetry.intervals.figures import Figures
 from telemetry.intervals.histograms import Histograms, added_up
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
+from telemetry.wire.report import Bounds
 
 _PENDING_SLOTS: Final = 1 << 20  # adding up many at once is cheaper; these take 16 MiB
 
@@ -63,10 +64,18 @@ class Stretch:
 
     def figures(self) -> dict[int, Figures]:
         """By index, of every series there is a key of. Raises UsageError for a percentile outside (0, 100]."""
+        return dict(zip(self._index.tolist(), self._histograms().figures(self._percentiles), strict=True))
+
+    def bounds(self, confidence: float = 0.95) -> dict[int, dict[str, Bounds]]:
+        """By index, as `figures`: within which values the percentiles lie; none where there are no values."""
+        found = self._histograms().bounds(self._percentiles, confidence)
+        return dict(zip(self._index.tolist(), found, strict=True))
+
+    def _histograms(self) -> Histograms:
         self._add_up()
         places, counts = self._sum
         size = len(self._keys)
-        histograms = Histograms(
+        return Histograms(
             digits=np.array([key.digits for key in self._keys], dtype=np.int64),
             ticks_per_unit=np.array([key.ticks_per_unit for key in self._keys], dtype=np.float64),
             seconds=np.full(size, self._seconds),
@@ -78,9 +87,10 @@ class Stretch:
             slots=places % self._span,
             counts=counts,
         )
-        return dict(zip(self._index.tolist(), histograms.figures(self._percentiles), strict=True))
 
     def _add_up(self) -> None:
+        if not self._pending:
+            return
         places, counts = zip(self._sum, *self._pending, strict=True)
         self._sum = added_up(np.concatenate(places), np.concatenate(counts))
         self._pending, self._pending_slots = [], 0

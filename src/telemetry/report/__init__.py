@@ -1,34 +1,45 @@
-"""Reading a finished run and saying what it came to: text, Markdown, JSON."""
+"""Reading a finished run and saying what it came to, in every form people and programs ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal
+from importlib import import_module
+from typing import Any, Final, Literal
 
 from telemetry.errors import UsageError
-from telemetry.report.json import render_json
-from telemetry.report.markdown import render_markdown
-from telemetry.report.source import load_report
+from telemetry.recorded.source import load_report
 from telemetry.report.text import render_text
 from telemetry.wire.report import Report
 
-Format = Literal["text", "json", "md"]
+Format = Literal["text", "json", "md", "csv", "html", "hgrm", "junit"]
 
-_PLAIN: Final[dict[str, Callable[[Report], str]]] = {"json": render_json, "md": render_markdown}
-FORMATS: Final = ("text", *_PLAIN)
+_RENDERERS: Final = {
+    "json": ("telemetry.report.json", "render_json"),
+    "md": ("telemetry.report.markdown", "render_markdown"),
+    "csv": ("telemetry.report.csv", "render_csv"),
+    "html": ("telemetry.report.html", "render_html"),
+    "hgrm": ("telemetry.report.hgrm", "render_hgrm"),
+    "junit": ("telemetry.report.junit", "render_junit"),
+}
+"""Format → where it is made; each loads on first use, for some of them take arrays or XML."""
+FORMATS: Final = ("text", *_RENDERERS)
 
 
-def render(report: Report, format: Format = "text", *, width: int = 100, color: bool = False) -> str:
+def render(
+    report: Report, format: Format = "text", *, width: int = 100, color: bool = False, steps: bool = False
+) -> str:
     """The report in a form people or programs read, ending with a newline.
 
-    `width` (columns) and `color` (ANSI) concern text alone. Raises UsageError for an unknown format.
+    `width` (columns), `color` (ANSI) and `steps` (what is over time is a table of steps) concern text alone. Raises
+    UsageError for an unknown format.
     """
     if format == "text":
-        return render_text(report, width, color)
-    try:
-        return _PLAIN[format](report)
-    except KeyError:
-        raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}") from None
+        return render_text(report, width, color, steps=steps)
+    if format not in _RENDERERS:
+        raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+    module, name = _RENDERERS[format]
+    renderer: Any = getattr(import_module(module), name)
+    rendered: str = renderer(report)
+    return rendered
 
 
 __all__ = ["FORMATS", "Format", "Report", "load_report", "render"]

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import re
+from typing import Final
 
 from telemetry.report.content import content
 from telemetry.report.table import Section, Table
 from telemetry.wire.report import Report
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
+_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>|~#"})
 
 
 def render_markdown(report: Report) -> str:
     """Markdown that ends with a newline. Tables have all columns and rows."""
-    said = content(report)
+    said = content(report, "each")
     blocks = [f"**{escape(said.headline)}**", *(escape(fact) for fact in said.facts)]
     for section in said.sections:
         blocks.append(f"### {escape(section.title)}")
-        blocks += _section(section)
+        blocks += render_section(section)
     return "\n\n".join(blocks) + "\n"
 
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is."""
-    return _SPECIAL.sub(r"\\\1", text)
+    return text.translate(_SPECIAL)
 
 
-def _section(section: Section) -> list[str]:
+def render_section(section: Section) -> list[str]:
+    """The blocks under a section's title."""
     blocks = [_bullets(section.lines)] if section.lines else []
     if section.table and section.table.rows:
         blocks.append(_table(section.table))

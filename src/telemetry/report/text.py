@@ -23,12 +23,13 @@ _COLORS: Final = {
 }
 
 
-def render_text(report: Report, width: int = 100, color: bool = False) -> str:
+def render_text(report: Report, width: int = 100, color: bool = False, *, steps: bool = False) -> str:
     """Lines that end with a newline. The first is the report's headline.
 
-    Tables leave out columns that have no room in `width`; nothing is cut within a cell.
+    Tables leave out columns that have no room in `width`; nothing is cut within a cell. `steps`: figures over time
+    are a table of steps, and not a line for each series.
     """
-    said = content(report)
+    said = content(report, "busiest" if steps else "courses")
     lines = [_painted(said.headline, _COLORS.get(report.verdict, _BOLD), color)]
     for fact in said.facts:
         lines += _wrapped(fact, width)

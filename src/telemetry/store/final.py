@@ -64,10 +64,14 @@ def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
 
 def final_json(snapshot: MetricsSnapshot) -> bytes:
     """Strict, indented JSON. A number that is not finite is null, and a warning says which and why."""
-    document = msgspec.to_builtins(snapshot)
+    return strict_json(msgspec.to_builtins(snapshot))
+
+
+def strict_json(document: dict[str, Any]) -> bytes:
+    """`final_json` of a document that has `warnings`, and only builtins in it."""
     odd: list[str] = []
     document = _finite(document, "", odd)
-    document["warnings"] += odd
+    document["warnings"] = [*document["warnings"], *odd]
     indented = msgspec.json.format(msgspec.json.encode(document), indent=2)
     # A raw line break can't be inside a JSON string, so that only pairs of numbers match.
     return _PAIR.sub(rb"[\1, \2]", indented) + b"\n"

@@ -128,14 +128,9 @@ class SegmentReader:
     def _header_is_good(self) -> bool:
         if not self._fill(SEGMENT_HEADER_BYTES):
             return False
-        magic, version = _SEGMENT.unpack_from(self._buffer, self._start)
-        if magic != self._magic:
+        header = self._buffer[self._start : self._start + SEGMENT_HEADER_BYTES]
+        if not _is_segment(header, self._magic, self._path):
             return False
-        if version > SCHEMA:
-            raise RunDirectoryError(
-                f"{self._path} has schema version {version}, this telemetry reads up to {SCHEMA}",
-                hint="read it with the version that wrote it",
-            )
         self._pass(SEGMENT_HEADER_BYTES)
         return True
 
@@ -194,6 +189,88 @@ class SegmentReader:
     def _hold(self, buffer: memoryview) -> None:
         self._buffer = buffer
         self._view = buffer.toreadonly()
+
+
+class Place(NamedTuple):
+    """A frame that lies whole in its file, as its length says."""
+
+    stamp: int
+    kind: int
+    length: int
+    crc: int
+    begin: int
+    """Of the payload, in the file."""
+
+
+class SegmentSteps:
+    """Goes through a segment by the lengths of its frames, and reads what it is asked for. Blocks on the disk.
+
+    A place is as good as its length and the lengths before it: who relies on what lies there has a CRC to check.
+    No memory is taken for what is not in the file. Every method may raise OSError.
+    """
+
+    def __init__(self, file: io.FileIO, path: Path, magic: bytes) -> None:
+        """Raises RunDirectoryError if the segment was written by a newer version."""
+        self.path = path
+        self._file = file
+        self._size = file.seek(0, io.SEEK_END)
+        is_one = _is_segment(_read_at(file, 0, SEGMENT_HEADER_BYTES), magic, path)
+        self._at = SEGMENT_HEADER_BYTES if is_one else 0
+        self._torn = not is_one
+
+    @property
+    def torn_bytes(self) -> int:
+        """From the first frame on that is cut short or was told to `tear`, once `find` has come to it."""
+        return self._size - self._at if self._torn else 0
+
+    def find(self, stamp: int) -> Place | None:
+        """The next frame with this stamp or a greater one, among those there were when this was made."""
+        seek, read, at = self._file.seek, self._file.read, self._at
+        while not self._torn and at < self._size:
+            seek(at)
+            head = read(FRAME_HEADER_BYTES)
+            if len(head) == FRAME_HEADER_BYTES:
+                length, crc, found, kind = _HEADER.unpack(head)
+                end = at + FRAME_HEADER_BYTES + length
+                if end <= self._size:
+                    at = end
+                    if found < stamp:
+                        continue
+                    self._at = at
+                    return Place(found, kind, length, crc, end - length)
+            self._torn = True
+        self._at = at
+        return None
+
+    def tear(self, place: Place) -> None:
+        """It was found last, and is not what was written: it counts for nothing, nor does what follows."""
+        self._torn = True
+        self._at = place.begin - FRAME_HEADER_BYTES
+
+    def read(self, place: Place, first: int, count: int) -> bytes:
+        """Some bytes of the payload; fewer if it ends before that."""
+        return _read_at(self._file, place.begin + first, max(0, min(count, place.length - first)))
+
+    def payload(self, place: Place) -> bytes | None:
+        """All of it; None if the CRC is wrong."""
+        data = self.read(place, 0, place.length)
+        seed = crc32(_STAMP_KIND.pack(place.stamp, place.kind))
+        return data if crc32(data, seed) == place.crc else None
+
+
+def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
+    """Raises RunDirectoryError for one of a newer version."""
+    if len(header) < SEGMENT_HEADER_BYTES:
+        return False
+    found, version = _SEGMENT.unpack(header)
+    if found != magic:
+        return False
+    if version > SCHEMA:
+        raise RunDirectoryError(
+            f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}",
+            hint="read it with the version that wrote it",
+        )
+    return True
 
 
 def _end_of_data(file: io.FileIO, start: int, end: int) -> int:

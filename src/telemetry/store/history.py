@@ -9,13 +9,12 @@ together whatever the wall clock did. A number that is missing is a second nobod
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,16 +22,18 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.limits import KIB
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.store.framing import SegmentReader
-from telemetry.store.levels import INTERVAL, LEVELS, MAGIC, Level, Segment, decoded, segments
+from telemetry.store.levels import KINDS, LEVELS, MAGIC, Level, segments, within
+from telemetry.store.stretches import Found, Opened, Picked, Stretch, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.version import SCHEMA
 
-__all__ = ["LEVELS", "RETENTION_S", "HistoryReader", "HistoryWriter"]
+__all__ = ["LEVELS", "RETENTION_S", "HistoryReader", "HistoryWriter", "Picked"]
 
 RETENTION_S: Final[Mapping[int, float | None]] = {1: 7_200.0, 10: 86_400.0, 60: None}
 
+_T = TypeVar("_T")
 _KEYS: Final = "keys.jsonl"
 _MARK_BYTES: Final = 256 * KIB  # read again at most, in a tenth of a millisecond; 4,000 marks for a gigabyte
 
@@ -215,12 +216,47 @@ class HistoryReader:
         `level_s` 0 gives each moment once, from the finest level that still has it; 1, 10 or 60 that level alone.
         Raises UsageError for another level, RunDirectoryError if files can't be read.
         """
-        if level_s and level_s not in LEVELS:
-            raise UsageError(
-                f"there is no history level of {level_s} s", hint="levels are 1, 10 and 60 s; 0 is the finest"
-            )
+        if level_s:
+            _check_level(level_s)
         self.torn_bytes = 0
         return self._read(start_ns, end_ns, level_s)
+
+    def coarse(
+        self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, longest_s: int = LEVELS[-1]
+    ) -> Iterator[Interval]:
+        """Intervals that overlap `[start_ns, end_ns)`, in order, each moment once: the coarsest that lie inside of
+        it, and finer ones at its edges. For adding up. Blocks on the disk.
+
+        None is of a level above `longest_s` where a finer one still has that moment. Raises as `intervals`.
+        """
+        _check_level(longest_s)
+        return self._stretch(start_ns, end_ns, longest_s, Found.interval)
+
+    def pick(
+        self, index: int, start_ns: int = 0, end_ns: int = (1 << 63) - 1, *, coarse: bool = False
+    ) -> Iterator[Picked]:
+        """What one series did in each of the finest intervals, or in each of those of `coarse`, also where it has
+        no values. Blocks on the disk.
+
+        Of others no more is read than where they lie. So damage to other series goes unnoticed, while `intervals`
+        ends there with the segment; and no second is looked for in a minute that lies elsewhere, although a clock
+        that was set may have left one there. Raises as `intervals`.
+        """
+        return self._stretch(start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda found: found.pick(index))
+
+    def _stretch(
+        self, start_ns: int, end_ns: int, longest_s: int, read: Callable[[Found], _T | None]
+    ) -> Iterator[_T]:
+        self.torn_bytes = 0
+        try:
+            with ExitStack() as stack:
+                stretch = Stretch(self._open(stack), start_ns, end_ns, longest_s)
+                for found in stretch:
+                    if (one := read(found)) is not None:
+                        yield one
+                self.torn_bytes = stretch.torn_bytes
+        except OSError as error:
+            raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
 
     def _read(self, start_ns: int, end_ns: int, level_s: int) -> Iterator[Interval]:
         try:
@@ -233,12 +269,12 @@ class HistoryReader:
         except OSError as error:
             raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
 
-    def _open(self, stack: ExitStack) -> list[_Opened]:
+    def _open(self, stack: ExitStack) -> list[Opened]:
         """All segments at once: what retention deletes meanwhile stays readable."""
         opened = []
         for segment in segments(self._directory):
             with suppress(FileNotFoundError):  # retention was faster, so a coarser level has these rolls
-                opened.append(_Opened(segment, stack.enter_context(segment.path.open("rb", buffering=0))))
+                opened.append(Opened(segment, stack.enter_context(segment.path.open("rb", buffering=0))))
         return opened
 
     def _part(self, part: _Part, start_ns: int, end_ns: int) -> Iterator[Interval]:
@@ -250,42 +286,38 @@ class HistoryReader:
         for item in reader.frames(from_byte):
             if part.until is not None and item.stamp >= part.until:
                 return
-            if item.kind != INTERVAL:
+            if item.kind not in KINDS:
                 continue
-            interval = decoded(item.data, segment.path)
-            ended_ns = max(ended_ns, interval.end_ns)
+            ends_ns, interval = within(item, segment.path, start_ns, end_ns)
+            ended_ns = max(ended_ns, ends_ns)
             if reader.good_bytes >= (marks[-1][1] if marks else 0) + _MARK_BYTES:
                 marks.append((ended_ns, reader.good_bytes))
-            if interval.start_ns < end_ns and interval.end_ns > start_ns:
+            if interval is not None:
                 yield interval
         self.torn_bytes += reader.torn_bytes
 
 
-class _Opened(NamedTuple):
-    segment: Segment
-    file: io.FileIO
-
-
 class _Part(NamedTuple):
-    opened: _Opened
+    opened: Opened
     until: int | None
     """Rolls from here on are in a finer level."""
 
 
-def _parts(opened: Sequence[_Opened], levels: Sequence[int], start_ns: int) -> list[_Part]:
+def _parts(opened: Sequence[Opened], levels: Sequence[int], start_ns: int) -> list[_Part]:
     """What to read, in order of time: coarse segments up to where a finer level begins."""
     parts: list[_Part] = []
     until: int | None = None
     for level in levels:
         mine = [item for item in opened if item.segment.level == level]
-        parts = [_Part(item, until) for item in _from(mine, start_ns)] + parts
+        parts = [_Part(item, until) for item in mine[skipped(mine, start_ns) :]] + parts
         if mine:
             first = mine[0].segment.first
             until = first if until is None else min(until, first)
     return parts
 
 
-def _from(opened: Sequence[_Opened], start_ns: int) -> Sequence[_Opened]:
-    """Without the segments whose successor begins no later than `start_ns`."""
-    skipped = sum(item.segment.start_ns <= start_ns for item in opened[1:])
-    return opened[skipped:]
+def _check_level(level_s: int) -> None:
+    if level_s not in LEVELS:
+        raise UsageError(
+            f"there is no history level of {level_s} s", hint="levels are 1, 10 and 60 s; 0 is the finest"
+        )

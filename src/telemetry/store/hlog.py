@@ -34,10 +34,13 @@ HIGHEST_TICKS: Final = (1 << 53) - 1
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{},="})
 
 
-def export_hlog(source: RunDirectory | Path, out: Path, level_s: int = 0) -> int:
+def export_hlog(
+    source: RunDirectory | Path, out: Path, level_s: int = 0, *, start_ns: int = 0, end_ns: int = (1 << 63) - 1
+) -> int:
     """Writes the history of a run, or of a history directory, to `out`, atomically; returns the interval lines.
 
-    `level_s` as in `HistoryReader.intervals`. Blocks: about 0.1 ms a line. Raises RunDirectoryError.
+    Intervals that overlap `[start_ns, end_ns)`, wall clock; `level_s` as in `HistoryReader.intervals`. Blocks:
+    about 0.1 ms a line. Raises RunDirectoryError.
     """
     directory = source.history if isinstance(source, RunDirectory) else source
     reader = HistoryReader(directory)
@@ -45,7 +48,7 @@ def export_hlog(source: RunDirectory | Path, out: Path, level_s: int = 0) -> int
     keys = {key.index: key for key in known if key.kind == "series"}
     try:
         with replacing(out) as file:
-            return _write(file, reader.intervals(level_s=level_s), keys)
+            return _write(file, reader.intervals(start_ns, end_ns, level_s), keys)
     except OSError as error:
         raise RunDirectoryError(f"{out} can't be written: {describe(error)}") from error
 

@@ -32,7 +32,18 @@ from telemetry.wire.events import Natural
 from telemetry.wire.masking import mask_secrets
 from telemetry.wire.version import SCHEMA
 
-__all__ = ["LATEST", "Manifest", "RunDirectory", "RunLock", "list_runs", "manifest_for", "resolve", "slug"]
+__all__ = [
+    "LATEST",
+    "Manifest",
+    "MergedRun",
+    "RunDirectory",
+    "RunLock",
+    "directory_name",
+    "list_runs",
+    "manifest_for",
+    "resolve",
+    "slug",
+]
 
 LATEST: Final = "latest"
 MANIFEST: Final = "manifest.json"
@@ -43,6 +54,16 @@ _SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a f
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 _RUN_NAME: Final = re.compile(r"(?P<slug>.+)-(?P<time>\d{8}T\d{6}Z)-(?P<run_id>[A-Za-z0-9_]{1,64})")
 _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+
+
+class MergedRun(Struct, kw_only=True, frozen=True):
+    """A run that a merged one was made of."""
+
+    run_id: str
+    name: str
+    host: str = ""
+    directory: str = ""
+    """Where it was then."""
 
 
 class Manifest(Struct, kw_only=True, frozen=True):
@@ -67,6 +88,8 @@ class Manifest(Struct, kw_only=True, frozen=True):
     config: dict[str, Any] = {}
     replay_of: str = ""
     """The directory of the run that this one shows once more."""
+    merged_from: list[MergedRun] = []
+    """The runs that `telemetry merge` made this one of; no aggregator ever had it."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +107,8 @@ class RunDirectory:
         """Makes the directory and points `latest` to it. Raises RunDirectoryError, UsageError for a bad id."""
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
-        stamp = datetime.fromtimestamp(started_wall_ns // 10**9, UTC).strftime(_TIME_FORMAT)
         try:
-            path = root.absolute() / f"{slug(name)}-{stamp}-{run_id}"
+            path = root.absolute() / directory_name(name, run_id, started_wall_ns)
             link = path.with_name(LATEST)
             if latest and link.is_dir() and not link.is_symlink():
                 raise RunDirectoryError(
@@ -232,6 +254,12 @@ def manifest_for(
         endpoints=list(endpoints),
         config=config or {},
     )
+
+
+def directory_name(name: str, run_id: str, started_wall_ns: int) -> str:
+    """What the directory of a run is called: `<name>-<UTC time>-<run id>`."""
+    stamp = datetime.fromtimestamp(started_wall_ns // 10**9, UTC).strftime(_TIME_FORMAT)
+    return f"{slug(name)}-{stamp}-{run_id}"
 
 
 def slug(name: str) -> str:

@@ -175,7 +175,7 @@ def decode_stream_record(frame: _Bytes) -> StreamRecord:
 
 
 def encode_interval(interval: Interval) -> bytes:
-    """One interval of history, as it lies on disk and in a `history` response."""
+    """One interval of history, as it is in a `history` response, and on disk if it is short."""
     return _ENCODER.encode(interval)
 
 

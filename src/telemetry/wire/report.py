@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeVar
+from functools import cached_property
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
+from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import (
     TERMINAL,
     Completeness,
@@ -16,6 +18,7 @@ from telemetry.wire.snapshot import (
     SeriesStat,
     State,
 )
+from telemetry.wire.sources import SourceStat
 
 Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
@@ -30,16 +33,78 @@ _GOING_ON: Final[dict[State, str]] = {"INITIALIZE": "waiting", "LIVE": "live", "
 
 _LATEST_NS: Final = 1 << 63  # of 64 bits with a sign; dates go further
 
+_MAXIMUM: Final = frozenset({"100", "100.0"})
+_Identity = tuple[str, frozenset[tuple[str, str]]]
+
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Stretch(Struct, frozen=True, kw_only=True):
+    """The part of a run that a report is of; seconds since the run's start."""
+
+    start_s: float
+    end_s: float
+    chosen: Literal["given", "trim_warmup", "steady"]
+    found: bool = True
+    """Whether there was a part of that kind; if not, this is all that it was looked for in."""
+    reason: str = ""
+    """In words: how it was found, or why there is none."""
+
+
+class Bounds(Struct, frozen=True, kw_only=True, gc=False):
+    """Where a percentile of the process lies that the values are a sample of, with the confidence of its series."""
+
+    low: float | None = None
+    high: float | None = None
+    """Null: no value of so few is such a bound."""
+    beyond: int = 0
+    """Values above the percentile's rank."""
+
+
+class SeriesBounds(Struct, frozen=True, kw_only=True):
+    name: str
+    labels: dict[str, str] = {}
+    confidence: float = 0.95
+    percentiles: dict[str, Bounds] = {}
+
+
+class SeriesPoint(Struct, frozen=True, kw_only=True, gc=False):  # there are tens of thousands, of numbers alone
+    """A series in one step of time; seconds since the run's start."""
+
+    start_s: float
+    end_s: float
+    count: int = 0
+    rate: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    percentiles: dict[str, float] = {}
+
+
+class SeriesOverTime(Struct, frozen=True, kw_only=True):
+    name: str
+    labels: dict[str, str] = {}
+    unit: str = ""
+    points: list[SeriesPoint] = []
+
+
+class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where indices are cached
     """What a run comes to. `final` tells a result from a state along the way."""
 
     snapshot: MetricsSnapshot
     source: Source
     source_reason: str = ""
     """Why it did not come from a better source; empty for the best one."""
+    stretch: Stretch | None = None
+    """What part of the run the series are of; None: the whole."""
+    bounds: list[SeriesBounds] = []
+    step_s: float = 0.0
+    """Of `over_time`."""
+    over_time: list[SeriesOverTime] = []
+    findings: list[str] = []
+    """What a reader of the numbers should know, in plain words, beside the snapshot's warnings."""
+    gates: list[GateResult] = []
+    sources: list[SourceStat] = []
+    """The runs that a merged run was made of; empty for any other."""
 
     @property
     def state(self) -> State:
@@ -68,6 +133,32 @@ class Report(Struct, frozen=True, kw_only=True):
     def series(self, name: str, **labels: str) -> SeriesStat:
         """The series of this name and exactly these labels. Raises KeyError."""
         return _pick(self.snapshot.series, name, labels)
+
+    def bounds_of(self, stat: SeriesStat) -> SeriesBounds | None:
+        """Those of a series of this report; None if nobody has looked for them."""
+        return self._bounds.get(_identity(stat))
+
+    def trusted(self, stat: SeriesStat, percentile: str) -> bool:
+        """False for a percentile that rests on too few values to have bounds on both sides. The 100th is the
+        maximum of the values and claims nothing beyond them."""
+        bounds = self.bounds_of(stat)
+        if bounds is None or percentile not in bounds.percentiles or percentile in _MAXIMUM:
+            return True
+        found = bounds.percentiles[percentile]
+        return found.low is not None and found.high is not None
+
+    @cached_property
+    def _bounds(self) -> dict[_Identity, SeriesBounds]:
+        return {_identity(bounds): bounds for bounds in self.bounds}
+
+    def to_frame(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """A data frame of one figure a row, with the columns of `telemetry.wire.tidy.Row` and one for each label.
+
+        Raises UsageError if the library is not installed.
+        """
+        from telemetry.wire.tidy import frame
+
+        return frame(self, library)
 
     @property
     def verdict(self) -> str:
@@ -98,6 +189,10 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.headline()
+
+
+def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
+    return of.name, frozenset(of.labels.items())
 
 
 def _after(wall_ns: int) -> str:

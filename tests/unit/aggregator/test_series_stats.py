@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
+import pytest
 
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.series_group import Definition
@@ -91,3 +95,23 @@ def test_totals_beyond_64_bits_become_floats() -> None:
     assert stat.total == float(5_000 << 52)
     assert type(stat.total) is float
     assert stat.mean == 1 << 52
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_million_values_of_a_second_keep_their_mean_and_deviation(whole: bool) -> None:
+    """1e9 ns ± 100: nine digits of both are right, held against integers that are not rounded."""
+    offs = np.random.default_rng(8).integers(-100 * 1_024, 100 * 1_024 + 1, 1_000_000)
+    if whole:
+        offs = offs // 1_024 * 1_024
+    made = SeriesTable(("50",), 1)
+    made.add("s", {}, "ns")
+    for part in np.split(1e9 + offs / 1_024.0, 100):  # of 2**-10 each: floats around 1e9 hold them
+        made.record(np.zeros(part.size, np.intp), part)
+    total, squares, size = int(offs.sum()), int((offs * offs).sum()), offs.size
+    mean = 10**9 + Fraction(total, size * 1_024)
+    deviation = math.sqrt(Fraction(size * squares - total * total, (size * 1_024) ** 2))
+    stat = made.stats()[0]
+    assert stat.count == size
+    assert stat.mean is not None
+    assert abs(Fraction(stat.mean) - mean) <= mean / 10**12
+    assert stat.stddev == pytest.approx(deviation, rel=1e-9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.store.rundir import RunDirectory, manifest_for
-from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot
+from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 
@@ -27,15 +27,22 @@ def root(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make_run(root: Path) -> Callable[..., RunDirectory]:
-    """`make_run(name, run_id, ended=True, completeness="complete", journal=False)` leaves a run directory."""
+    """`make_run(name, run_id, ended=True, completeness="complete", journal=False, series=())` leaves a run
+    directory."""
 
     def make(
-        name: str, run_id: str, *, ended: bool = True, completeness: str = "complete", journal: bool = False
+        name: str,
+        run_id: str,
+        *,
+        ended: bool = True,
+        completeness: str = "complete",
+        journal: bool = False,
+        series: Sequence[SeriesStat] = (),
     ) -> RunDirectory:
         directory = RunDirectory.create(root, name, run_id, STARTED_NS)
         directory.write_manifest(manifest_for(directory, name, run_id, ["x"], "ipc:///nowhere"))
         if ended:
-            write_final(_final(name, run_id, completeness, directory), [directory.final])
+            write_final(_final(name, run_id, completeness, directory, series), [directory.final])
         if journal:
             JournalWriter(directory.journal, b"state", 1).close()
         return directory
@@ -43,7 +50,9 @@ def make_run(root: Path) -> Callable[..., RunDirectory]:
     return make
 
 
-def _final(name: str, run_id: str, completeness: str, directory: RunDirectory) -> MetricsSnapshot:
+def _final(
+    name: str, run_id: str, completeness: str, directory: RunDirectory, series: Sequence[SeriesStat]
+) -> MetricsSnapshot:
     return MetricsSnapshot(
         run_id=run_id,
         name=name,
@@ -52,5 +61,6 @@ def _final(name: str, run_id: str, completeness: str, directory: RunDirectory) -
         started_ns=STARTED_NS,
         accounting=Accounting(emitted=7, received=7, applied=7),
         counters=[CounterStat(name="requests", value=7, events=7)],
+        series=list(series),
         directory=str(directory.path),
     )

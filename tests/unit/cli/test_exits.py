@@ -11,8 +11,10 @@ def test_exit_codes_are_frozen() -> None:
         "OK": 0,
         "ERROR": 1,
         "USAGE": 2,
+        "INCONCLUSIVE": 3,
         "INCOMPLETE": 4,
         "INTERRUPTED": 5,
+        "GATE_FAILED": 99,
         "SIGINT": 130,
         "SIGPIPE": 141,
     }

@@ -135,6 +135,22 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
     assert job.exit_code == 9
 
 
+def test_a_command_that_is_told_to_end(tmp_path: Path) -> None:
+    """SIGTERM, which it may answer as it likes."""
+    job = python(NOTES_ONE.replace('print("up", flush=True)', f"open({str(tmp_path / 'up')!r}, 'w').close()"))
+    job.wait(lambda: job.end() if (tmp_path / "up").exists() else None)
+    assert job.exit_code == 9
+
+
+def test_a_command_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while."""
+    monkeypatch.setattr(job_module.limits, "ABORT_KILL_S", 0.01)
+    up = f"open({str(tmp_path / 'up')!r}, 'w').close()"
+    job = python(f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {up}\nwhile True: signal.pause()")
+    job.wait(lambda: job.end() if (tmp_path / "up").exists() else None)
+    assert job.facts().signal == "SIGKILL"
+
+
 def test_a_signal_before_the_child_is_there_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept until there is somebody to pass it to."""
     real = subprocess.Popen

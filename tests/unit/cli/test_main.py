@@ -117,7 +117,7 @@ def test_an_unknown_command_names_the_near_miss(capsys: pytest.CaptureFixture[st
     assert "--help" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["report", "--frmat", "json"], ["report", "--format", "html"], ["ls", "--js"]])
+@pytest.mark.parametrize("argv", [["report", "--frmat", "json"], ["report", "--format", "pdf"], ["ls", "--js"]])
 def test_wrong_arguments_are_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown options, wrong choices and abbreviations exit with 2 and leave stdout clean."""
     assert main(argv) == 2

@@ -127,3 +127,45 @@ def test_no_command_starts_nothing(aggregator: FakeAggregator, capsys: pytest.Ca
     for words in (["run"], ["run", "--"], ["run", "--name", "a\nb", "--", "true"]):
         assert main(words) == 2
     assert not hasattr(aggregator, "asked")
+
+
+@pytest.mark.parametrize(
+    ("gates", "code", "strict", "expected"),
+    [
+        (["value(nobody) > 0"], 0, False, 3),
+        (["value(nobody) > 0"], 0, True, 3),
+        (["value(nobody) > 0", "completeness == complete"], 0, True, 99),
+        (["completeness == complete"], 7, True, 7),
+        (["completeness == incomplete"], 0, False, 0),
+        (["completeness == incomplete"], 0, True, 4),
+    ],
+)
+def test_gates_have_a_place_among_the_exit_codes(
+    aggregator: FakeAggregator, gates: list[str], code: int, strict: bool, expected: int
+) -> None:
+    """The command's own, then 99, 3, and 4."""
+    flags = [word for gate in gates for word in ("--gate", gate)] + (["--strict"] if strict else [])
+    command = [sys.executable, "-c", f"raise SystemExit({code})"]
+    assert main(["run", "--quiet", *flags, "--", *command]) == expected
+
+
+def test_a_gate_that_can_t_be_read_starts_nothing(
+    aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor do flags that have no gate to be about."""
+    assert main(["run", "--gate", "lost = 0", "--", "true"]) == 2
+    assert main(["run", "--abort-on-fail", "--", "true"]) == 2
+    assert main(["run", "--baseline", "latest", "--", "true"]) == 2
+    assert "--baseline is about gates, and there are none" in capsys.readouterr().err
+    assert not hasattr(aggregator, "asked")
+
+
+def test_without_gates_nothing_of_them_is_imported(
+    aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who wants none pays nothing."""
+    ours = ("telemetry.gates", "telemetry.cli.gating")
+    for name in [name for name in sys.modules if name.startswith(ours)]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["run", "--quiet", "--", "true"]) == 0
+    assert [name for name in sys.modules if name.startswith(ours)] == []

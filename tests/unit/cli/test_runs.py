@@ -8,13 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.cli import runs
 from telemetry.cli.main import main
 from telemetry.errors import EndpointError, RunDirectoryError
+from telemetry.store.final import read_final
+from telemetry.store.gates import write_gates
 from telemetry.store.liveruns import LiveRun, announce
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport import runtime_directory
+from telemetry.wire.gates import GateResult
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -80,6 +84,59 @@ def test_a_silent_aggregator_is_the_reason_for_the_file(
     lock.release()
     with pytest.raises(RunDirectoryError, match="its aggregator died"):
         runs.report_of(runs.Target("job", root, live.endpoint, live))
+
+
+def alive(directory: RunDirectory) -> LiveRun:
+    return LiveRun(
+        run_id="aaaa1111",
+        name="job",
+        pid=os.getpid(),
+        endpoint="ipc:///nowhere",
+        dir=str(directory.path),
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+
+
+def test_a_run_that_has_ended_is_read_though_its_aggregator_is_still_there(
+    make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has more than the aggregator knows, such as what the gates came to; by an address too."""
+    directory = make_run("job", "aaaa1111")
+    gates = [GateResult(expression="lost == 0", outcome="pass", reason="0 == 0")]
+    write_gates(directory.path, gates)
+    ended = read_final(directory.final)
+    monkeypatch.setattr(runs, "ask", lambda _: ended)
+    live = alive(directory)
+    report = runs.report_of(runs.Target("job", root, live.endpoint, live))
+    assert (report.source, report.gates) == ("file", gates)
+    monkeypatch.setattr(runs, "ask", lambda _: replace(ended, directory=str(directory.path)))
+    report = runs.report_of(runs.Target(live.endpoint, root, live.endpoint))
+    assert (report.source, report.gates) == ("file", gates)
+    monkeypatch.setattr(runs, "ask", lambda _: replace(ended, state="DRAINING"))
+    assert runs.report_of(runs.Target("job", root, live.endpoint, live)).source == "status"
+
+
+@pytest.mark.parametrize("left", ["nothing", "another run"])
+def test_a_run_that_has_ended_elsewhere_is_reported_by_its_aggregator(
+    make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """What lies here is not its result."""
+    ended = read_final(make_run("job", "aaaa1111").final)
+    there = str(make_run("job", "bbbb2222").path) if left == "another run" else ""
+    monkeypatch.setattr(runs, "ask", lambda _: replace(ended, directory=there))
+    report = runs.report_of(runs.Target("tcp://there:5555", root, "tcp://there:5555"))
+    assert (report.source, report.snapshot.run_id) == ("status", "aaaa1111")
+
+
+def test_what_is_read_in_place_of_a_silent_aggregator_is_all_there_is(make_run: MakeRun, root: Path) -> None:
+    """Gates too."""
+    directory = make_run("job", "aaaa1111")
+    gates = [GateResult(expression="lost == 0", outcome="pass", reason="0 == 0")]
+    write_gates(directory.path, gates)
+    live = alive(directory)
+    report = runs.from_disk(runs.Target("job", root, live.endpoint, live), EndpointError("no answer"))
+    assert (report.gates, report.source_reason) == (gates, "no answer")
 
 
 def test_latest_prefers_this_folder(make_run: MakeRun, root: Path) -> None:

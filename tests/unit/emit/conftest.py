@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -46,6 +47,8 @@ class FakeLink:
         return True
 
     def receive_control(self, timeout_s: float = 0.0) -> list[Response]:
+        if not self.inbox and timeout_s:
+            time.sleep(min(timeout_s, 0.001))  # a link waits: one that does not makes whoever listens spin
         found, self.inbox = self.inbox, []
         return found
 

@@ -166,7 +166,7 @@ def test_finish_without_an_answer_says_why(aggregator: FakeAggregator, short_dir
     run = start("job")
     run.counter("run.m").add()
     aggregator.stop()
-    report = run.finish(3.0)
+    report = run.finish(0.3)
     assert report.source == "last_live"
     assert "nobody listens" in report.source_reason or "did not acknowledge" in report.source_reason
 

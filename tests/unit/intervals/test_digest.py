@@ -52,9 +52,19 @@ def test_curve_agrees_with_percentiles() -> None:
     assert [curve[0.25], curve[0.5], curve[0.99]] == [percentiles["25"], percentiles["50"], percentiles["99"]]
 
 
+def test_bounds_are_around_the_percentiles() -> None:
+    """Wider where more confidence is asked for."""
+    found = digest([float(value) for value in range(1, 1_001)])
+    median, surer = found.bounds(("50", "99.9"))["50"], found.bounds(("50",), 0.999)["50"]
+    assert (median.low, median.high, median.beyond) == (469.0, 532.0, 500)
+    assert (surer.low, surer.high) == (448.0, 553.0)
+    assert found.bounds(("99.9",))["99.9"].high is None
+
+
 def test_without_values_there_is_nothing_to_draw() -> None:
-    """No curve and no cells."""
+    """No curve, no cells and no bounds."""
     assert (digest([]).curve(9), digest([]).cells(), digest([]).count) == ([], [], 0)
+    assert digest([]).bounds(("50",)) == {}
 
 
 @pytest.mark.parametrize("unit", ["ns", "s", "B", "parsecs"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from telemetry.errors import UsageError
 from telemetry.intervals.figures import Figures
 from telemetry.intervals.histograms import Histograms, added_up
+from telemetry.wire.report import Bounds
 
 ENTRIES = st.lists(st.tuples(st.integers(0, 30) | st.integers(0, 1 << 50), st.integers(1, 1 << 40)), max_size=60)
 
@@ -88,5 +89,59 @@ def test_figures_without_percentiles_or_time() -> None:
 
 def test_percentiles_outside_their_range_are_refused() -> None:
     """The same words as everywhere else."""
-    with pytest.raises(UsageError, match="outside"):
-        histograms({3: 1}).figures(("101",))
+    for ask in (histograms({3: 1}).figures, histograms({3: 1}).bounds):
+        with pytest.raises(UsageError, match="outside"):
+            ask(("101",))
+
+
+def test_bounds_are_the_slots_of_two_ranks() -> None:
+    """Of 100 values the median is between the 40th and the 61st; the 99th percentile has a lower bound only."""
+    [found] = histograms(dict.fromkeys(range(1, 101), 1), least=1.0, most=100.0).bounds(("50", "99", "100"))
+    assert found == {
+        "50": Bounds(low=40.0, high=61.0, beyond=50),
+        "99": Bounds(low=97.0, high=None, beyond=1),
+        "100": Bounds(beyond=0),
+    }
+
+
+def test_bounds_reach_over_their_slots() -> None:
+    """From the lowest value of the one to the highest of the other, but not beyond what there was."""
+    [found] = histograms({3_000: 30, 3_100: 40, 3_200: 30}, least=3_953.0, most=4_609.5).bounds(("10", "50", "90"))
+    assert found["10"] == Bounds(low=3_953.0, high=3_953.0, beyond=90)
+    assert found["50"] == Bounds(low=4_208.0, high=4_211.0, beyond=50)
+    assert found["90"] == Bounds(low=4_608.0, high=4_609.5, beyond=10)
+
+
+def test_bounds_include_what_lies_above_the_range() -> None:
+    """The last slot holds all that is too large for the histogram, so only the maximum is above it."""
+    [found] = histograms({5: 10, 100: 90}, most=1e6).bounds(("50",))
+    assert found["50"] == Bounds(low=100.0, high=1e6, beyond=50)
+
+
+def test_rows_have_bounds_of_their_own() -> None:
+    """By their count, digits and unit; without values there are none, and without percentiles either."""
+    rows = histograms(
+        {}, {7: 20}, {}, {300: 400}, digits=np.array([3, 3, 3, 1]), ticks_per_unit=np.array([1.0, 10.0, 1.0, 1.0])
+    )
+    found = rows.bounds(("50", "99"))
+    assert [found[0], found[2]] == [{}, {}]
+    assert found[1]["50"] == Bounds(low=0.7, high=1e9, beyond=10)
+    assert (found[1]["99"].low, found[1]["99"].high) == (0.7, None)
+    assert found[3]["99"].high is not None
+    assert rows.bounds(()) == [{}, {}, {}, {}]
+    assert histograms().bounds(("50",)) == []
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 40_000), st.integers(1, 10**6), max_size=8), min_size=1, max_size=4),
+    st.sampled_from([0.5, 0.95, 0.999]),
+)
+def test_percentiles_lie_within_their_bounds(rows: list[dict[int, int]], confidence: float) -> None:
+    """As they are told, and the bounds lie within the values."""
+    made = histograms(*({slot: row[slot] for slot in sorted(row)} for row in rows), least=50.0, most=1e12)
+    percentiles = ("1", "50", "99.9", "100")
+    for figures, bounds in zip(made.figures(percentiles), made.bounds(percentiles, confidence), strict=True):
+        assert set(bounds) == set(figures.percentiles)
+        for key, value in figures.percentiles.items():
+            low, high = bounds[key].low, bounds[key].high
+            assert 50.0 <= (value if low is None else low) <= value <= (value if high is None else high) <= 1e12

@@ -57,6 +57,29 @@ def test_a_stretch_is_what_the_aggregator_says_of_it() -> None:
         assert (figures[index].count, figures[index].rate) == (stat.window.count, stat.window.rate)
 
 
+def test_bounds_are_those_of_the_whole_stretch() -> None:
+    """By index, around the percentiles; a series without values has none."""
+    made = table(3)
+    intervals = seconds(made, 6, 2)
+    found = Stretch(keys(made), PERCENTILES)
+    for interval in intervals:
+        found.add(interval)
+    bounds, figures = found.bounds(), found.figures()
+    assert list(bounds) == [0, 1, 2]
+    assert bounds[2] == {}
+    for index in (0, 1):
+        median, value = bounds[index]["50"], figures[index].percentiles["50"]
+        assert median.low is not None
+        assert median.high is not None
+        assert median.low < value < median.high
+        assert median.beyond == figures[index].count // 2
+        assert bounds[index]["99.9"].high is None
+    surer = found.bounds(0.99)[0]["50"]
+    assert surer.low is not None
+    assert bounds[0]["50"].low is not None
+    assert surer.low <= bounds[0]["50"].low
+
+
 def test_figures_may_be_asked_for_in_between() -> None:
     """What has been told does not change what is told later."""
     made = table(2)

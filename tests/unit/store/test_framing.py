@@ -16,6 +16,7 @@ from telemetry.store.framing import (
     SEGMENT_HEADER_BYTES,
     Kind,
     SegmentReader,
+    SegmentSteps,
     frame,
     segment_header,
 )
@@ -238,3 +239,72 @@ def test_a_file_that_is_cut_meanwhile_ends_the_search() -> None:
     data, _ = segment([(1, 1, b"x")])
     for rest in (10, 60, 5_000):
         cut_short(data + b"".join(frame([b"x" * 500_000], 1, 2))[:rest], _Shrinking)
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+def steps(data: bytes) -> SegmentSteps:
+    return SegmentSteps(io.BytesIO(data), Path("segment"), MAGIC)  # type: ignore[arg-type]
+
+
+def walked(found: SegmentSteps, stamp: int = 0) -> list[Item]:
+    items = []
+    while (place := found.find(stamp)) is not None:
+        payload = found.payload(place)
+        assert payload is not None
+        items.append((place.stamp, place.kind, payload))
+    return items
+
+
+@given(ITEMS, st.integers(0, 2**64 - 1))
+def test_steps_find_what_the_reader_reads(items: list[Item], stamp: int) -> None:
+    """All frames from a stamp on, also of stamps in no order; nothing is torn."""
+    found = steps(segment(items)[0])
+    assert walked(found, stamp) == [item for item in items if item[0] >= stamp]
+    assert found.torn_bytes == 0
+
+
+@given(ITEMS, st.data())
+def test_steps_end_where_the_file_is_cut(items: list[Item], data: st.DataObject) -> None:
+    """Whole frames before, and the rest is torn, whatever it is that is missing."""
+    whole, ends = segment(items)
+    cut = data.draw(st.integers(0, len(whole)))
+    found = steps(whole[:cut])
+    good = [end for end in ends if end <= cut]
+    assert walked(found) == items[: len(good)]
+    assert found.torn_bytes == cut - (
+        good[-1] if good else SEGMENT_HEADER_BYTES if cut >= SEGMENT_HEADER_BYTES else 0
+    )
+
+
+def test_steps_read_a_piece_of_a_payload() -> None:
+    """No more than it has. A payload that is not what was written is none; what was told to tear counts no more."""
+    data, ends = segment([(1, 1, b"first"), (2, 1, b"second"), (3, 1, b"third")])
+    found = steps(data[: ends[1] - 1] + b"?" + data[ends[1] :])
+    first = found.find(0)
+    assert first is not None
+    assert (found.read(first, 1, 3), found.read(first, 3, 99), found.read(first, 9, 1)) == (b"irs", b"st", b"")
+    second = found.find(2)
+    assert second is not None
+    assert found.payload(second) is None
+    found.tear(second)
+    assert found.find(0) is None
+    assert found.torn_bytes == len(data) - ends[0]
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"othermgc" + bytes(20)])
+def test_steps_through_no_file_of_ours_find_nothing(data: bytes) -> None:
+    """Every byte of it is torn; a newer version is refused."""
+    found = steps(data)
+    assert (found.find(0), found.torn_bytes) == (None, len(data))
+    with pytest.raises(RunDirectoryError, match="schema version 99"):
+        steps(MAGIC + (99).to_bytes(8, "little"))
+
+
+def test_a_lying_length_costs_steps_nothing() -> None:
+    """It ends beyond the file: the frame is cut short."""
+    data, _ = segment([(1, 1, b"x")])
+    found = steps(data + b"\xff\xff\xff\xff" + bytes(40))
+    assert [item[0] for item in walked(found)] == [1]
+    assert found.torn_bytes == 44

@@ -199,6 +199,29 @@ def test_a_resumed_history_is_one(tmp_path: Path, first: int, closed: bool) -> N
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("first", [7, 60, 71])
+def test_a_resumed_history_of_packed_intervals_is_one(
+    tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the one of arrays, which intervals as short as these are; and a history may hold both."""
+    monkeypatch.setattr("telemetry.store.levels._WORTH_IT_BYTES", 0)
+    write(tmp_path / "whole", 80).close()
+    write(tmp_path / "parts", first)
+    writer = HistoryWriter(tmp_path / "parts", resume=True)
+    assert (writer.rolls, writer.cut_bytes, writer.failed) == (first, 0, "")
+    for at in range(first, 80):
+        writer.append(second(at))
+    writer.close()
+    assert files(tmp_path / "parts") == files(tmp_path / "whole")
+    monkeypatch.undo()
+    writer = HistoryWriter(tmp_path / "parts", resume=True)
+    for at in range(80, 90):
+        writer.append(second(at))
+    writer.close()
+    for level in (0, *LEVELS):
+        assert slots(HistoryReader(tmp_path / "parts").intervals(level_s=level)) == list(range(90))
+
+
 def test_closing_again_after_a_resume_changes_nothing(tmp_path: Path) -> None:
     """The roll-ups of the end are taken back and written once more."""
     write(tmp_path, 75).close()

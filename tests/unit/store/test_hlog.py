@@ -121,6 +121,16 @@ def test_times_and_extremes_of_a_line(tmp_path: Path) -> None:
     assert histogram.get_end_time_stamp() == pytest.approx((START + 3 * SECOND) / 1e6)
 
 
+def test_a_part_of_the_run(tmp_path: Path) -> None:
+    """Only intervals that overlap it are written, and the log begins with the first of them."""
+    history(tmp_path / "history", [{0: [second + 1]} for second in range(10)])
+    out = tmp_path / "out.hlog"
+    part = {"start_ns": START + 3 * SECOND, "end_ns": START + 5 * SECOND}
+    assert export_hlog(tmp_path / "history", out, **part) == 2
+    assert [found.get_max_value() for found in read_back(out)[tag(KEYS[0])]] == [4, 5]
+    assert out.read_text().splitlines()[-2].startswith(f"Tag={tag(KEYS[0])},0.000000,1.000000,")
+
+
 def test_a_comment_maps_each_tag(tmp_path: Path) -> None:
     """Tags hold no comma, space or line break, and a comment says in JSON what each stands for."""
     history(tmp_path / "history", [{0: [1]}])

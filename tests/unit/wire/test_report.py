@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from telemetry.wire.report import SOURCE_WORDS, Report
+from telemetry.wire.report import SOURCE_WORDS, Bounds, Report, SeriesBounds
 from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, ProducerStat, SeriesStat
 
 
@@ -125,3 +125,16 @@ def test_the_report_passes_facts_of_its_snapshot_on() -> None:
     assert report().directory == "runs/demo"
     assert report().completeness == "lossy"
     assert set(SOURCE_WORDS) == {"pubsub", "file", "status", "last_live", "journal"}
+
+
+def test_percentiles_that_rest_on_too_few_values() -> None:
+    """Both bounds make one trusted; the maximum is a fact, and where nobody looked nothing is known."""
+    few = Bounds(low=1.0)
+    percentiles = {"50": Bounds(low=1.0, high=2.0), "99": few, "100": few}
+    bounds = SeriesBounds(name="s", labels={"a": "b"}, percentiles=percentiles)
+    found = replace(report(), bounds=[bounds])
+    stat, other = SeriesStat(name="s", labels={"a": "b"}), SeriesStat(name="s")
+    assert (found.bounds_of(stat), found.bounds_of(other)) == (bounds, None)
+    assert [found.trusted(stat, key) for key in ("50", "99", "100", "unknown")] == [True, False, True, True]
+    assert found.trusted(other, "99")
+    assert replace(found, bounds=[]).trusted(stat, "99")

@@ -10,9 +10,11 @@ from telemetry import humane
 from telemetry.errors import RunDirectoryError
 from telemetry.store import rundir
 from telemetry.store.final import find_final, read_final
+from telemetry.store.gates import GATES, read_gates
 from telemetry.store.remains import remains
 from telemetry.store.rundir import RunDirectory
-from telemetry.transport.keeping import keeper_of
+from telemetry.store.sources import read_sources
+from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 
 
@@ -25,13 +27,26 @@ def load_report(
     among the temporary files. The report's `source` and `source_reason` say what was read, and why nothing better.
     Raises RunNotFoundError, or RunDirectoryError if the run left nothing that can be read.
     """
+    return find_result(spec, root, fallback_dirs)[0]
+
+
+def find_result(
+    spec: str | Path, root: str | Path, fallback_dirs: Sequence[str]
+) -> tuple[Report, RunDirectory | None]:
+    """The same, and the directory of the run. None: what was given is a result that lies alone, whatever it is
+    called."""
+    alone = _alone(Path(spec))
+    if alone is not None:
+        return Report(snapshot=read_final(alone), source="file"), None
     run = rundir.resolve(str(spec), Path(root))
     path = find_final(run, fallback_dirs)
     if path is None:
         raise _no_result(run)
     elsewhere = "" if path == run.final else f"the run directory could not be written, so it is {path}"
     try:
-        return Report(snapshot=read_final(path), source="file", source_reason=elsewhere)
+        snapshot, sources, gates = read_final(path), read_sources(run), _gates(run)
+        report = Report(snapshot=snapshot, source="file", source_reason=elsewhere, sources=sources, gates=gates)
+        return report, run
     except RunDirectoryError as error:
         left = remains(run)
         if error.hint or run.locked() or not left.recoverable:
@@ -39,7 +54,26 @@ def load_report(
         raise RunDirectoryError(error.message, hint=f"`{left.remedy}` makes it anew from the journal") from error
 
 
+def _gates(run: RunDirectory) -> list[GateResult]:
+    """What the run's gates came to: inconclusive where nobody can read that, and the numbers don't depend on it."""
+    try:
+        return read_gates(run.path)
+    except RunDirectoryError as error:
+        return [GateResult(expression=GATES, outcome="inconclusive", reason=error.message)]
+
+
+def _alone(path: Path) -> Path | None:
+    """A result that was copied out of its directory: a JSON file, but for one that stands for the directory it is
+    in."""
+    with suppress(OSError, ValueError):  # of what can't be a path
+        if path.suffix == ".json" and path.name not in (rundir.FINAL, rundir.MANIFEST) and path.is_file():
+            return path
+    return None
+
+
 def _no_result(run: RunDirectory) -> RunDirectoryError:
+    from telemetry.transport.keeping import keeper_of  # sockets: a result is read without them
+
     if run.locked():
         where = ""
         with suppress(RunDirectoryError):

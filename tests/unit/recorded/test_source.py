@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.report import load_report
+from telemetry.recorded import load_report
 from telemetry.store.final import final_candidates, write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.store.rundir import RunDirectory, manifest_for
@@ -91,3 +91,16 @@ def test_what_can_not_be_recovered_is_not_offered(tmp_path: Path) -> None:
         load_report("job", tmp_path)
     assert "telemetry recover" not in str(caught.value)
     assert "begins with a checkpoint that can be read" in str(caught.value)
+
+
+def test_gates_that_can_not_be_read_are_not_taken_for_none(tmp_path: Path) -> None:
+    """One inconclusive result says so in every form; the numbers are there all the same."""
+    directory = RunDirectory.create(tmp_path, "job", "aaaa1111", 10**18)
+    snapshot = MetricsSnapshot(run_id="aaaa1111", name="job", state="COMPLETE", completeness="complete")
+    write_final(snapshot, final_candidates(directory, []))
+    (directory.path / "gates.json").write_text("{")
+    report = load_report("job", tmp_path)
+    assert (report.snapshot, report.source_reason) == (snapshot, "")
+    (gate,) = report.gates
+    assert (gate.expression, gate.outcome) == ("gates.json", "inconclusive")
+    assert "gates.json is damaged" in gate.reason

@@ -1,0 +1,159 @@
+"""`telemetry compare A… --vs B…`: what a set of runs does otherwise than another, as far as that can be known."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import console, runs
+from telemetry.cli.exits import Exit
+from telemetry.cli.outputs import form_of
+from telemetry.errors import RunDirectoryError, UsageError
+
+if TYPE_CHECKING:
+    from telemetry.comparison import Comparison
+    from telemetry.store.calibrations import Calibration
+    from telemetry.wire.report import Report
+
+FORMATS: Final = ("text", "json", "md", "html")
+_FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "before",
+        nargs="+",
+        metavar="A",
+        help="runs of the side before: directory, run id, `latest`, or a name, which means all runs of that name",
+    )
+    parser.add_argument("--vs", nargs="+", required=True, metavar="B", dest="after", help="runs of the side after")
+    runs.add_dir_argument(parser)
+    parser.add_argument("--last", type=int, metavar="N", help="of a name, the newest N runs only")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=FORMATS, help="default: that of FILE's suffix, else text")
+    form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="compare these only: a name such as `latency`, or with its figure, `latency:p99`, `command:cpu`; "
+        "fewer figures find smaller differences",
+    )
+    parser.add_argument(
+        "--min-effect", type=fraction, default=0.02, metavar="2%", help="the smallest difference that matters"
+    )
+    for flag, words in (("--lower-is-better", "smaller"), ("--higher-is-better", "larger")):
+        parser.add_argument(flag, action="append", default=[], metavar="GLOB", help=f"{words} is better of these")
+    parser.add_argument(
+        "--calibration",
+        metavar="NAME",
+        help="how much runs differ by themselves, from `telemetry calibrate` (default: that of the runs' name)",
+    )
+    parser.add_argument(
+        "--allow-incomplete", action="store_true", help="count runs that are lossy, interrupted or failed as others"
+    )
+    parser.add_argument(
+        "--fail-on", choices=("worse",), help="exit 99 if any figure is worse, 3 if some can't be told"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.comparison import Directions, Options, compare
+    from telemetry.store.calibrations import read_calibration
+
+    form: str = args.format or (form_of(args.output, FORMATS) if args.output else "text")
+    options = Options(
+        min_effect=args.min_effect,
+        directions=Directions(lower=args.lower_is_better, higher=args.higher_is_better),
+        only=args.metric,
+        allow_incomplete=args.allow_incomplete,
+    )
+    if args.last is not None and args.last < 1:
+        raise UsageError(f"--last {args.last} leaves no run", hint="1 or more")
+    root = runs.root_directory(args.dir)
+    before, after = _sides(args, root)
+    if args.calibration:
+        calibration: Calibration | None = read_calibration(root, args.calibration)
+    else:
+        calibration = _own_calibration(root, [*before, *after])
+    comparison = compare(before, after, options, calibration)
+    _write(comparison, form, args.output)
+    return _code(comparison) if args.fail_on else Exit.OK
+
+
+def fraction(text: str) -> float:
+    """`2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
+    found = _FRACTION.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write it like 2% or 0.02")
+    return float(found[1]) / (100 if found[2] else 1)
+
+
+def _code(comparison: Comparison) -> Exit:
+    if comparison.verdict == "worse":
+        return Exit.GATE_FAILED
+    return Exit.INCONCLUSIVE if comparison.verdict == "cannot_tell" else Exit.OK
+
+
+def _sides(args: argparse.Namespace, root: Path) -> tuple[list[Report], list[Report]]:
+    """The results of the runs that are meant, each once, those of a name oldest first.
+
+    With one run a side they have bounds, which take a look at their histories.
+    """
+    before, after = (
+        list(dict.fromkeys(path for spec in specs for path in _directories(spec, root, args.last)))
+        for specs in (args.before, args.after)
+    )
+    alone = len(before) == len(after) == 1
+    return [_report(path, bounds=alone) for path in before], [_report(path, bounds=alone) for path in after]
+
+
+def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | None:
+    """The one that has the name of the runs: of the first that has one."""
+    from telemetry.store.calibrations import find_calibration
+
+    for name in dict.fromkeys(report.snapshot.name for report in reports):
+        if (found := find_calibration(root, name)) is not None:
+            return found
+    return None
+
+
+def _write(comparison: Comparison, form: str, output: Path | None) -> None:
+    from telemetry.report.compared import render_comparison
+
+    if output is None:
+        width, color = console.width(sys.stdout), console.color(sys.stdout)
+        console.write(render_comparison(comparison, form, width=width, color=color))
+        return
+    from telemetry.store.atomic import write_atomic
+
+    try:
+        write_atomic(output, render_comparison(comparison, form, width=console.PIPED_WIDTH).encode())
+    except OSError as error:
+        raise RunDirectoryError(f"{output} can't be written: {error.strerror}") from error
+
+
+def _directories(spec: str, root: Path, last: int | None) -> list[Path]:
+    """One run, or all runs of a name. Raises RunNotFoundError."""
+    from telemetry.store.rundir import list_runs, resolve, slug
+
+    found = resolve(spec, root)
+    where = Path(spec).resolve()
+    exact = spec in (runs.LATEST, found.run_id, found.path.name) or found.path in (where, where.parent)
+    if exact:
+        return [found.path]
+    named = [run.path for run in list_runs(root) if run.slug == slug(spec)]
+    return named[:last][::-1]
+
+
+def _report(path: Path, *, bounds: bool) -> Report:
+    from telemetry.recorded import open_run
+
+    run = open_run(path, path.parent, runs.fallback_dirs())
+    return run.report() if bounds else run.result

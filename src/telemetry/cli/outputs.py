@@ -1,0 +1,92 @@
+"""Where a result goes and in which form: `--format`, `-o FILE`, several of both, or `-o DIR/`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from telemetry.cli import console
+from telemetry.errors import RunDirectoryError, UsageError
+
+SUFFIXES: Final = {
+    "text": ".txt",
+    "json": ".json",
+    "md": ".md",
+    "csv": ".csv",
+    "html": ".html",
+    "hlog": ".hlog",
+    "hgrm": ".hgrm",
+    "junit": ".xml",
+}
+FORMATS: Final = tuple(SUFFIXES)
+_BY_SUFFIX: Final = {"": "text", ".htm": "html", **{suffix: form for form, suffix in SUFFIXES.items()}}
+
+
+class Output(NamedTuple):
+    form: str
+    path: Path | None
+    """None: stdout."""
+    folder: bool = False
+    """The path lies in a folder that was named, so that there may be more files beside it."""
+
+
+def outputs(forms: Sequence[str], files: Sequence[str], stem: str = "report") -> list[Output]:
+    """What was asked for, in order.
+
+    Without files one form goes to stdout. Files have a form each, or say it by their suffix. One folder, which ends
+    with a slash or is there, takes all forms as `stem` with their suffixes. Raises UsageError.
+    """
+    if not files:
+        if len(forms) > 1:
+            raise UsageError("several formats need several files", hint="add an -o FILE for each, or one -o DIR/")
+        return [Output(forms[0] if forms else "text", None)]
+    folders = [file for file in files if file.endswith(os.sep) or Path(file).is_dir()]
+    if folders:
+        if len(files) > 1:
+            raise UsageError(
+                f"{folders[0]} is a folder, and takes all formats", hint="name it alone, or files alone"
+            )
+        if not forms:
+            hint = "--format html --format json"
+            raise UsageError("which formats are to go to a folder has to be said", hint=hint)
+        return [Output(form, Path(folders[0]) / f"{stem}{SUFFIXES[form]}", True) for form in forms]
+    if forms and len(forms) != len(files):
+        raise UsageError(
+            f"{len(forms)} formats and {len(files)} files don't go together",
+            hint="name as many of both, or leave out --format: suffixes say it too",
+        )
+    named = forms or [form_of(file) for file in files]
+    return [Output(form, Path(file)) for form, file in zip(named, files, strict=True)]
+
+
+def write(text: str, path: Path | None) -> None:
+    """To a file, whole or not at all, or to stdout. Raises RunDirectoryError."""
+    if path is None:
+        console.write(text)
+        return
+    from telemetry.store.atomic import write_atomic
+
+    try:
+        write_atomic(path, text.encode())
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
+
+
+def make_folder(path: Path) -> None:
+    """And those it lies in. Raises RunDirectoryError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be made: {error.strerror}") from error
+
+
+def form_of(file: str | Path, forms: Sequence[str] = FORMATS) -> str:
+    """The form that a suffix says, text without one. Raises UsageError if it is none of `forms`."""
+    suffix = Path(file).suffix
+    form = _BY_SUFFIX.get(suffix)
+    if form is None or form not in forms:
+        known = ", ".join(SUFFIXES[one] for one in forms)
+        raise UsageError(f"{suffix} of {file} says no format", hint=f"one of {known}, or add --format")
+    return form

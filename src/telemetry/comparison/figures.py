@@ -1,0 +1,101 @@
+"""The figures of one run that are compared: percentiles, means, rates, counters, and the command's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from telemetry.errors import UsageError
+from telemetry.histogram.ranks import parse_percentile
+from telemetry.statistics.confidence import least_count
+from telemetry.store.calibrations import Of
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import SeriesStat
+
+PERCENTILES: Final = ("50", "90", "99", "99.9")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Figure:
+    """What is compared, over all runs."""
+
+    of: Of
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    """Sorted."""
+    statistic: str
+    """`p50`, `p99.9`, …, `mean`, `rate`; `value`, `rate`; `wall`, `cpu`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A figure in one run."""
+
+    value: float | None
+    """None: too few values for it."""
+    unit: str
+    count: int = 0
+    """Values that it rests on."""
+
+
+def readings(report: Report, percentiles: Sequence[str] = PERCENTILES) -> dict[Figure, Reading]:
+    """All figures of a run. What it was not asked to keep is absent, as are series without values."""
+    found = {figure: reading for stat in report.snapshot.series for figure, reading in _series(stat, percentiles)}
+    seconds = duration_s(report)
+    for series in report.snapshot.series:
+        if seconds > 0:
+            figure = Figure("series", series.name, _sorted(series.labels), "rate")
+            found[figure] = Reading(series.count / seconds, "1", series.count)
+    for counter in report.snapshot.counters:
+        value = Figure("counter", counter.name, _sorted(counter.labels), "value")
+        found[value] = Reading(float(counter.value), counter.unit, counter.events)
+        if seconds > 0:
+            rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
+            found[rate] = Reading(counter.value / seconds, counter.unit, counter.events)
+    command = report.snapshot.command
+    if command is not None and report.stretch is None:
+        found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
+        found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
+    return found
+
+
+def duration_s(report: Report) -> float:
+    """Of the run, or of the part that the report is of."""
+    if report.stretch is not None:
+        return report.stretch.end_s - report.stretch.start_s
+    return report.snapshot.elapsed_s
+
+
+@cache
+def needed(statistic: str) -> int:
+    """Values that a run must have for this figure: a percentile has bounds on both sides from so many on.
+
+    Raises UsageError for the 100th, which never has, and for what is no percentile.
+    """
+    if not statistic.startswith("p"):
+        return 1
+    least = least_count(parse_percentile(statistic[1:]))
+    if least is None:
+        raise UsageError(
+            f"{statistic} can't be compared", hint="the largest value of a run says little of the next"
+        )
+    return least
+
+
+def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figure, Reading]]:
+    if not stat.count:
+        return
+    labels = _sorted(stat.labels)
+    for key in percentiles:
+        if key in stat.percentiles:
+            figure = Figure("series", stat.name, labels, f"p{key}")
+            value = float(stat.percentiles[key]) if stat.count >= needed(figure.statistic) else None
+            yield figure, Reading(value, stat.unit, stat.count)
+    if stat.mean is not None:
+        yield Figure("series", stat.name, labels, "mean"), Reading(stat.mean, stat.unit, stat.count)
+
+
+def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

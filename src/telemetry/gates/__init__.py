@@ -1,0 +1,1 @@
+"""Conditions on a run: parsed once, checked live and afterwards. docs/GATES.md has the language."""

@@ -1,0 +1,231 @@
+"""Gates and evidence → outcomes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from telemetry.errors import RunDirectoryError
+from telemetry.gates import units
+from telemetry.gates.evaluate import Scene, evaluate, mismatch, word_of
+from telemetry.gates.evidence import Evidence
+from telemetry.gates.grammar import every_s
+from telemetry.gates.resolve import Binding, bindings, elsewhere
+from telemetry.gates.tree import Fact, Gate, Relation, Term, Word
+from telemetry.gates.value import Range, Unknown, Value, beside, fits
+from telemetry.gates.windows import Windows
+from telemetry.gates.words import Verdict, interval_words, loss_words, sample_words, value_words
+from telemetry.humane import percent
+from telemetry.wire.gates import GateResult, Outcome
+
+_ROUNDING: Final = 1e-12
+"""Far more than a few dozen operations round, far less than anybody measures."""
+NoiseKey = tuple[str, str, tuple[tuple[str, str], ...]]
+"""Function, name and labels of a metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How strict a check is."""
+
+    confident: bool = False
+    """The whole confidence interval has to lie on one side of the limit."""
+    confidence: float = 0.95
+    baseline: Evidence | None = None
+    no_baseline: str = "there is no baseline run: name one with --baseline"
+    """Why there is no baseline."""
+    noise: Mapping[NoiseKey, float] = field(default_factory=dict)
+    """Metric → how far single runs of one program differ, as a fraction."""
+
+
+def check(gates: Iterable[Gate], evidence: Evidence, rules: Rules = Rules()) -> list[GateResult]:
+    """A result for each gate and each set of instruments that it is about, in order.
+
+    Blocks on the files of the evidence. What can't be answered is inconclusive, and says why. Raises UsageError for
+    a gate that makes no sense for these instruments: a function of another kind, units that don't go together.
+    """
+    return [result for gate in gates for result in check_one(gate, evidence, rules)]
+
+
+def check_one(gate: Gate, evidence: Evidence, rules: Rules = Rules()) -> list[GateResult]:
+    """As `check`."""
+    text = gate.text or str(gate)
+    if evidence.obstacle:
+        return [GateResult(expression=text, outcome="inconclusive", reason=evidence.obstacle)]
+    if isinstance(gate.right, Word):
+        return [_of_words(gate, gate.right, evidence)]
+    try:
+        found = bindings(gate, evidence.instruments)
+    except Unknown as unknown:
+        return [GateResult(expression=text, outcome="inconclusive", reason=str(unknown))]
+    if gate.every is not None:
+        return _in_windows(gate, every_s(gate.every), found, evidence, rules)
+    return [_bound(gate, binding, evidence, rules) for binding in found]
+
+
+def _of_words(gate: Gate, word: Word, evidence: Evidence) -> GateResult:
+    assert isinstance(gate.left, Fact)
+    found = word_of(gate.left, evidence)
+    holds = (found == word.text) == (gate.relation == "==")
+    said = f"it is {found}" if holds else f"it is {found}, not {word.text}"
+    if not holds and gate.relation == "!=":
+        said = f"it is {found}"
+    return GateResult(expression=gate.text or str(gate), outcome="pass" if holds else "fail", reason=said)
+
+
+def _bound(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> GateResult:
+    try:
+        scene = _scene(gate, binding, evidence, rules)
+        return _judged(gate, scene, rules).result(binding.text, evidence)
+    except (Unknown, RunDirectoryError) as error:
+        return _unclear(binding, error)
+
+
+def _unclear(binding: Binding, error: Unknown | RunDirectoryError) -> GateResult:
+    reason = error.message if isinstance(error, RunDirectoryError) else str(error)
+    return GateResult(expression=binding.text, outcome="inconclusive", reason=reason)
+
+
+def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> Scene:
+    """Raises Unknown, UsageError, RunDirectoryError."""
+    if binding.missing:
+        raise Unknown(binding.missing)
+    return Scene(
+        text=gate.text or str(gate),
+        evidence=evidence,
+        bound=binding.bound,
+        baseline=_baseline(gate, binding, rules) if gate.uses_baseline else None,
+        confidence=rules.confidence,
+    )
+
+
+def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
+    """Raises Unknown."""
+    evidence = rules.baseline
+    if evidence is None:
+        raise Unknown(rules.no_baseline)
+    if evidence.obstacle:
+        raise Unknown(f"in the baseline, {evidence.obstacle}")
+    bound = elsewhere(binding.bound, evidence.instruments, "the baseline")
+    scene = Scene(text=gate.text, evidence=evidence, bound=bound, confidence=rules.confidence)
+    try:
+        return evaluate(gate.left, scene)
+    except Unknown as unknown:
+        raise Unknown(f"in the baseline, {unknown}") from None
+
+
+def _in_windows(
+    gate: Gate, step_s: float, found: Sequence[Binding], evidence: Evidence, rules: Rules
+) -> list[GateResult]:
+    """All sets in one pass: reading the history is most of the work."""
+    results: list[GateResult | None] = [None] * len(found)
+    looked_at: dict[int, tuple[Scene, Windows]] = {}
+    for place, binding in enumerate(found):
+        try:
+            scene = _scene(gate, binding, evidence, rules)
+            looked_at[place] = scene, Windows(gate.relation, step_s, evidence)
+        except (Unknown, RunDirectoryError) as error:
+            results[place] = _unclear(binding, error)
+    instruments = dict.fromkeys(item for scene, _ in looked_at.values() for item in scene.bound.values())
+    try:
+        for part in evidence.windows(step_s, list(instruments)) if looked_at else ():
+            for scene, windows in looked_at.values():
+                windows.add(part, _of_part(gate, replace(scene, evidence=part), rules))
+    except RunDirectoryError as error:
+        return [result or _unclear(binding, error) for result, binding in zip(results, found, strict=True)]
+    return [result or looked_at[place][1].result(found[place].text) for place, result in enumerate(results)]
+
+
+def _of_part(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
+    """Of a window. Raises UsageError, RunDirectoryError."""
+    try:
+        if scene.evidence.obstacle:
+            raise Unknown(scene.evidence.obstacle)
+        return _judged(gate, scene, rules)
+    except Unknown as unknown:
+        return Verdict("inconclusive", str(unknown))
+
+
+def _judged(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
+    """Raises Unknown, UsageError, RunDirectoryError."""
+    left, right = evaluate(gate.left, scene), evaluate(gate.right, scene)
+    if not fits(left, right):
+        raise mismatch(scene.text, gate.left, left, gate.right, right)
+    left, right = _shown_alike(left, right)
+    if math.isnan(left.value) or math.isnan(right.value):
+        raise Unknown("the values are larger than numbers can be")
+    outcome, reason = _decided(gate, left, right, scene, rules)
+    return Verdict(outcome, reason, left, right)
+
+
+def _decided(gate: Gate, left: Value, right: Value, scene: Scene, rules: Rules) -> tuple[Outcome, str]:
+    relation = gate.relation
+    by_data = surely(relation, left.possible, right.possible)
+    if by_data is None:
+        losses = [scene.evidence.loss, *([rules.baseline.loss] if rules.baseline and gate.uses_baseline else [])]
+        return "inconclusive", loss_words(left, right, losses)
+    by_interval = surely(relation, left.likely, right.likely)
+    if left.estimate or right.estimate:
+        known = _known_sides(relation, left, right)
+        if not known and by_interval is not by_data:
+            return "inconclusive", sample_words(gate, left, right, rules.confidence)
+    if rules.confident and by_interval is not by_data:
+        return "inconclusive", interval_words(left, right, rules.confidence)
+    floor = _noise(gate, scene, rules)
+    if floor is not None and scene.baseline is not None:
+        base = abs(scene.baseline.within(left.unit).value)
+        if abs(left.value - right.value) < floor * base:
+            margin = abs(left.value - right.value) / base
+            said = f"{value_words(relation, left, right, by_data)}, by {percent(margin)} of the baseline"
+            return "inconclusive", f"{said}, and single runs differ by {percent(floor)} by themselves"
+    return ("pass" if by_data else "fail"), value_words(relation, left, right, by_data)
+
+
+def surely(relation: Relation, left: Range, right: Range) -> bool | None:
+    """Whether it holds, or does not, wherever in these ranges both sides lie; None: that depends. Ends that only
+    the rounding of floats tells apart are the same."""
+    right = Range(_snapped(right.low, left), _snapped(right.high, left))
+    if relation in (">", ">="):
+        return surely("<" if relation == ">" else "<=", right, left)
+    if relation == "!=":
+        equal = surely("==", left, right)
+        return None if equal is None else not equal
+    if relation == "==":
+        if left.high < right.low or right.high < left.low:
+            return False
+        return True if left.point and right.point and left.low == right.low else None
+    if relation == "<":
+        return True if left.high < right.low else False if left.low >= right.high else None
+    return True if left.high <= right.low else False if left.low > right.high else None
+
+
+def _snapped(end: float, to: Range) -> float:
+    return next((other for other in to if math.isclose(end, other, rel_tol=_ROUNDING)), end)
+
+
+def _known_sides(relation: Relation, left: Value, right: Value) -> bool:
+    """Whether the interval has an end towards the limit: an upper limit needs an upper bound."""
+    upper = math.isfinite(left.likely.high) and math.isfinite(right.likely.low)
+    lower = math.isfinite(left.likely.low) and math.isfinite(right.likely.high)
+    return {"<": upper, "<=": upper, ">": lower, ">=": lower}.get(relation, upper and lower)
+
+
+def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
+    """Both in the left unit; a share that is compared with percents is in percent."""
+    if left.unit == units.PLAIN and not left.bare and right.unit.name == "%":
+        return left.within(right.unit), right
+    return beside(left, right)
+
+
+def _noise(gate: Gate, scene: Scene, rules: Rules) -> float | None:
+    """Of the metric on the left, if that is one alone."""
+    if not gate.uses_baseline or gate.every is not None or not rules.noise:
+        return None
+    if isinstance(gate.left, Fact):
+        return rules.noise.get((gate.left.name, "", ()))
+    if not isinstance(gate.left, Term):
+        return None
+    item = scene.bound[gate.left]
+    return rules.noise.get((gate.left.function, item.name, item.labels))

@@ -1,0 +1,214 @@
+"""The tree of a gate and a part of a run → a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from signal import Signals
+from typing import Final
+
+from telemetry.gates import units
+from telemetry.gates.evidence import Evidence, Instrument, seconds_of
+from telemetry.gates.facts import FACTS
+from telemetry.gates.tokens import wrong
+from telemetry.gates.tree import Baseline, Fact, Negated, Node, Number, Operation, Term
+from telemetry.gates.units import PLAIN, Unit, unit_of
+from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fits
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_NORMAL_FROM: Final = 30
+"""Values from which a mean is taken to be normal."""
+_Z: Final = 1.96
+"""Standard errors to each side, for 95 %."""
+_WHOLE: Final = "100"
+"""The percentile that is the maximum."""
+_SAID: Final = frozenset({"emitted", "missing"})
+"""Facts that a producer has to end to tell all of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What the leaves of a tree stand for."""
+
+    text: str
+    """Of the gate, for errors that point into it."""
+    evidence: Evidence
+    bound: Mapping[Term, Instrument]
+    baseline: Value | None = None
+    confidence: float = 0.95
+
+
+def evaluate(node: Node, scene: Scene) -> Value:
+    """Raises Unknown if nothing can be said, UsageError for units that don't go together, RunDirectoryError."""
+    if isinstance(node, Number):
+        return _number(node)
+    if isinstance(node, Term):
+        return _term(node, scene)
+    if isinstance(node, Fact):
+        return _fact(node.name, scene.evidence)
+    if isinstance(node, Baseline):
+        assert scene.baseline is not None
+        return scene.baseline
+    if isinstance(node, Negated):
+        return evaluate(node.inner, scene).negated()
+    if isinstance(node, Operation):
+        return _operation(node, scene)
+    raise TypeError(f"{type(node).__name__} has no value")
+
+
+def word_of(fact: Fact, evidence: Evidence) -> str:
+    """A fact in words."""
+    assert fact.name == "completeness"
+    return evidence.snapshot.completeness
+
+
+def mismatch(text: str, node: Node, left: Value, other: Node, right: Value) -> Exception:
+    """The UsageError for two sides that can't be compared or added."""
+    said = f"`{node}` is {left.unit.kind()} and `{other}` is {right.unit.kind()}: they can't be compared or added"
+    return wrong(text, other.span, said)
+
+
+def _operation(node: Operation, scene: Scene) -> Value:
+    left, right = evaluate(node.left, scene), evaluate(node.right, scene)
+    if node.sign == "*":
+        return left.times(right)
+    if node.sign == "/":
+        try:
+            return left.over(right)
+        except Unknown as unknown:
+            raise Unknown(f"{unknown}: {node.right} is 0") from None
+    if not fits(left, right):
+        raise mismatch(scene.text, node.left, left, node.right, right)
+    return left.plus(right if node.sign == "+" else right.negated())
+
+
+def _number(node: Number) -> Value:
+    unit, factor = units.literal(node.unit)
+    bare = not node.unit or node.unit in units.MULTIPLES
+    return exactly(units.multiplied(node.value, Fraction(factor)), unit, bare=bare)
+
+
+def _term(term: Term, scene: Scene) -> Value:
+    instrument, evidence = scene.bound[term], scene.evidence
+    unit = unit_of(instrument.unit)
+    if instrument.kind == "counter":
+        return _of_counter(term, instrument, unit, evidence)
+    if instrument.kind == "gauge":
+        return _of_gauge(term, instrument, unit, evidence)
+    if term.percentile and term.percentile != _WHOLE:
+        found = evidence.quantile(instrument, term.percentile, scene.confidence)
+        if found is None:
+            raise Unknown(f"{term.metric} has no values")
+        value, possible, likely, samples = found
+        return Value(value=value, unit=unit, possible=possible, likely=likely, samples=samples, estimate=True)
+    return _of_series(term, instrument, unit, evidence)
+
+
+def _of_series(term: Term, series: Instrument, unit: Unit, evidence: Evidence) -> Value:
+    sums, most = evidence.sums(series), evidence.loss.most
+    count = sums.count
+    if term.function == "count":
+        return _at_least(count, PLAIN, Range(count, count + most), count)
+    if term.function == "rate":
+        seconds = _seconds(evidence)
+        counts = Range(count / seconds, (count + most) / seconds)
+        return _at_least(count / seconds, PLAIN.per_second(), counts, count)
+    if term.function == "total":
+        return _at_least(sums.total, unit, Range(sums.total, math.inf if most else sums.total), count)
+    if not count or sums.min is None or sums.max is None:
+        raise Unknown(f"{term.metric} has no values")
+    if term.function == "min":
+        return _at_least(sums.min, unit, Range(0.0 if most else sums.min, sums.min), count)
+    if term.function == "mean":
+        mean = sums.total / count
+        low = 0.0 if math.isinf(most) else sums.total / (count + most)
+        possible = Range(low, math.inf) if most else Range(mean, mean)
+        likely = EVERYTHING
+        if sums.stddev is not None and count >= _NORMAL_FROM:
+            error = _Z * sums.stddev / math.sqrt(count)
+            likely = Range(mean - error, mean + error)
+        return Value(value=mean, unit=unit, possible=possible, likely=likely, samples=count)
+    return _at_least(sums.max, unit, Range(sums.max, math.inf if most else sums.max), count)
+
+
+def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence) -> Value:
+    """Counters only grow, by nobody knows how much an event."""
+    value, events = evidence.counted(counter)
+    most = math.inf if evidence.loss.most else 0.0
+    if term.function == "count":
+        if events is None:
+            raise Unknown(f"the history doesn't say how many events made {term.metric}")
+        return _at_least(events, PLAIN, Range(events, events + evidence.loss.most), events)
+    if term.function == "rate":
+        seconds = _seconds(evidence)
+        grown = Range(value / seconds, (value + most) / seconds)
+        return _at_least(value / seconds, unit.per_second(), grown, events)
+    return _at_least(value, unit, Range(value, value + most), events)
+
+
+def _of_gauge(term: Term, gauge: Instrument, unit: Unit, evidence: Evidence) -> Value:
+    level = evidence.level(gauge)
+    if level is None:
+        raise Unknown(f"{term.metric} was never set")
+    value = {"min": level.min, "max": level.max}.get(term.function, level.value)
+    if value is None:
+        raise Unknown(f"the history doesn't say what the {term.function} of {term.metric} was")
+    possible = Range(value, value)
+    if evidence.loss.most:
+        low = value if term.function == "max" else -math.inf
+        possible = Range(low, value if term.function == "min" else math.inf)
+    return _at_least(value, unit, possible, None)
+
+
+def _at_least(value: float, unit: Unit, possible: Range, samples: int | None) -> Value:
+    """What is no estimate: it is what it is, as far as nothing is lost."""
+    return Value(value=value, unit=unit, possible=possible, likely=Range(value, value), samples=samples)
+
+
+def _seconds(evidence: Evidence) -> float:
+    if evidence.seconds <= 0:
+        raise Unknown("there is no rate over no time")
+    return evidence.seconds
+
+
+def _fact(name: str, evidence: Evidence) -> Value:
+    unit = unit_of(FACTS[name][0])
+    if name == "lost":
+        lost, loss = evidence.snapshot.accounting.lost, evidence.loss
+        return _at_least(lost, unit, Range(loss.certain, max(loss.most, lost)), None)
+    value = _plain_fact(name, evidence.snapshot)
+    if name in _SAID and math.isinf(evidence.loss.most):
+        return _at_least(value, unit, Range(value, math.inf), None)
+    return exactly(value, unit)
+
+
+def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
+    account, command = snapshot.accounting, snapshot.command
+    if not name.startswith("command."):
+        numbers: dict[str, float] = {
+            "missing": account.missing,
+            "emitted": account.emitted,
+            "applied": account.applied,
+            "repaired": account.repaired,
+            "producers": len(snapshot.producers),
+            "elapsed": snapshot.elapsed_s,
+        }
+        return numbers[name]
+    if command is None:
+        raise Unknown("the run had no command, or it has not ended")
+    wall_s, cpu_s = seconds_of(command)
+    if name == "command.exit_code":
+        return _exit_code(command.exit_code, command.signal)
+    return {"command.wall": wall_s, "command.cpu": cpu_s, "command.max_rss": command.max_rss_bytes}[name]
+
+
+def _exit_code(code: int | None, signal: str | None) -> float:
+    """As a shell says it."""
+    if code is not None:
+        return code
+    try:
+        return 128 + Signals[signal or ""]
+    except KeyError:
+        raise Unknown(f"nobody knows the exit code of a command that ended by {signal or 'nothing'}") from None

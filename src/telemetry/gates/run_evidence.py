@@ -1,0 +1,255 @@
+"""Evidence of a recorded run: the whole, a stretch, windows; and of one that goes on, by its newest snapshot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from telemetry.errors import RunDirectoryError
+from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums, heard_s, loss_of
+from telemetry.gates.order import CellOrder, Order, SlotOrder, StatOrder, quantile
+from telemetry.intervals.histograms import Histograms
+from telemetry.recorded import Choice, RecordedRun, SeriesId, Window, series_id
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+
+_EDGE_S: Final = 0.5
+"""Intervals last a second, and begin and end a little early or late."""
+_INSET_S: Final = 0.001
+"""Edges in seconds are rounded; nothing so short is an interval."""
+_ALONE: Final = 8
+"""Series that are read one by one: each takes a fraction of what all of them take."""
+_ALL_S: Final = 6e9
+"""A window longer than all runs."""
+
+
+def evidence_of(run: RecordedRun, choice: Choice | None = None) -> Evidence:
+    """Of a finished run, or of the part of it that is chosen. Blocks on files for a part. Raises as
+    `RecordedRun.stretch` does."""
+    if choice is None or choice.whole:
+        return RunEvidence(run)
+    return StretchEvidence(run, run.stretch(choice), choice)
+
+
+def live_evidence(snapshot: MetricsSnapshot, run: RecordedRun | None = None, begin_s: float = 0.0) -> Evidence:
+    """Of a run that goes on. `run`: with the directory of its history, for windows from `begin_s` on that have
+    ended."""
+    run = run or RecordedRun(Report(snapshot=snapshot, source="status"), None)
+    return RunEvidence(run, live=True, begin_s=begin_s)
+
+
+class RunEvidence:
+    """The whole run, by its result; percentiles that it does not name, and confidence bounds, by its history."""
+
+    whole = True
+    obstacle = ""
+
+    def __init__(self, run: RecordedRun, *, live: bool = False, begin_s: float = 0.0) -> None:
+        self._run = run
+        self.start_s = begin_s
+        self._live = live
+        snapshot = run.result.snapshot
+        self.snapshot = snapshot
+        self.end_s = self.seconds = snapshot.elapsed_s
+        self.loss = loss_of(snapshot, live=live)
+        self.instruments = instruments_of(snapshot)
+        self._series = {series_id(stat): stat for stat in snapshot.series}
+        self._counters = {series_id(stat): stat for stat in snapshot.counters}
+        self._gauges = {series_id(stat): stat for stat in snapshot.gauges}
+        self._histograms: dict[SeriesId, Histograms | None] = {}
+
+    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
+        stat = self._series[_id(series)]
+        return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss, confidence)
+
+    def sums(self, series: Instrument) -> Sums:
+        return _sums(self._series[_id(series)])
+
+    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+        stat = self._counters[_id(counter)]
+        return stat.value, stat.events
+
+    def level(self, gauge: Instrument) -> Level | None:
+        stat = self._gauges[_id(gauge)]
+        return None if stat.value is None else Level(value=stat.value, min=stat.min, max=stat.max)
+
+    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+        found = _windows(self, self._run, step_s, terms, (self.start_s, None))
+        return _without_last(found) if self._live else found
+
+    @property
+    def settled(self) -> bool:
+        """Whether the history has all values of the result, or there is none."""
+        if not self._run.has_history:
+            return True
+        history = self._history
+        counts = {one: figures.count for one, figures in history.series.items()} if history else {}
+        return all(counts.get(one, 0) >= stat.count for one, stat in self._series.items())
+
+    def _base(self, stat: SeriesStat) -> Order:
+        """The history, where it has all values; else the cells of the display histogram."""
+        cells = CellOrder(stat)
+        if self._live or not stat.count:
+            return cells
+        one = series_id(stat)
+        if one not in self._histograms:
+            self._histograms[one] = self._histogram(one)
+        histogram = self._histograms[one]
+        slots = None if histogram is None else SlotOrder(histogram, stat.unit)
+        return slots if slots is not None and slots.count == stat.count else cells
+
+    def _histogram(self, series: SeriesId) -> Histograms | None:
+        """Of all its values. A few series are read one by one; who asks for more of them has all read at once."""
+        if "_history" not in self.__dict__ and len(self._histograms) < _ALONE and self._run.has_history:
+            try:
+                return self._run.digest(series).histogram
+            except (KeyError, RunDirectoryError):
+                return None
+        return None if self._history is None else _histogram(self._history, series)
+
+    @cached_property
+    def _history(self) -> Window | None:
+        """All of it as one window; None if there is none that can be read."""
+        if not self._run.has_history:
+            return None
+        try:
+            return next(iter(self._run.windows(_ALL_S, percentiles=())), None)
+        except RunDirectoryError:
+            return None
+
+
+class StretchEvidence:
+    """A part of a run, by its history."""
+
+    whole = False
+
+    def __init__(self, run: RecordedRun, report: Report, choice: Choice) -> None:
+        """`report`: of the stretch."""
+        assert report.stretch is not None
+        self._run = run
+        self.snapshot = run.result.snapshot
+        self.instruments = instruments_of(self.snapshot)
+        self.loss = loss_of(self.snapshot)
+        self.start_s, self.end_s = report.stretch.start_s, report.stretch.end_s
+        self.obstacle = "" if report.stretch.found else report.stretch.reason
+        inside = self.start_s + _INSET_S, self.end_s - _INSET_S
+        window = next(iter(run.windows(_ALL_S, *inside, percentiles=())), None)
+        self._part = WindowEvidence(self, window or Window(start_s=self.start_s, end_s=self.end_s, seconds=0.0), {})
+        self.seconds = self._part.seconds
+        self._part.loss = self.loss = _cut_off(run, choice, self.end_s) or self._part.loss
+        self.quantile = self._part.quantile
+        self.sums = self._part.sums
+        self.counted = self._part.counted
+        self.level = self._part.level
+
+    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+        return _windows(self, self._run, step_s, terms, (self.start_s + _INSET_S, self.end_s - _INSET_S))
+
+
+class WindowEvidence:
+    """What the history says of one window."""
+
+    whole = False
+
+    def __init__(self, run: Evidence, window: Window, before: dict[SeriesId, float], obstacle: str = "") -> None:
+        """`before`: gauges as they were when it began."""
+        self._window = window
+        self._gauges = {**before, **window.gauges}
+        self.snapshot, self.instruments = run.snapshot, run.instruments
+        self.start_s, self.end_s, self.seconds = window.start_s, window.end_s, window.seconds
+        self.obstacle = obstacle
+        gap_s = window.end_s - window.start_s - window.seconds
+        self.loss = run.loss
+        if gap_s > _EDGE_S:
+            self.loss = Loss(
+                certain=run.loss.certain, most=math.inf, reason=f"the history lacks {gap_s:.0f} s of it"
+            )
+
+    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
+        histogram = _histogram(self._window, _id(series))
+        if histogram is None:
+            return None
+        return quantile(SlotOrder(histogram, series.unit), percentile, self.loss, confidence)
+
+    def sums(self, series: Instrument) -> Sums:
+        figures = self._window.series.get(_id(series))
+        if figures is None:
+            return Sums(count=0)
+        return Sums(count=figures.count, total=figures.total, min=figures.min, max=figures.max)
+
+    def counted(self, counter: Instrument) -> tuple[float, int | None]:
+        return self._window.counters.get(_id(counter), 0.0), None
+
+    def level(self, gauge: Instrument) -> Level | None:
+        value = self._gauges.get(_id(gauge))
+        return None if value is None else Level(value=value)
+
+    def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
+        raise NotImplementedError("a window has no windows")
+
+
+def _cut_off(run: RecordedRun, choice: Choice, end_s: float) -> Loss | None:
+    """That the history ends before the part that was chosen, which it has up to `end_s`; None if it does not."""
+    from_end = choice.to_s is None or math.copysign(1.0, choice.to_s) < 0
+    wanted_s = min(heard_s(run.result.snapshot), math.inf if from_end else choice.to_s or 0.0)
+    short_s = wanted_s - run.end_s
+    if short_s < _EDGE_S or end_s < run.end_s - _INSET_S:
+        return None
+    return Loss(most=math.inf, reason=f"the history ends {short_s:.0f} s before it does")
+
+
+def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
+    """All that a run has, in the order of its result."""
+    stats: list[tuple[str, SeriesStat | CounterStat | GaugeStat]] = [
+        *(("series", stat) for stat in snapshot.series),
+        *(("counter", stat) for stat in snapshot.counters),
+        *(("gauge", stat) for stat in snapshot.gauges),
+    ]
+    return [Instrument(kind, *series_id(stat), stat.unit) for kind, stat in stats]  # type: ignore[arg-type]
+
+
+def _windows(
+    part: Evidence, run: RecordedRun, step_s: float, terms: Sequence[Instrument], ends: tuple[float, float | None]
+) -> Iterator[Evidence]:
+    over_s = run.end_s
+    wanted = [_id(item) for item in terms if item.kind == "series"]
+    gauges: dict[SeriesId, float] = {}
+    for window in run.windows(step_s, *ends, percentiles=(), series=wanted):
+        number = (window.start_s + window.end_s) / 2 // step_s
+        begins, ends_s = number * step_s, (number + 1) * step_s
+        late_s = _EDGE_S if window.end_s < over_s else _INSET_S  # the last one may be no whole one
+        if window.start_s < begins + _EDGE_S and window.end_s > ends_s - late_s:
+            long = window.end_s - window.start_s > step_s + 2 * _EDGE_S
+            obstacle = (
+                f"its history is kept in steps of {window.end_s - window.start_s:.0f} s there" if long else ""
+            )
+            yield WindowEvidence(part, window, gauges, obstacle)
+        gauges = {**gauges, **window.gauges}
+
+
+def _without_last(windows: Iterator[Evidence]) -> Iterator[Evidence]:
+    """Each of them once there is another: what is being written may not be whole."""
+    for window, _ in pairwise(windows):
+        yield window
+
+
+def _histogram(window: Window, series: SeriesId) -> Histograms | None:
+    """None without values."""
+    added, rows = window.added, window.rows
+    if added is None or rows is None or series not in rows.place or series not in window.series:
+        return None
+    return added.only(int(np.searchsorted(added.rows, rows.place[series])), rows)
+
+
+def _sums(stat: SeriesStat) -> Sums:
+    total = float(stat.total)
+    return Sums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
+
+
+def _id(item: Instrument) -> SeriesId:
+    return item.name, item.labels

@@ -1,0 +1,101 @@
+"""The windows of `in every`: all have to hold, and the worst one is the evidence."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from telemetry import humane
+from telemetry.gates.evidence import Evidence, heard_s
+from telemetry.gates.tree import Relation
+from telemetry.gates.words import Verdict
+from telemetry.wire.gates import GateResult
+
+_EDGE_S: Final = 0.5
+
+
+class Windows:
+    """Verdicts are added in order of time."""
+
+    def __init__(self, relation: Relation, step_s: float, part: Evidence) -> None:
+        """`part`: what the windows are of."""
+        self._relation = relation
+        self._step_s = step_s
+        self._part = part
+        self._count = 0
+        self._last = 0
+        """Windows up to the end of the last one, counted from the run's start."""
+        self._failed = 0
+        self._worst: tuple[float, Evidence, Verdict] | None = None
+        self._unclear: tuple[Evidence, Verdict] | None = None
+        """The first of them."""
+        self._unclear_count = 0
+
+    def add(self, window: Evidence, verdict: Verdict) -> None:
+        self._count += 1
+        self._last = max(self._last, round(window.end_s / self._step_s))
+        if verdict.outcome == "inconclusive":
+            self._unclear_count += 1
+            self._unclear = self._unclear or (window, verdict)
+            return
+        self._failed += verdict.outcome == "fail"
+        badness = self._badness(verdict)
+        if self._worst is None or badness > self._worst[0]:
+            self._worst = badness, window, verdict
+
+    def result(self, text: str) -> GateResult:
+        """One that failed is enough to fail; else one that can't tell is enough to be inconclusive."""
+        step = f"{self._step_s:g} s"
+        if not self._count:
+            took = humane.duration_s(self._part.end_s - self._part.start_s)
+            return self._unknown(text, f"the history has no whole window of {step} in {took}")
+        if self._failed and self._worst is not None:
+            _, window, verdict = self._worst
+            said = f"{verdict.reason} {_when(window)}; {self._failed:,} of {self._windows(step)} missed it"
+            return self._made(text, window, verdict._replace(outcome="fail", reason=said))
+        if self._unclear is not None:
+            window, verdict = self._unclear
+            said = f"{self._unclear_count:,} of {self._windows(step)} can't tell, the first {_when(window)}"
+            return self._made(text, window, verdict._replace(reason=f"{said}: {verdict.reason}"))
+        if missing := self._missing:
+            return self._unknown(text, f"the history lacks {missing:,} of {self._due:,} windows of {step}")
+        assert self._worst is not None
+        _, window, verdict = self._worst
+        said = f"{verdict.reason} {_when(window)}, the worst of {self._windows(step)}"
+        return self._made(text, window, verdict._replace(reason=said))
+
+    @property
+    def _missing(self) -> int:
+        """Windows that the history knows nothing of, before the last one or at the end of the run."""
+        first = math.ceil((self._part.start_s - _EDGE_S) / self._step_s)
+        return max(self._due - max(first, 0) - self._count, 0)
+
+    @property
+    def _due(self) -> int:
+        """Windows, counted from the run's start, that there should be."""
+        heard = (heard_s(self._part.snapshot) - _EDGE_S) // self._step_s if self._part.whole else 0
+        return max(self._last, int(heard))
+
+    def _windows(self, step: str) -> str:
+        return f"{self._count:,} {'window' if self._count == 1 else 'windows'} of {step}"
+
+    def _made(self, text: str, window: Evidence, verdict: Verdict) -> GateResult:
+        return verdict.result(text, window, windows=self._count, failed=self._failed)
+
+    def _unknown(self, text: str, reason: str) -> GateResult:
+        return GateResult(expression=text, outcome="inconclusive", reason=reason, windows=self._count)
+
+    def _badness(self, verdict: Verdict) -> float:
+        """How far on the wrong side."""
+        assert verdict.left is not None
+        assert verdict.right is not None
+        beyond = verdict.left.value - verdict.right.value
+        if self._relation in (">", ">="):
+            return -beyond
+        if self._relation == "==":
+            return abs(beyond)
+        return -abs(beyond) if self._relation == "!=" else beyond
+
+
+def _when(window: Evidence) -> str:
+    return f"from {window.start_s:.0f} s to {window.end_s:.0f} s"

@@ -1,0 +1,104 @@
+"""What a report says of accounts: what was lost and why, and how each producer fared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
+
+PRODUCERS_SHOWN: Final = 20
+_GAPS_SHOWN: Final = 4
+
+
+def losses(snapshot: MetricsSnapshot) -> Section:
+    """Events and frames that are in no number, by reason."""
+    account = snapshot.accounting
+    lost = [
+        *((reason, number, "events") for reason, number in account.dropped_by_producer.items()),
+        *((reason, number, "events") for reason, number in account.dropped.items()),
+        *((reason, number, "frames") for reason, number in account.bad_frames.items()),
+    ]
+    rows = [
+        [printable(reason), f"{humane.count(number)} {what}", phrases.REASON_WORDS.get(reason, "")]
+        for reason, number, what in lost
+    ]
+    if account.missing:
+        rows.append(["missing", f"{humane.count(account.missing)} events", "sent, but never arrived"])
+    if account.waiting:
+        rows.append(["waiting", f"{humane.count(account.waiting)} events", "no definition has come for their id"])
+    return Section(
+        "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
+    )
+
+
+def producers(report: Report) -> Section:
+    """One line if all went well, else a table of those that did not."""
+    everyone, account = report.snapshot.producers, report.snapshot.accounting
+    troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
+    if not everyone:
+        return Section("Producers", ["none"])
+    fine = humane.count(len(everyone) - len(troubled))
+    if not troubled:
+        repaired = f", {phrases.batches(account.repaired)} repaired" if account.repaired else ""
+        return Section("Producers", [f"{fine}, all complete{repaired}"])
+    heads = [
+        Column("producer"),
+        Column("status", 2, right=False),
+        Column("result", right=False),
+        Column("emitted", 1),
+        Column("received", 3),
+        Column("applied", 1),
+        Column("missing", 1),
+    ]
+    rows = [_producer_row(stat, over=report.source != "status" or report.final) for stat in troubled]
+    notes = [f"{fine} more, all complete"] if len(troubled) < len(everyone) else []
+    for stat in troubled[:PRODUCERS_SHOWN]:
+        said = list(_producer_notes(stat, report, alone=len(everyone) == 1))
+        notes += [f"{phrases.producer(stat)}: {' · '.join(said)}"] if said else []
+    return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
+
+
+def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
+    """`over`: the run is, and nobody is live."""
+    status = "not ended" if over and stat.status == "live" else stat.status
+    numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
+    return [phrases.producer(stat), status, stat.completeness, *(humane.count(number) for number in numbers)]
+
+
+def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
+    """What happened to it. Losses of the only producer are those of the run."""
+    if said := _whereabouts(stat, report):
+        yield said
+    losses = {**stat.dropped_by_producer, **stat.dropped}
+    if losses and not alone:
+        yield printable(", ".join(f"{reason} {humane.count(n)}" for reason, n in losses.items()))
+    if stat.missing_batches:
+        may_come = "" if report.final else ", which may still come"
+        yield f"missing batches {_ranges(stat.missing_batches)}{may_come}"
+    if stat.unrepairable:
+        which = f" ({_ranges(stat.unrepairable_batches)})" if stat.unrepairable_batches else ""
+        yield f"{phrases.batches(stat.unrepairable)} lost for good{which}"
+    if stat.repaired:
+        yield f"{phrases.batches(stat.repaired)} repaired"
+
+
+def _whereabouts(stat: ProducerStat, report: Report) -> str:
+    """Of one that has not ended, unless it is well."""
+    over = report.source != "status" or report.final
+    if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
+        return ""
+    silence = report.snapshot.time_ns - stat.last_event_ns
+    age = f"{humane.duration_ns(max(0, silence))} {'before the end' if over else 'ago'}"
+    last = f"its last event was {age}" if stat.last_event_ns else "no event of it came"
+    return f"never ended, {last}" if over and stat.completeness == "incomplete" else last
+
+
+def _ranges(batches: Sequence[tuple[int, int]]) -> str:
+    shown = [(humane.count(first), humane.count(last)) for first, last in batches[:_GAPS_SHOWN]]
+    said = [first if first == last else f"{first}–{last}" for first, last in shown]
+    return ", ".join([*said, "…"] if len(batches) > _GAPS_SHOWN else said)

@@ -1,0 +1,54 @@
+"""The report as CSV: one figure a row, with the columns of `telemetry.wire.tidy.Row`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from telemetry.humane import printable
+from telemetry.wire.report import Report
+from telemetry.wire.tidy import Number, Row, labels_json, rows
+
+_FORMULA: Final = ("=", "+", "-", "@")
+"""What spreadsheets begin to calculate at."""
+
+
+def render_csv(report: Report) -> str:
+    """A header and a line for each figure, ending with a newline. All text is in quotes, numbers are not.
+
+    Labels are a JSON object. A cell is empty where there is no number, or one that is not finite. Text that a
+    spreadsheet would take for a formula has `'` before it.
+    """
+    cells = _Cells()
+    lines = [",".join(map(cells.text, Row._fields))]
+    for kind, name, labels, unit, figure, *numbers in rows(report):
+        text = (cells.text(kind), cells.text(name), cells.labels(labels), cells.text(unit), cells.text(figure))
+        lines.append(",".join((*text, *map(_number, numbers))))
+    return "\n".join(lines) + "\n"
+
+
+class _Cells:
+    """Cells of text, each made once."""
+
+    def __init__(self) -> None:
+        self._text: dict[str, str] = {}
+        self._labels: dict[int, tuple[Mapping[str, str], str]] = {}
+        """By identity; the labels are kept, so that no others get it."""
+
+    def text(self, text: str) -> str:
+        if text not in self._text:
+            shown = printable(text)
+            safe = f"'{shown}" if shown.startswith(_FORMULA) else shown
+            self._text[text] = '"' + safe.replace('"', '""') + '"'
+        return self._text[text]
+
+    def labels(self, labels: Mapping[str, str]) -> str:
+        known = self._labels.get(id(labels))
+        if known is None:
+            known = self._labels[id(labels)] = labels, self.text(labels_json(labels))
+        return known[1]
+
+
+def _number(value: Number) -> str:
+    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else repr(value)

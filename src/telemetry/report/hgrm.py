@@ -1,0 +1,167 @@
+"""Percentile distributions as HdrHistogram prints them, for the plotters of that world.
+
+#[Series  = latency{op=read}, Unit = ms]
+       Value     Percentile TotalCount 1/(1-Percentile)
+
+    0.520063 0.000000000000          1           1.00
+    …
+   38.141951 1.000000000000      12345
+#[Mean    =     1.400213, StdDeviation   =     0.980112]
+#[Max     =    38.141951, Total count    =        12345]
+#[Buckets =           43, SubBuckets     =         2048]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from telemetry import phrases
+from telemetry.errors import UsageError
+from telemetry.histogram.layout import DIGITS, TICK_BITS, Layout
+from telemetry.histogram.ranks import parse_percentile, rank
+from telemetry.humane import printable
+from telemetry.intervals.digest import Digest
+from telemetry.recorded import RecordedRun, series_id
+from telemetry.wire.report import Report, Stretch
+from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.units import ticks_per_unit
+
+_ROWS_A_HALVING: Final = 5
+"""Of the distance to 100 %: as the tools of HdrHistogram print them."""
+_ALL_S: Final = 6e9
+"""A step that no run is longer than."""
+_NEAREST: Final = 1e-13
+"""No run has a value this near to 100 %, as a fraction."""
+
+
+class Line(NamedTuple):
+    value: float
+    fraction: float
+    reached: int
+    """Values that are not above it."""
+
+
+class Footer(NamedTuple):
+    mean: float
+    stddev: float
+    max: float
+    values: int
+
+
+def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: Stretch | None) -> dict[int, Digest]:
+    """All values of series, by their place in `stats`; reads the history once.
+
+    `part` is what the stats are of. Those are missing of which the history has not as many values as the stats say;
+    without a history that is all. Raises RunDirectoryError for one that can't be read.
+    """
+    if not run.has_history:
+        return {}
+    places = {series_id(stat): place for place, stat in enumerate(stats)}
+    start_s, end_s = (part.start_s, part.end_s) if part is not None and part.found else (0.0, None)
+    found = {}
+    for window in run.windows(_ALL_S, start_s, end_s, ["50"], places):
+        if (added := window.added) is None or (rows := window.rows) is None:
+            continue
+        for line, row in enumerate(added.rows.tolist()):
+            place, one = places[rows.ids[row]], added.only(line, rows)
+            if int(one.count[0]) == stats[place].count:
+                found[place] = Digest(rows.keys[row], 0, 0, one)
+    return found
+
+
+def render_hgrm(report: Report) -> str:
+    """Every series in a section of its own: with the percentiles of the result, and no others."""
+    return sections(result_distribution(stat) for stat in report.snapshot.series)
+
+
+def sections(distributions: Iterable[str]) -> str:
+    """Several in one text; plotters want each in a file of its own."""
+    return "\n".join(distributions)
+
+
+def result_distribution(stat: SeriesStat) -> str:
+    """Without a history: the percentiles that a result has, and its extremes."""
+    lines = []
+    if stat.count:
+        known = {}
+        for key, value in stat.percentiles.items():
+            with suppress(UsageError):
+                known[parse_percentile(key)] = float(value)
+        ordered = sorted(
+            (above / below, rank((above, below), stat.count), value) for (above, below), value in known.items()
+        )
+        lines = [Line(float(stat.min or 0.0), 0.0, 1)]
+        lines += [Line(value, fraction, at) for fraction, at, value in ordered if fraction < 1.0]
+        lines.append(Line(float(stat.max or 0.0), 1.0, stat.count))
+    footer = Footer(stat.mean or 0.0, stat.stddev or 0.0, float(stat.max or 0.0), stat.count)
+    digits = stat.digits if stat.digits in DIGITS else 3
+    return _section(_title(stat.name, stat.labels, stat.unit), lines, footer, digits, ticks_per_unit(stat.unit))
+
+
+def distribution(digest: Digest, stddev: float | None = None) -> str:
+    """All values of a digest. `stddev`, in the unit of the series, where it is known better than from buckets."""
+    key, histogram = digest.key, digest.histogram
+    layout, per_unit = Layout.of(key.digits), key.ticks_per_unit
+    reached = np.cumsum(histogram.counts)
+    count = int(reached[-1]) if reached.size else 0
+    lines, footer = [], Footer(0.0, 0.0, 0.0, 0)
+    if count:
+        least, most = float(histogram.min[0]), float(histogram.max[0])
+        values = np.clip(layout.highest_of(histogram.slots) / per_unit, least, most)
+        percent = 100.0 * reached / count
+        places = np.searchsorted(percent, _levels()).tolist()
+        last = reached.size - 1
+        kept = len(list(takewhile(lambda place: place < last, places))) + 1
+        lines = [
+            Line(float(values[place]), level / 100.0, int(reached[place]))
+            for level, place in zip(_levels()[:kept], places, strict=False)
+        ]
+        lines.append(Line(float(values[last]), 1.0, count))
+        middles = (layout.lowest_of(histogram.slots) + layout.highest_of(histogram.slots)) / 2.0 / per_unit
+        mean = float(histogram.total[0]) / count
+        spread = math.sqrt(float((np.square(middles - mean) * histogram.counts).sum()) / count)
+        footer = Footer(mean, spread if stddev is None else stddev, most, count)
+    return _section(_title(key.name, key.labels, key.unit), lines, footer, key.digits, per_unit)
+
+
+@cache
+def _levels() -> Sequence[float]:
+    """Percentiles that are asked for: the distance to 100 % is halved, and each half cut into equal parts."""
+    levels, level = [], 0.0
+    while 100.0 - level > 100.0 * _NEAREST:
+        levels.append(level)
+        level += 100.0 / (_ROWS_A_HALVING * 2 ** (int(math.log2(100.0 / (100.0 - level))) + 1))
+    return levels
+
+
+def _title(name: str, labels: Mapping[str, str], unit: str) -> str:
+    return f"#[Series  = {phrases.instrument(name, labels)}, Unit = {printable(unit) or '1'}]\n"
+
+
+def _section(title: str, lines: Iterable[Line], footer: Footer, digits: int, per_unit: float) -> str:
+    # So many decimals that one tick shows, as far as people count.
+    places = min(max(math.ceil(math.log10(per_unit)) if 1.0 < per_unit < math.inf else 0, 3), 9)
+    half_bits = Layout.of(digits).half_bits
+    return "".join(
+        (
+            title,
+            f"{'Value':>12} {'Percentile':>14} {'TotalCount':>10} {'1/(1-Percentile)':>14}\n\n",
+            *_rows(lines, places),
+            f"#[Mean    = {footer.mean:12.{places}f}, StdDeviation   = {footer.stddev:12.{places}f}]\n",
+            f"#[Max     = {footer.max:12.{places}f}, Total count    = {footer.values:12d}]\n",
+            f"#[Buckets = {TICK_BITS - half_bits:12d}, SubBuckets     = {2 << half_bits:12d}]\n",
+        )
+    )
+
+
+def _rows(lines: Iterable[Line], places: int) -> Iterator[str]:
+    for value, fraction, reached in lines:
+        line = f"{value:12.{places}f} {fraction:2.12f} {reached:10d}"
+        yield f"{line} {1 / (1 - fraction):14.2f}\n" if fraction < 1.0 else f"{line}\n"

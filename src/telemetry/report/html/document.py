@@ -1,0 +1,153 @@
+"""The report as one HTML file: whether to trust it first, then what was run, then all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+
+from telemetry import humane
+from telemetry.humane import printable
+from telemetry.report import accounts, content, measured
+from telemetry.report.gates import gate_lines
+from telemetry.report.html.data import embedded
+from telemetry.report.html.page import asset, page
+from telemetry.report.html.sections import block, table
+from telemetry.report.html.series import series_data
+from telemetry.report.sources import sources_sections
+from telemetry.report.table import Section
+from telemetry.wire.gates import GateResult, worst
+from telemetry.wire.report import Report
+
+_VERDICTS: Final = {
+    "complete": ("good", "✓"),
+    "lossy": ("warn", "!"),
+    "incomplete": ("warn", "!"),
+    "interrupted": ("bad", "✕"),
+}
+_GOING_ON: Final = ("calm", "…")
+_OUTCOMES: Final = {
+    "pass": ("good", "✓ pass"),
+    "fail": ("bad", "✕ fail"),
+    "inconclusive": ("warn", "? inconclusive"),
+}
+_WITHOUT_SCRIPT: Final = 200
+"""Series in the table for those who run no scripts."""
+
+
+def render_html(report: Report) -> str:
+    """A whole document, as `page` makes it. Details of a series are drawn when it is opened."""
+    snapshot = report.snapshot
+    sections = list(_sections(report))
+    body = "\n".join((_head(report), _links(report, sections), *(html for _, _, html in sections)))
+    return page(f"{snapshot.name} – telemetry report", body, asset("report.js"))
+
+
+def _head(report: Report) -> str:
+    kind, mark = _VERDICTS.get(report.verdict, _GOING_ON)
+    said = report.headline().removeprefix(f"{report.verdict}: {report.snapshot.name}, ")
+    apart = {_part(report), content.gates_words(report)}
+    facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in content.facts(report) if fact not in apart)
+    part = f'<p class="banner calm">{escape(_part(report))}</p>' if report.stretch is not None else ""
+    return (
+        f"<h1>{escape(printable(report.snapshot.name))}</h1>"
+        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
+        f"<strong>{escape(report.verdict)}</strong> · {escape(printable(said))}</p>"
+        f"{_gates_banner(report)}{facts}{part}"
+    )
+
+
+def _gates_banner(report: Report) -> str:
+    """As loud as the verdict: a complete result may still be one that failed."""
+    if not report.gates:
+        return ""
+    kind, said = _OUTCOMES[worst(report.gates)]
+    mark = said.partition(" ")[0]
+    words = escape(content.gates_words(report))
+    return f'<p class="banner {kind}" id="gates-verdict"><span aria-hidden="true">{mark}</span> {words}</p>'
+
+
+def _part(report: Report) -> str:
+    return content.stretch_words(report.stretch) if report.stretch is not None else ""
+
+
+def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
+    """Name, section and HTML of each part that has something to say."""
+    snapshot = report.snapshot
+    command, series = content.command(snapshot.command), measured.series(report)
+    bodies = {"command": _command(command), "gates": _gates(report.gates), "series": _series(report, series)}
+    sources = [(f"sources-{at}", section) for at, section in enumerate(sources_sections(report))]
+    for name, section in (
+        ("command", command),
+        ("gates", gate_lines(report.gates)),
+        ("series", series),
+        ("counters", measured.counters(snapshot)),
+        ("gauges", measured.gauges(snapshot)),
+        ("progress", content.progress(snapshot)),
+        ("marks", content.marks(snapshot)),
+        ("losses", accounts.losses(snapshot)),
+        ("producers", accounts.producers(report)),
+        *sources,
+        ("cost", content.cost(snapshot)),
+        ("warnings", content.warnings(report)),
+        ("parameters", content.params(snapshot)),
+        ("files", content.files(snapshot)),
+    ):
+        if section:
+            yield name, section, block(section, name, bodies.get(name, ""))
+
+
+def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
+    """To each section, with how much there is of what may be trouble."""
+    worst = [gate.outcome for gate in report.gates if gate.outcome != "pass"]
+    numbers = {
+        "gates": (
+            f" {len(worst)} of {len(report.gates)} not passed" if worst else "",
+            "bad" if "fail" in worst else "warn",
+        ),
+        "warnings": (f" {humane.count(len(report.snapshot.warnings) + len(report.findings))}", "warn"),
+        "losses": ("", "warn"),
+    }
+    links = []
+    for name, section, _ in sections:
+        said, kind = numbers.get(name, ("", ""))
+        marked = f' class="{kind}"' if kind and (said or name == "losses") else ""
+        title = section.title.partition(",")[0]
+        links.append(f'<a href="#{name}"{marked}>{escape(title)}{said}</a>')
+    return f'<nav aria-label="Sections">{"".join(links)}</nav>'
+
+
+def _command(section: Section) -> str:
+    if not section:
+        return ""
+    line, facts = section.lines
+    return f"<pre>{escape(line)}</pre><p>{escape(facts)}</p>"
+
+
+def _gates(gates: list[GateResult]) -> str:
+    if not gates:
+        return ""
+    rows = []
+    for gate in gates:
+        kind, said = _OUTCOMES[gate.outcome]
+        rows.append(
+            f"<tr><td><code>{escape(printable(gate.expression))}</code></td>"
+            f'<td class="left"><span class="badge {kind}">{said}</span></td>'
+            f'<td class="left">{escape(printable(gate.reason))}</td></tr>'
+        )
+    heads = (
+        '<th scope="col">gate</th><th scope="col" class="left">outcome</th><th scope="col" class="left">why</th>'
+    )
+    return (
+        f'<div class="scroll"><table class="gates"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _series(report: Report, section: Section) -> str:
+    if section.table is None or not section.table.rows:
+        return ""
+    return (
+        f'<div id="series-table"></div>{embedded(series_data(report), "series-data")}'
+        f"<noscript>{table(section.table, _WITHOUT_SCRIPT)}</noscript>"
+    )

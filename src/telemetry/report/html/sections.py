@@ -1,0 +1,46 @@
+"""Sections of a report as HTML. All text is escaped here, and only here made into elements."""
+
+from __future__ import annotations
+
+from html import escape
+
+from telemetry.report.table import Section, Table
+
+
+def block(section: Section, name: str = "", body: str = "", rows: int | None = None) -> str:
+    """A titled part of the page, or nothing if it has nothing to say; `name` is what links lead to.
+
+    `body` is HTML that takes the place of the section's own lines and table; of a table at most `rows`.
+    """
+    if not section and not body:
+        return ""
+    inner = body or _lines(section.lines) + (table(section.table, rows) if section.table else "")
+    named = f' id="{escape(name)}"' if name else ""
+    return f"<section{named}><h2>{escape(section.title)}</h2>{inner}{_lines(section.notes, 'soft')}</section>"
+
+
+def table(of: Table, most: int | None = None) -> str:
+    """With a head, and cells aligned as the columns say. Without rows: nothing."""
+    if not of.rows:
+        return ""
+    left = [not column.right and index > 0 for index, column in enumerate(of.columns)]
+    kinds = [' class="left"' if is_left else "" for is_left in left]
+    heads = "".join(
+        f'<th scope="col"{kind}>{escape(column.title)}</th>' for kind, column in zip(kinds, of.columns, strict=True)
+    )
+    lines = [
+        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in of.rows[:most]
+    ]
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
+
+
+def _lines(lines: list[str], kind: str = "") -> str:
+    if not lines:
+        return ""
+    kinds = f' class="{kind}"' if kind else ""
+    if len(lines) == 1:
+        return f"<p{kinds}>{escape(lines[0])}</p>"
+    return f"<ul{kinds}>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"

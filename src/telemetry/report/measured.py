@@ -1,0 +1,145 @@
+"""What a report says of measured values: series with their percentiles and bounds, counters, gauges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING, printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Bounds, Report
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+
+FEW: Final = "*"
+"""Before a percentile that rests on too few values."""
+_FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
+"""What a narrow table keeps longest; see Column.keep."""
+_BOUNDS_KEEP: Final = 10
+"""More than that of the percentile: bounds go before any figure does."""
+
+
+def series(report: Report) -> Section:
+    """One row each; percentiles beside their bounds, where there are any."""
+    snapshot = report.snapshot
+    stats = snapshot.series
+    if not stats:
+        return Section("Series")
+    keys = percentile_keys(snapshot)
+    bounded = {key for one in report.bounds for key in one.percentiles if key in keys}
+    errors = {phrases.error_bound(stat) for stat in stats if stat.count}
+    title = f"Series, percentiles {next(iter(errors))}" if len(errors) == 1 else "Series"
+    heads = [Column("name"), Column("count"), Column("mean", 4), Column("min", 8)]
+    for key in keys:
+        keep = _FIRST_PERCENTILES.get(key, 9)
+        heads.append(Column(f"p{printable(key)}", keep))
+        heads += [Column(confidence_words(report), _BOUNDS_KEEP + keep)] if key in bounded else []
+    heads += [Column("max", 3), Column("stddev", 10)]
+    mixed = len(errors) > 1
+    if mixed:
+        heads.append(Column("error", 1))
+    rows = [
+        _series_row(report, stat, keys, bounded) + ([phrases.error_bound(stat)] if mixed else []) for stat in stats
+    ]
+    notes = [note for stat in stats if (note := _series_note(stat))]
+    if any(FEW in cell[:1] for row in rows for cell in row[1:]):
+        notes.append(f"{FEW} rests on too few values to be bounded with {confidence(report)} confidence")
+    if snapshot.exact_reason and not snapshot.exact:
+        notes.append(f"not exact: {printable(snapshot.exact_reason)}")
+    return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def percentile_keys(snapshot: MetricsSnapshot) -> list[str]:
+    """All that any series has, by number."""
+    return sorted({key for stat in snapshot.series for key in stat.percentiles}, key=by_number)
+
+
+def by_number(percentile: str) -> tuple[bool, float, str]:
+    """Orders percentiles; what is no number comes last."""
+    try:
+        return False, float(percentile), percentile
+    except ValueError:
+        return True, 0.0, percentile
+
+
+def bounds_of(report: Report, stat: SeriesStat) -> Mapping[str, Bounds]:
+    """By percentile; empty where nothing was said of this series, or where it has no values."""
+    found = report.bounds_of(stat) if stat.count else None
+    return found.percentiles if found is not None else {}
+
+
+def confidence_words(report: Report) -> str:
+    """`95 % bounds`; without a number if series differ in it."""
+    return f"{confidence(report)} bounds"
+
+
+def percentile_words(report: Report, stat: SeriesStat, key: str) -> str:
+    """The value, marked if it rests on too few."""
+    value = humane.quantity(stat.percentiles.get(key), stat.unit)
+    return value if value == NOTHING or not stat.count or report.trusted(stat, key) else f"{FEW}{value}"
+
+
+def between(bounds: Bounds | None, unit: str) -> str:
+    """`1.80–1.97 ms`; `≥ 1.80 ms` if only one side is known."""
+    if bounds is None or (bounds.low is None and bounds.high is None):
+        return NOTHING
+    low, high = humane.quantity(bounds.low, unit), humane.quantity(bounds.high, unit)
+    if bounds.high is None:
+        return f"≥ {low}"
+    if bounds.low is None:
+        return f"≤ {high}"
+    number, space, ending = low.rpartition(" ")
+    same = space and high.rpartition(" ")[2] == ending and " " not in number
+    return f"{number if same else low}–{high}"
+
+
+def confidence(report: Report) -> str:
+    """`95 %`, that of all bounds."""
+    found = {one.confidence for one in report.bounds}
+    return humane.percent(found.pop()) if len(found) == 1 else "such"
+
+
+def _series_row(report: Report, stat: SeriesStat, keys: list[str], bounded: set[str]) -> list[str]:
+    bounds = bounds_of(report, stat)
+    cells = [phrases.instrument(stat.name, stat.labels, stat.unit), humane.count(stat.count)]
+    cells += [humane.quantity(value, stat.unit) for value in (stat.mean, stat.min)]
+    for key in keys:
+        cells.append(percentile_words(report, stat, key))
+        cells += [between(bounds.get(key), stat.unit)] if key in bounded else []
+    return cells + [humane.quantity(value, stat.unit) for value in (stat.max, stat.stddev)]
+
+
+def _series_note(stat: SeriesStat) -> str:
+    said = phrases.outside(stat)
+    return f"{phrases.instrument(stat.name, stat.labels)}: {said}" if said else ""
+
+
+def counters(snapshot: MetricsSnapshot) -> Section:
+    """Sums, and how fast they grew at last."""
+    heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
+    rows = [
+        [
+            phrases.instrument(stat.name, stat.labels, stat.unit),
+            humane.quantity(stat.value, stat.unit) if humane.carries_unit(stat.unit) else humane.count(stat.value),
+            humane.rate(stat.rate, stat.unit),
+        ]
+        for stat in snapshot.counters
+    ]
+    return Section("Counters", table=Table(heads, rows))
+
+
+def _window_title(snapshot: MetricsSnapshot) -> str:
+    return f"last {snapshot.window_s:g} s" if snapshot.window_s else "rate"
+
+
+def gauges(snapshot: MetricsSnapshot) -> Section:
+    """Last values and extremes, by name."""
+    heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
+    rows = [
+        [
+            phrases.instrument(stat.name, stat.labels, stat.unit),
+            *(humane.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
+        ]
+        for stat in sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
+    ]
+    return Section("Gauges", table=Table(heads, rows))

@@ -1,0 +1,123 @@
+"""What a report says of series over time: the busiest beside each other, or each of them whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING, printable
+from telemetry.report.measured import by_number
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
+
+_BUSIEST: Final = 3
+_COURSES: Final = 10
+_COURSE_CHARS: Final = 30
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_STEPS_SHOWN: Final = 60
+_PERCENTILES: Final = ("50", "99")
+
+
+def courses(report: Report) -> Section:
+    """How p99 of the series with the most values went, in a line each; of steps that share a character the highest
+    counts."""
+    heads = [Column("name"), Column("p99", right=False), Column("lowest", 1), Column("highest", 1)]
+    rows = []
+    for one in sorted(report.over_time, key=_values, reverse=True)[:_COURSES]:
+        values = [point.percentiles.get("99") for point in one.points]
+        known = [value for value in values if value is not None]
+        if known:
+            extremes = [humane.quantity(value, one.unit) for value in (min(known), max(known))]
+            rows.append([phrases.instrument(one.name, one.labels, one.unit), _course(values), *extremes])
+    hidden = len(report.over_time) - len(rows)
+    notes = [f"{humane.count(hidden)} more series over time are in the JSON form"] if hidden and rows else []
+    return Section(_title(report), table=Table(heads, rows), notes=notes)
+
+
+def _course(values: Sequence[float | None]) -> str:
+    """A bar for each step, or for each group of neighbours; a gap where there is nothing."""
+    group = -(-len(values) // _COURSE_CHARS)
+    groups = [
+        [value for value in values[at : at + group] if value is not None] for at in range(0, len(values), group)
+    ]
+    highest = [max(own) if own else None for own in groups]
+    most = max((value for value in highest if value is not None), default=0.0)
+    return "".join(" " if value is None else _BARS[_height(value, most)] for value in highest)
+
+
+def _height(value: float, most: float) -> int:
+    part = value / most if 0.0 < most < math.inf and value >= 0.0 else 0.0
+    return min(int(part * len(_BARS)), len(_BARS) - 1)
+
+
+def busiest(report: Report) -> Section:
+    """p50 and p99 of the series with the most values, step by step; all figures if there is but one series."""
+    chosen = sorted(report.over_time, key=_values, reverse=True)[:_BUSIEST]
+    known = {key for one in chosen for point in one.points for key in point.percentiles}
+    keys = [key for key in _PERCENTILES if key in known]
+    if len(report.over_time) == 1:
+        return _alone(_title(report), chosen[0], keys)
+    if not keys:
+        return Section("")
+    heads = [Column("from")]
+    for place, letter in enumerate(ascii_uppercase[: len(chosen)]):
+        heads += [Column(f"{letter} p{key}", place and 2 * place + (key == "50")) for key in keys]
+    columns = [{(point.start_s, point.end_s): point for point in one.points} for one in chosen]
+    rows = [
+        [humane.duration_s(step[0]), *_beside(chosen, [column.get(step) for column in columns], keys)]
+        for step in sorted({step for column in columns for step in column})
+    ]
+    lines = [
+        f"{letter}: {phrases.instrument(one.name, one.labels)}"
+        for letter, one in zip(ascii_uppercase, chosen, strict=False)
+    ]
+    if hidden := len(report.over_time) - len(chosen):
+        lines.append(f"{humane.count(hidden)} more series over time are in the JSON form")
+    return Section(_title(report), lines, Table(heads, rows), rows_shown=_STEPS_SHOWN)
+
+
+def each_over_time(report: Report) -> Iterator[Section]:
+    """A section for each series that there is anything of."""
+    keys = sorted(
+        {key for one in report.over_time for point in one.points for key in point.percentiles}, key=by_number
+    )
+    for one in report.over_time:
+        yield _alone(f"{_title(report)}: {phrases.instrument(one.name, one.labels)}", one, keys)
+
+
+def _alone(title: str, one: SeriesOverTime, keys: Sequence[str]) -> Section:
+    heads = [
+        Column("from"),
+        Column("count"),
+        Column("rate", 4),
+        Column("min", 5),
+        *(Column(f"p{printable(key)}", 1 if key in _PERCENTILES else 6) for key in keys),
+        Column("max", 3),
+    ]
+    rows = [_row(point, one.unit, keys) for point in one.points]
+    return Section(title, table=Table(heads, rows), rows_shown=_STEPS_SHOWN)
+
+
+def _row(point: SeriesPoint, unit: str, keys: Sequence[str]) -> list[str]:
+    values = [point.min, *(point.percentiles.get(key) for key in keys), point.max]
+    head = [humane.duration_s(point.start_s), humane.count(point.count), humane.rate(point.rate)]
+    return [*head, *(humane.quantity(value, unit) for value in values)]
+
+
+def _beside(
+    chosen: Sequence[SeriesOverTime], points: Sequence[SeriesPoint | None], keys: Sequence[str]
+) -> Iterator[str]:
+    for one, point in zip(chosen, points, strict=True):
+        for key in keys:
+            yield humane.quantity(point.percentiles.get(key), one.unit) if point is not None else NOTHING
+
+
+def _title(report: Report) -> str:
+    return f"Over time, in steps of {humane.duration_s(report.step_s)}"
+
+
+def _values(one: SeriesOverTime) -> int:
+    return sum(point.count for point in one.points)

@@ -1,0 +1,72 @@
+"""JSON Schema of the JSON form, made of the structs themselves: docs/report.schema.json is what this returns."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any, Final
+
+import msgspec
+
+from telemetry.report.json import OWN, SAID
+from telemetry.wire import gates, report, snapshot, sources
+from telemetry.wire.version import SCHEMA
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_HOMES: Final = (gates, report, snapshot, sources)
+
+
+def json_schema() -> dict[str, Any]:
+    """Of what `render_json` writes: every name is there, and any number may be null."""
+    _, parts = msgspec.json.schema_components(
+        [snapshot.MetricsSnapshot, report.Report], ref_template="#/$defs/{name}"
+    )
+    for name, part in parts.items():
+        _describe(name, part)
+    own, whole = parts.pop("Report")["properties"], parts.pop("MetricsSnapshot")
+    properties = {
+        **whole["properties"],
+        "schema_version": {"type": "integer", "maximum": SCHEMA},
+        **{name: {"type": "string", "description": words} for name, words in SAID.items()},
+        **{name: own[name] for name in OWN},
+    }
+    schema = {
+        "$schema": _DIALECT,
+        "title": "A report of telemetry",
+        "description": "What `telemetry report --format json` writes. "
+        "A number that was not finite is null, and a warning says which.",
+        "type": "object",
+        "properties": properties,
+        "$defs": parts,
+    }
+    made: dict[str, Any] = _as_written(schema)
+    return made
+
+
+def _describe(name: str, part: dict[str, Any]) -> None:
+    """Gives the fields of a struct the words that stand below them in the source."""
+    struct = next(getattr(home, name) for home in _HOMES if hasattr(home, name))
+    if struct.__doc__:
+        part["description"] = " ".join(struct.__doc__.split())
+    (body,) = ast.parse(dedent(inspect.getsource(struct))).body
+    lines = body.body if isinstance(body, ast.ClassDef) else []
+    for field, words in pairwise(lines):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(words, ast.Expr):
+            described = part["properties"][field.target.id]
+            described["description"] = " ".join(ast.literal_eval(words.value).split())
+
+
+def _as_written(schema: Any) -> Any:
+    """Writing leaves no name out, and turns numbers that are not finite into null."""
+    if isinstance(schema, list):
+        return [_as_written(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _as_written(item) for key, item in schema.items() if key != "default"}
+    if made.get("type") == "number":
+        made["type"] = ["number", "null"]
+    if made.get("type") == "object" and "properties" in made:
+        made["required"] = list(made["properties"])
+    return made

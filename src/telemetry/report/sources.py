@@ -1,0 +1,92 @@
+"""What a merged run was made of, and which of its sources is not like the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import NOTHING, printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report
+from telemetry.wire.sources import SourceSeries, SourceStat
+
+_ROWS_SHOWN: Final = 60
+_ODD: Final = "◀"
+
+
+def sources_sections(report: Report) -> list[Section]:
+    """The sources of a merged run, and each series source by source: first those with an odd one. Empty for a run
+    that was not merged."""
+    return [_sources(report.sources), _series(report.sources)] if report.sources else []
+
+
+def _sources(sources: Sequence[SourceStat]) -> Section:
+    heads = [
+        Column("source"),
+        Column("run", 4, right=False),
+        Column("host", 3, right=False),
+        Column("started", 1),
+        Column("took", 2),
+        Column("result", right=False),
+        Column("lost"),
+    ]
+    rows = [
+        [
+            printable(source.label or source.run_id),
+            printable(source.run_id),
+            printable(source.host) or NOTHING,
+            f"+{humane.duration_s(source.start_offset_s)}" if source.start_offset_s else "first",
+            humane.duration_s(source.elapsed_s),
+            source.completeness,
+            humane.count(source.lost),
+        ]
+        for source in sources
+    ]
+    return Section("Sources", table=Table(heads, rows))
+
+
+def _series(sources: Sequence[SourceStat]) -> Section:
+    heads = [
+        Column("series"),
+        Column("source", right=False),
+        Column("count", 1),
+        Column("mean", 4),
+        Column("p50", 3),
+        Column("p99"),
+        Column("max", 2),
+        Column("p99 to others"),
+    ]
+    found = _by_series(sources)
+    odd_first = sorted(found, key=lambda name: not any(stat.odd for _, stat in found[name]))
+    rows = [row for name in odd_first for row in _rows(name, found[name])]
+    any_odd = any(stat.odd for stats in found.values() for _, stat in stats)
+    notes = [f"{_ODD} is farthest from the median p99 of the other sources"] if any_odd else []
+    return Section("Series by source", table=Table(heads, rows), notes=notes, rows_shown=_ROWS_SHOWN)
+
+
+def _by_series(sources: Sequence[SourceStat]) -> dict[str, list[tuple[SourceStat, SourceSeries]]]:
+    found: dict[str, list[tuple[SourceStat, SourceSeries]]] = {}
+    for source in sources:
+        for stat in source.series:
+            found.setdefault(phrases.instrument(stat.name, stat.labels, stat.unit), []).append((source, stat))
+    return found
+
+
+def _rows(name: str, stats: Sequence[tuple[SourceStat, SourceSeries]]) -> Iterator[list[str]]:
+    """The name stands in the first row alone."""
+    for at, (source, stat) in enumerate(stats):
+        values = (stat.mean, stat.p50, stat.p99, stat.max)
+        yield [
+            "" if at else name,
+            printable(source.label or source.run_id),
+            humane.count(stat.count),
+            *(humane.quantity(value, stat.unit) for value in values),
+            _ratio(stat),
+        ]
+
+
+def _ratio(stat: SourceSeries) -> str:
+    if stat.p99_to_others is None:
+        return NOTHING
+    return f"{_ODD} ×{stat.p99_to_others:.3g}" if stat.odd else f"×{stat.p99_to_others:.3g}"

@@ -1,0 +1,1 @@
+"""What samples say of what they are samples of. Pure: numbers in, numbers out."""

@@ -1,0 +1,68 @@
+"""Two sides of runs that were made by turns: each run is held against its neighbour.
+
+What slows a machine down for a while slows both runs of a pair, so it cancels. What hits one run alone makes one
+pair an outlier, so the fifth of the pairs at each end is not averaged (Tukey and McLaughlin's trimmed t interval).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import fmean, stdev
+from typing import Final
+
+from telemetry.statistics.beta import t_quantile, t_two_sided
+from telemetry.statistics.runs import Difference
+
+_TRIMMED_OF: Final = 5
+"""One pair of so many is left out at each end."""
+_HIGHEST: Final = 700.0
+_quantile: Final = lru_cache(64)(t_quantile)
+
+
+def paired_difference(
+    before: Sequence[float], after: Sequence[float], confidence: float = 0.95
+) -> Difference | None:
+    """`after / before - 1` from pairs `before[i], after[i]`: the trimmed mean of the logarithms of their ratios.
+
+    None with fewer than 2 pairs, or if a value is not positive. Where all pairs agree the interval is a point.
+    Raises ValueError unless both sides are as long.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} values can't be pairs with {len(after)}")
+    if len(before) < 2 or min(*before, *after) <= 0:
+        return None
+    logs = sorted(math.log(new) - math.log(old) for old, new in zip(before, after, strict=True))
+    cut = len(logs) // _TRIMMED_OF
+    kept = logs[cut : len(logs) - cut]
+    middle, error = fmean(kept), _standard_error(logs, cut)
+    freedom = len(kept) - 1
+    reach = _quantile(0.5 + confidence / 2, freedom) * error
+    statistic = middle / error if error else math.copysign(math.inf, middle) if middle else 0.0
+    typical = [_typical(side, cut) for side in (before, after)]
+    return Difference(
+        ratio=_expm1(middle),
+        low=_expm1(middle - reach),
+        high=_expm1(middle + reach),
+        p_value=t_two_sided(statistic, freedom),
+        before=typical[0],
+        after=typical[1],
+    )
+
+
+def _expm1(exponent: float) -> float:
+    """Infinite where it leaves the range of floats."""
+    return math.expm1(exponent) if exponent < _HIGHEST else math.inf
+
+
+def _standard_error(logs: Sequence[float], cut: int) -> float:
+    """Of the trimmed mean: from the deviation with the ends drawn in to the outermost that are kept."""
+    drawn_in = [*[logs[cut]] * cut, *logs[cut : len(logs) - cut], *[logs[-cut - 1]] * cut]
+    kept = len(logs) - 2 * cut
+    return stdev(drawn_in) * math.sqrt((len(logs) - 1) / (kept * (kept - 1)))
+
+
+def _typical(values: Sequence[float], cut: int) -> float:
+    """The trimmed geometric mean of one side."""
+    return math.exp(fmean(math.log(value) for value in sorted(values)[cut : len(values) - cut]))

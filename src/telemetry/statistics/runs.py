@@ -1,0 +1,127 @@
+"""Two sets of runs, each run one value: how much larger is the one than the other, and is that chance?
+
+Runs of one program differ by more than the values within a run do, so the unit is the run. Differences are ratios,
+so where all values are positive it is logarithms that are compared. With `RANKED_FROM` runs on either side it is
+ranks (Mann and Whitney's test, Hodges and Lehmann's estimate): a run that something else on the machine made slow
+is one rank then, and not a distance. With fewer runs ranks can't tell enough, and it is means (Welch's test).
+docs/STATISTICS.md says what was measured of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, variance
+from typing import Final
+
+from telemetry.statistics.beta import t_quantile, t_two_sided
+from telemetry.statistics.rank_sums import interval_rank, rank_sum_test
+
+RANKED_FROM: Final = 8
+"""Runs on either side. Of 8 a side no p-value is below 0.00016, of 10 below 0.00001."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """Of the second set of runs from the first, as a fraction of the first: 0.1 is 10 % more."""
+
+    ratio: float
+    low: float
+    high: float
+    """The interval of the asked confidence."""
+    p_value: float
+    """Of both directions: how often runs that are all alike would differ at least so much."""
+    before: float
+    after: float
+    """The typical run: the median where ranks are compared, else the mean, of logarithms if those were compared."""
+
+
+def difference(before: Sequence[float], after: Sequence[float], confidence: float = 0.95) -> Difference | None:
+    """`after / before - 1`. Where not all values are positive: `(after - before) / |before|`, of the typical runs.
+
+    None with fewer than 2 runs on a side, and if the typical run before is 0 and there is a difference: nothing is
+    relative to that. Where both sides are constant the interval is a point. Raises ValueError for values that are
+    not finite and for a confidence outside (0, 1).
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"a confidence of {confidence}")
+    if not all(map(math.isfinite, (*before, *after))):
+        raise ValueError("a run's value is not finite")
+    if len(before) < 2 or len(after) < 2:
+        return None
+    positive = min(*before, *after) > 0.0
+    old, new = ([math.log(value) for value in side] if positive else [*side] for side in (before, after))
+    shift = _shift(old, new, confidence)
+    if positive:
+        ratio, low, high = (math.expm1(value) for value in (shift.middle, shift.low, shift.high))
+        typical = math.exp(shift.before), math.exp(shift.after)
+    else:
+        unit = abs(shift.before)
+        if not unit and (shift.middle or shift.low or shift.high):
+            return None
+        ratio, low, high = (value / (unit or 1.0) for value in (shift.middle, shift.low, shift.high))
+        typical = shift.before, shift.after
+    return Difference(ratio=ratio, low=low, high=high, p_value=shift.p_value, before=typical[0], after=typical[1])
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each adjusted for all of them, in their order: if those below a level are called differences, the chance of
+    even one false call is at most that level (Holm's steps; the values may depend on each other)."""
+    adjusted = [0.0] * len(p_values)
+    least = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = least
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """By what the second side is more than the first, on the scale that is compared."""
+
+    middle: float
+    low: float
+    high: float
+    p_value: float
+    before: float
+    after: float
+
+
+def _shift(before: Sequence[float], after: Sequence[float], confidence: float) -> _Shift:
+    if min(before) == max(before) and min(after) == max(after):
+        return _constant(before, after)
+    if min(len(before), len(after)) >= RANKED_FROM:
+        return _by_ranks(before, after, confidence)
+    return _by_means(before, after, confidence)
+
+
+def _constant(before: Sequence[float], after: Sequence[float]) -> _Shift:
+    """No spread to compare with; but that runs which are all alike fall apart so neatly has a chance of its own."""
+    apart = after[0] - before[0]
+    chance = min(1.0, 2.0 / math.comb(len(before) + len(after), len(before))) if apart else 1.0
+    return _Shift(apart, apart, apart, chance, before[0], after[0])
+
+
+def _by_means(before: Sequence[float], after: Sequence[float], confidence: float) -> _Shift:
+    """Welch's test: the sides may spread differently."""
+    old, new = fmean(before), fmean(after)
+    parts = [variance(side) / len(side) for side in (before, after)]
+    square = sum(parts)
+    weights = [part / square for part in parts]
+    freedom = 1.0 / sum(
+        weight * weight / (len(side) - 1) for weight, side in zip(weights, (before, after), strict=True)
+    )
+    error = math.sqrt(square)
+    reach = t_quantile(0.5 + confidence / 2.0, freedom) * error
+    apart = new - old
+    return _Shift(apart, apart - reach, apart + reach, t_two_sided(apart / error, freedom), old, new)
+
+
+def _by_ranks(before: Sequence[float], after: Sequence[float], confidence: float) -> _Shift:
+    """The median of all differences between a run after and a run before, and the two of them that the test would
+    just not reject."""
+    apart = sorted(new - old for new in after for old in before)
+    rank = interval_rank(len(before), len(after), confidence)
+    p_value = rank_sum_test(before, after)
+    return _Shift(median(apart), apart[rank - 1], apart[-rank], p_value, median(before), median(after))

@@ -1,0 +1,180 @@
+"""Where in a run its figures stay as they are: after the warm-up, and in the steady part.
+
+The figures of equal steps of time, such as the rate and the median of each second, are cut in two at their
+clearest shift, and the parts again, until no part that is long enough has a shift or a slope. Those count if they
+are clear in the noise of the steps, and more than a tolerance. The longest part left is the steady one, unless it
+is a piece of a slope: then nothing was steady. Short disturbances in its midst don't end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from telemetry.statistics.shifts import Floats, Shift, clearest_shift, differ, is_slope
+
+LEAST_STEPS: Final = 10
+"""A part of fewer steps shows nothing."""
+LEAST_SHARE: Final = 4
+"""A part shorter than one of so many of all steps is not what the run was like."""
+TOLERANCE: Final = 0.01
+_LEAST_WINDOW: Final = 40
+"""In fewer steps noise that remembers can't be told from levels that come and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Steps from `begin` up to before `end`; false if there is no such part."""
+
+    begin: int
+    end: int
+    reason: str
+    """In words: how it was found, or why there is none."""
+
+    def __bool__(self) -> bool:
+        return self.end > self.begin
+
+
+def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> Found:
+    """The longest part without shift or slope of more than `tolerance` of its level.
+
+    `steps` are one row of figures, or several, which have to agree; NaN is a step without values. `names` are those
+    of the rows, for the reason. Raises ValueError for other shapes, infinite figures and names of other rows.
+    """
+    parts = _Parts.of(steps, tolerance, names)
+    if isinstance(parts, str):
+        return Found(0, 0, parts)
+    begin, end = parts.longest
+    if end - begin == parts.size:
+        return Found(begin, end, "no shift or slope in all steps")
+    return Found(begin, end, f"the longest part without shift or slope: {parts.why(begin, end)}")
+
+
+def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> Found:
+    """All from the first step on where the figures are as in the longest part without shift or slope.
+
+    It begins at 0 if there was no warm-up. There is none if it would begin in the second half. Arguments and errors
+    as of `steady_part`.
+    """
+    parts = _Parts.of(steps, tolerance, names)
+    if isinstance(parts, str):
+        return Found(0, 0, parts)
+    begin = parts.settled()
+    if begin > parts.size // 2:
+        return Found(0, 0, f"it settles in the second half only, after {begin:,} of {parts.size:,} steps")
+    if begin == 0:
+        return Found(0, parts.size, "the first steps are like the others")
+    return Found(begin, parts.size, f"the first steps differ: {parts.why(begin, parts.size)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A run cut at its shifts. Not many rows; the cuts are few."""
+
+    rows: Floats
+    tolerance: float
+    names: Sequence[str]
+    bounds: list[int]
+    """Where parts begin, and the end."""
+    shifts: dict[int, tuple[str, Shift]]
+    """At each cut: the row that shifts, and how."""
+
+    @staticmethod
+    def of(steps: Floats, tolerance: float, names: Sequence[str]) -> _Parts | str:
+        """A text says why there is no steady part."""
+        rows = np.atleast_2d(np.asarray(steps, dtype=np.float64))
+        if rows.ndim != 2 or np.isinf(rows).any() or len(names) not in (0, len(rows)):
+            raise ValueError("steps are rows of finite figures, with a name for each or none")
+        size = rows.shape[1]
+        there = int((~np.isnan(rows)).sum(axis=1).min()) if rows.size else 0
+        if there < LEAST_STEPS:
+            have = "1 step has" if there == 1 else f"{there} steps have"
+            return f"{have} values, and it takes {LEAST_STEPS} to tell"
+        names = names or ["the figure", *(f"figure {number}" for number in range(2, len(rows) + 1))]
+        shifts = {at: (names[row], shift) for at, row, shift in _shifts(rows, tolerance)}
+        parts = _Parts(rows, tolerance, names, sorted({0, *shifts, size}), shifts)
+        begin, end = parts.longest
+        slope = parts.slope()
+        if not slope and end - begin < _least(size):
+            return f"of {size:,} steps no more than {end - begin:,} in a row are without shift or slope"
+        return slope or parts
+
+    @property
+    def size(self) -> int:
+        return self.bounds[-1]
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        return max(pairwise(self.bounds), key=lambda part: part[1] - part[0])
+
+    def slope(self) -> str:
+        """In words, if the longest part is a piece of a slope, of all steps or with its neighbours; else empty."""
+        begin, end = self.longest
+        place = self.bounds.index(begin)
+        first = max(self.bounds[max(place - 1, 0)], 2 * begin - end)
+        last = min(self.bounds[min(place + 2, len(self.bounds) - 1)], 2 * end - begin)
+        for start, stop in ((0, self.size), (first, last), (first, end), (begin, last)):
+            if 2 * (stop - start) < 3 * (end - begin):
+                continue  # a tail of a warm-up is sloped, too; a piece of a slope has more of it beside it
+            cuts = [at - start for at in self.bounds if start < at < stop]
+            for name, row in zip(self.names, self.rows, strict=True):
+                if is_slope(row[start:stop], cuts, self.tolerance):
+                    return f"{name} goes on {'rising' if _rises(row[start:stop]) else 'falling'}"
+        return ""
+
+    def settled(self) -> int:
+        """Where the first part begins whose figures are those of the longest one."""
+        main = slice(*self.longest)
+        for begin, end in pairwise(self.bounds):
+            differing = (differ(row[begin:end], row[main], self.tolerance) for row in self.rows)
+            if begin == main.start or not any(differing):
+                return begin
+        raise AssertionError("the longest part is one of them")
+
+    def why(self, begin: int, end: int) -> str:
+        """What shifts at both ends."""
+        shifts = [(at, *self.shifts[at]) for at in (begin, end) if at in self.shifts]
+        return ", ".join(
+            f"{name} goes from {shift.before:.4g} to {shift.after:.4g} at step {at:,}" for at, name, shift in shifts
+        )
+
+
+def _least(size: int) -> int:
+    return max(LEAST_STEPS, -(-size // LEAST_SHARE))
+
+
+def _shifts(rows: Floats, tolerance: float) -> Iterator[tuple[int, int, Shift]]:
+    """(step, row, shift), of the parts that are long enough to be the steady one."""
+    least = _least(rows.shape[1])
+    waiting = [(0, rows.shape[1])]
+    while waiting:
+        begin, end = waiting.pop()
+        found = [
+            (start + shift.at, row, shift)
+            for start, stop in _windows(begin, end, least)
+            for row, steps in enumerate(rows[:, start:stop])
+            if (shift := clearest_shift(steps, tolerance, inner=stop - start < end - begin)) is not None
+        ]
+        if found:
+            clearest = max(found, key=lambda one: one[2].clarity)
+            yield clearest
+            waiting += [(begin, clearest[0]), (clearest[0], end)]
+
+
+def _windows(begin: int, end: int, least: int) -> Iterator[tuple[int, int]]:
+    """A part, its halves and theirs, and those between: levels that come and go can't be seen in the whole."""
+    length = end - begin
+    if length >= least:
+        yield begin, end
+    while (length := length // 2) >= max(least, _LEAST_WINDOW):
+        yield from ((start, start + length) for start in range(begin, end - length + 1, length // 2))
+
+
+def _rises(steps: Floats) -> bool:
+    values = steps[~np.isnan(steps)]
+    half = values.size // 2
+    return bool(np.median(values[half:]) > np.median(values[:half]))

@@ -1,0 +1,136 @@
+"""`<root>/calibrations/<name>.json`: how much runs of one command differ by themselves.
+
+One file a name; a new calibration replaces the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from telemetry.errors import RunDirectoryError, RunNotFoundError
+from telemetry.store.appendfile import describe
+from telemetry.store.atomic import write_atomic
+from telemetry.store.rundir import slug
+from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.events import Natural
+from telemetry.wire.version import SCHEMA
+
+FOLDER: Final = "calibrations"
+
+Of = Literal["series", "counter", "command"]
+"""What a figure of a run is of."""
+
+
+class MetricNoise(Struct, frozen=True, kw_only=True):
+    """One figure of a run, such as the p99 of a series, and how it differs from run to run."""
+
+    of: Of
+    statistic: str
+    """Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate`; of the command `wall`, `cpu`."""
+    name: str = ""
+    """Of the series or counter; empty for the command."""
+    labels: dict[str, str] = {}
+    unit: str = ""
+    values: list[float] = []
+    """One of each run, in `unit`, in the order of the runs."""
+    mean: float | None = None
+    cv: float | None = None
+    """Standard deviation between runs, as a fraction of the mean; null if the mean is 0."""
+    detectable: dict[str, float] = {}
+    """Runs a side → the smallest relative difference that nine of ten comparisons of so many find, this metric
+    alone."""
+
+
+class Calibration(Struct, frozen=True, kw_only=True):
+    """What `telemetry calibrate` found."""
+
+    schema_version: int = SCHEMA
+    name: str
+    argv: list[str] = []
+    """The command; secrets are masked."""
+    host: str = ""
+    created_ns: Natural = 0
+    """Wall clock."""
+    runs: Natural = 0
+    directories: list[str] = []
+    """Of the runs, in their order."""
+    metrics: list[MetricNoise] = []
+
+    def noise(
+        self, of: Of, statistic: str, name: str = "", labels: Mapping[str, str] | None = None
+    ) -> MetricNoise | None:
+        """The one of this name and exactly these labels; None if the runs did not have it."""
+        wanted = dict(labels or {})
+        for metric in self.metrics:
+            if (metric.of, metric.statistic, metric.name) == (of, statistic, name) and metric.labels == wanted:
+                return metric
+        return None
+
+
+def calibration_path(root: Path, name: str) -> Path:
+    """Where the calibration of that name is or would be; `root` is the folder of the run directories."""
+    return root / FOLDER / f"{slug(name)}.json"
+
+
+def write_calibration(root: Path, calibration: Calibration) -> Path:
+    """Replaces the one of that name. Blocks until it is on the disk. Raises RunDirectoryError."""
+    path = calibration_path(root, calibration.name)
+    data = msgspec.json.format(msgspec.json.encode(calibration), indent=2) + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, data)
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
+    return path
+
+
+def read_calibration(root: Path, name: str) -> Calibration:
+    """Raises RunNotFoundError if there is none of that name, RunDirectoryError if it is damaged or newer."""
+    path = calibration_path(root, name)
+    try:
+        return _decoded(path)
+    except FileNotFoundError:
+        raise RunNotFoundError(f"no calibration {name!r} in {path.parent}", hint=_hint(root, name)) from None
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def find_calibration(root: Path, name: str) -> Calibration | None:
+    """As `read_calibration`, but None if there is none. Raises RunDirectoryError."""
+    return read_calibration(root, name) if calibration_path(root, name).is_file() else None
+
+
+def list_calibrations(root: Path) -> list[str]:
+    """What they are called in the file system, sorted."""
+    try:
+        return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _decoded(path: Path) -> Calibration:
+    """Raises OSError, RunDirectoryError."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Calibration)
+    except BAD_INPUT as error:
+        raise RunDirectoryError(f"{path} is damaged: {error}") from error
+    if found.schema_version > SCHEMA:
+        raise RunDirectoryError(
+            f"{path} has schema version {found.schema_version}, this telemetry reads up to {SCHEMA}",
+            hint="read it with the version that wrote it",
+        )
+    return found
+
+
+def _hint(root: Path, name: str) -> str:
+    known = list_calibrations(root)
+    near = get_close_matches(slug(name), known, n=3, cutoff=0.5)
+    if near:
+        return f"did you mean {', '.join(near)}?"
+    return f"there is {', '.join(known[:10])}" if known else "`telemetry calibrate -- CMD` makes one"

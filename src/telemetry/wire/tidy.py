@@ -1,0 +1,222 @@
+"""A report as rows of one figure each, for tables and data frames. Pure: no arithmetic, only naming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from telemetry.errors import UsageError
+from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, ProducerStat, SeriesStat
+
+if TYPE_CHECKING:
+    from telemetry.wire.report import Bounds, Report, SeriesPoint
+
+Number = int | float | None
+
+LIBRARIES: Final = ("pandas", "polars")
+_NUMBERS: Final = ("value", "low", "high", "start_s", "end_s")
+_ACCOUNT: Final = ("emitted", "received", "applied", "missing", "duplicates")
+_SHAPE: Final = ("min", "max", "mean", "stddev", "total")
+_COST: Final = {
+    "cpu_s": "s",
+    "rss_bytes": "B",
+    "frames": "",
+    "frame_bytes": "B",
+    "tick_ms_max": "ms",
+    "ticks": "",
+    "ticks_late": "",
+    "journal_bytes": "B",
+    "history_bytes": "B",
+}
+_COMMAND: Final = {"exit_code": "", "wall_s": "s", "cpu_user_s": "s", "cpu_system_s": "s", "max_rss_bytes": "B"}
+
+
+class Row(NamedTuple):
+    """One figure. Names, labels and units are as they were given, which may be anything."""
+
+    kind: str
+    """`run`, `series`, `counter`, `gauge`, `progress`, `producer`, `loss`, `source`, `gate`, `command`, `cost`."""
+    name: str
+    labels: Mapping[str, str]
+    unit: str
+    """Of value, low and high; empty for counts."""
+    figure: str
+    value: Number
+    low: Number = None
+    high: Number = None
+    """Confidence bounds."""
+    start_s: Number = None
+    end_s: Number = None
+    """What part of the run the figure is of, in seconds since its start; None: all of it."""
+
+
+@dataclass(frozen=True)
+class _Of:
+    """Makes rows of one thing in one stretch of time."""
+
+    kind: str
+    name: str
+    labels: Mapping[str, str]
+    unit: str = ""
+    start_s: Number = None
+    end_s: Number = None
+
+    def row(self, figure: str, value: Number, unit: str | None = None, bounds: Bounds | None = None) -> Row:
+        low, high = (bounds.low, bounds.high) if bounds is not None else (None, None)
+        own = self.unit if unit is None else unit
+        return Row(self.kind, self.name, self.labels, own, figure, value, low, high, self.start_s, self.end_s)
+
+
+def rows(report: Report) -> Iterator[Row]:
+    """All figures of a report, what it is of first. Percentiles are called `p50`, `p99.9`."""
+    snapshot = report.snapshot
+    part = report.stretch if report.stretch is not None and report.stretch.found else None
+    start_s, end_s = (part.start_s, part.end_s) if part is not None else (None, None)
+
+    def of(kind: str, stat: SeriesStat | CounterStat | GaugeStat) -> _Of:
+        return _Of(kind, stat.name, stat.labels, stat.unit, start_s, end_s)
+
+    yield from _run(snapshot)
+    yield from _series(report, of)
+    for counter in snapshot.counters:
+        made = of("counter", counter)
+        yield made.row("value", counter.value)
+        yield made.row("events", counter.events, "")
+        yield made.row("rate", counter.rate, _per_second(counter.unit))
+    for gauge in snapshot.gauges:
+        made = of("gauge", gauge)
+        for figure in ("value", "min", "max"):
+            yield made.row(figure, getattr(gauge, figure))
+    yield from _accounts(snapshot)
+    yield from _sources(report)
+    yield from _gates(report)
+    yield from _around(snapshot)
+    for one in report.over_time:
+        for point in one.points:
+            yield from _point(_Of("series", one.name, one.labels, one.unit, point.start_s, point.end_s), point)
+
+
+def _run(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    of = _Of("run", snapshot.name, {"run_id": snapshot.run_id})
+    yield of.row("complete", int(snapshot.completeness == "complete"))
+    yield of.row("elapsed", snapshot.elapsed_s, "s")
+    yield from _account(of, snapshot.accounting)
+    yield of.row("lost", snapshot.accounting.lost)
+
+
+def _series(report: Report, of: Callable[[str, SeriesStat], _Of]) -> Iterator[Row]:
+    bounds = {(one.name, tuple(sorted(one.labels.items()))): one.percentiles for one in report.bounds}
+    for stat in report.snapshot.series:
+        made, own = of("series", stat), bounds.get((stat.name, tuple(sorted(stat.labels.items()))), {})
+        yield made.row("count", stat.count, "")
+        for figure in _SHAPE:
+            yield made.row(figure, getattr(stat, figure))
+        for key, value in stat.percentiles.items():
+            yield made.row(f"p{key}", value, bounds=own.get(key))
+        yield made.row("error_bound", stat.error_bound, "")
+        yield made.row("below", stat.below, "")
+        yield made.row("above", stat.above, "")
+
+
+def _point(of: _Of, point: SeriesPoint) -> Iterator[Row]:
+    yield of.row("count", point.count, "")
+    yield of.row("rate", point.rate, _per_second(""))
+    yield of.row("min", point.min)
+    yield of.row("max", point.max)
+    for key, value in point.percentiles.items():
+        yield of.row(f"p{key}", value)
+
+
+def _accounts(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for stat in snapshot.producers:
+        rank = {} if stat.rank is None else {"rank": str(stat.rank)}
+        labels = {"producer": stat.producer, "host": stat.host, "pid": str(stat.pid), **rank}
+        of = _Of("producer", stat.name or stat.producer, labels)
+        yield of.row("complete", int(stat.completeness == "complete"))
+        yield from _account(of, stat)
+    account = snapshot.accounting
+    for by, figure, losses in (
+        ("producer", "events", account.dropped_by_producer),
+        ("aggregator", "events", account.dropped),
+        ("aggregator", "frames", account.bad_frames),
+    ):
+        for reason, number in losses.items():
+            yield _Of("loss", reason, {"by": by}).row(figure, number)
+
+
+def _account(of: _Of, stat: Accounting | ProducerStat) -> Iterator[Row]:
+    for figure in _ACCOUNT:
+        yield of.row(figure, getattr(stat, figure))
+
+
+def _sources(report: Report) -> Iterator[Row]:
+    for source in report.sources:
+        labels = {"run_id": source.run_id, "host": source.host}
+        of = _Of("source", source.label or source.name, labels)
+        yield of.row("complete", int(source.completeness == "complete"))
+        yield of.row("lost", source.lost)
+        for one in source.series:
+            own = _Of("source", of.name, {**labels, **one.labels, "series": one.name}, one.unit)
+            yield own.row("count", one.count, "")
+            for figure in ("mean", "p50", "p99", "max"):
+                yield own.row(figure, getattr(one, figure))
+            yield own.row("p99_to_others", one.p99_to_others, "")
+
+
+def _gates(report: Report) -> Iterator[Row]:
+    for gate in report.gates:
+        of = _Of("gate", gate.expression, {}, gate.unit, gate.start_s, gate.end_s)
+        passed = {"pass": 1, "fail": 0}.get(gate.outcome)
+        yield of.row("passed", passed, "")
+        yield Row(*of.row("value", gate.value)[:6], gate.low, gate.high, gate.start_s, gate.end_s)
+        yield of.row("limit", gate.limit)
+        yield of.row("samples", gate.samples, "")
+
+
+def _around(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    """How far it got, the command, and what telemetry itself took."""
+    for item in snapshot.progress:
+        of = _Of("progress", item.name, {})
+        yield of.row("done", item.done)
+        yield of.row("total", item.total)
+    if snapshot.command is not None:
+        of = _Of("command", snapshot.command.argv[0] if snapshot.command.argv else "", {})
+        for figure, unit in _COMMAND.items():
+            yield of.row(figure, getattr(snapshot.command, figure), unit)
+    for figure, unit in _COST.items():
+        yield _Of("cost", "telemetry", {}).row(figure, getattr(snapshot.cost, figure), unit)
+
+
+def frame(report: Report, library: str) -> Any:
+    """`rows` as a data frame of "pandas" or "polars", with a column `label_…` for each label there is, and all of
+    them as JSON in `labels`. Numbers are floats. Raises UsageError for another library, or one that is missing."""
+    if library not in LIBRARIES:
+        raise UsageError(f"no data frames of {library!r} are known", hint=f"one of {', '.join(LIBRARIES)}")
+    try:
+        module = import_module(library)
+    except ImportError as error:
+        raise UsageError(f"{library} can't be imported: {error}", hint=f"`pip install {library}`") from error
+    found = list(rows(report))
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in found] for name in Row._fields}
+    for name in _NUMBERS:
+        columns[name] = [None if value is None else float(value) for value in columns[name]]
+    labels = columns["labels"]
+    columns["labels"] = [labels_json(own) for own in labels]
+    for key in sorted({key for own in labels for key in own}):
+        columns[f"label_{key}"] = [own.get(key) for own in labels]
+    if library == "pandas":
+        return module.DataFrame(columns).astype(dict.fromkeys(_NUMBERS, "float64"))
+    types = {name: module.Float64 if name in _NUMBERS else module.String for name in columns}
+    return module.DataFrame(columns, schema=types)
+
+
+def labels_json(labels: Mapping[str, str]) -> str:
+    """A JSON object, keys in order."""
+    return json.dumps(dict(sorted(labels.items())), ensure_ascii=False)
+
+
+def _per_second(unit: str) -> str:
+    return f"{unit or '1'}/s"

@@ -1,0 +1,52 @@
+"""One recorded report in every form. After a wanted change, `python -m tests.golden.report.renderings` stores them.
+
+`snapshot.json` and `recorded.json` are what is rendered; all other files here are made of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from telemetry import render
+from telemetry.report.html.page import asset
+from telemetry.wire.report import Report
+
+HERE: Final = Path(__file__).parent
+_ASSETS: Final = ("page.css", "humane.js", "charts.js", "report.js")
+
+
+def stored_report() -> Report:
+    """With everything a report can have: a stretch, bounds, figures over time, findings, gates, sources."""
+    document = msgspec.json.decode((HERE / "recorded.json").read_bytes())
+    document["snapshot"] = msgspec.json.decode((HERE / "snapshot.json").read_bytes())
+    return msgspec.convert(document, Report)
+
+
+def without_assets(page: str) -> str:
+    """Style and scripts by their names alone, so that what is stored changes with the report."""
+    for name in _ASSETS:
+        page = page.replace(asset(name), f" {name} ")
+    return re.sub(r"'sha256-[^']+'", "'sha256-…'", page)
+
+
+RENDERINGS: Final[dict[str, Callable[[Report], str]]] = {
+    "text_80.txt": lambda report: render(report, width=80),
+    "text_140.txt": lambda report: render(report, width=140),
+    "text_240.txt": lambda report: render(report, width=240),
+    "steps_140.txt": lambda report: render(report, width=140, steps=True),
+    "report.md": lambda report: render(report, "md"),
+    "report.json": lambda report: render(report, "json"),
+    "report.csv": lambda report: render(report, "csv"),
+    "report.html": lambda report: without_assets(render(report, "html")),
+    "report.hgrm": lambda report: render(report, "hgrm"),
+    "report.xml": lambda report: render(report, "junit"),
+}
+
+if __name__ == "__main__":
+    for name, rendering in RENDERINGS.items():
+        (HERE / name).write_text(rendering(stored_report()))

@@ -1,0 +1,20 @@
+"""Every form of the recorded report is what was agreed, to the letter."""
+
+from __future__ import annotations
+
+import pytest
+from tests.golden.report.renderings import HERE, RENDERINGS, stored_report
+
+from telemetry.report import FORMATS
+
+
+@pytest.mark.parametrize("name", RENDERINGS)
+def test_stored_forms(name: str) -> None:
+    """A change of what users read is seen in the repository."""
+    assert RENDERINGS[name](stored_report()) == (HERE / name).read_text()
+
+
+def test_every_format_is_stored() -> None:
+    """A new one gets a file here."""
+    suffixes = {"text": "txt", "junit": "xml"}
+    assert {suffixes.get(form, form) for form in FORMATS} <= {name.rpartition(".")[2] for name in RENDERINGS}

@@ -1,0 +1,101 @@
+"""Parts of a run that really ran: the command's numbers beside those of the run's own journal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.process.conftest import Ground
+from tests.unit.recorded.journaled import Heard, between, journaled
+
+from telemetry.histogram.ranks import parse_percentile, rank
+from telemetry.store.rundir import RunDirectory
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import random, time, telemetry
+rng = random.Random(4)
+with telemetry.start("ignored") as run:
+    latency, requests, load = run.series("latency", unit="ms"), run.counter("requests"), run.gauge("load")
+    for turn in range(450):
+        for _ in range(20):
+            latency.record(rng.lognormvariate(2.0, 1.0) * (1 + turn // 200))
+        requests.add(3)
+        load.set(turn)
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def directory(ground: Ground) -> RunDirectory:
+    """Of a run of about five seconds."""
+    code, _, err = ground.run("run", "--name", "job", "--", sys.executable, ground.program("job.py", PROGRAM))
+    assert code == 0, err
+    return RunDirectory.open(ground.folder / "runs" / "latest")
+
+
+def told(ground: Ground, *words: str) -> Any:
+    code, out, err = ground.run("report", "latest", "--json", *words)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def agrees(document: Any, own: list[Heard]) -> None:
+    """With what the journal has of these intervals."""
+    (latency,) = document["series"]
+    values = np.sort([value for one in own for value in one.values.get("latency", ())])
+    assert (latency["count"], latency["min"], latency["max"]) == (values.size, values[0], values[-1])
+    assert document["counters"][0]["value"] == sum(one.increases["requests"] for one in own)
+    for percentile, value in latency["percentiles"].items():
+        true = values[rank(parse_percentile(percentile), values.size) - 1]
+        assert abs(value - true) <= max(latency["error_bound"] * true, latency["resolution"])
+    assert sum(point["count"] for point in document["over_time"][0]["points"]) == values.size
+
+
+def test_a_part_is_that_part_of_the_journal(ground: Ground, directory: RunDirectory) -> None:
+    """Of a real producer, a real aggregator and a clock that nobody set, by the command that people use."""
+    intervals = list(journaled(directory))
+    whole = told(ground)
+    agrees(whole, intervals)
+    assert whole["exact"]
+    assert whole["bounds"][0]["percentiles"]["50"]["low"] <= whole["series"][0]["percentiles"]["50"]
+    for start_s, end_s in ((0.0, 2.0), (1.3, 3.1), (2.5, 60.0)):
+        part = told(ground, "--from", f"{start_s}s", "--to", f"{end_s}s")
+        own = between(intervals, start_s, end_s)
+        agrees(part, own)
+        assert not part["exact"]
+        edges = [(at_ns - intervals[0].start_ns) / 1e9 for at_ns in (own[0].start_ns, own[-1].end_ns)]
+        assert [part["stretch"]["start_s"], part["stretch"]["end_s"]] == pytest.approx(edges)
+        loads = [one.gauges["load"] for one in own if "load" in one.gauges]  # the last interval may have none
+        assert part["gauges"][0]["value"] == loads[-1]
+
+
+def test_a_run_that_has_only_begun(ground: Ground) -> None:
+    """Its history is being written: the report is the aggregator's, and a part is refused with the reason."""
+    child, endpoint = ground.serve()
+    code, out, err = ground.run("report", "job", "--json")
+    assert code == 0, err
+    assert json.loads(out)["source"] == "status"
+    code, _, err = ground.run("report", "job", "--from", "1s")
+    assert code == 2
+    assert "the run goes on, and parts are of runs that have ended" in err
+    assert ground.run("stop", endpoint)[0] == 0
+    child.wait(60)
+
+
+def test_a_run_that_kept_no_history(ground: Ground) -> None:
+    """Its report has the bounds that the result allows, and parts are refused with the setting's name."""
+    ground.environ["TELEMETRY_HISTORY__ENABLED"] = "false"
+    code, _, err = ground.run("run", "--name", "job", "--", sys.executable, ground.program("job.py", PROGRAM))
+    assert code == 0, err
+    document = told(ground)
+    assert document["over_time"] == []
+    assert document["bounds"][0]["percentiles"]["50"]["low"] is not None
+    code, _, err = ground.run("report", "latest", "--steady")
+    assert code == 1
+    assert "has no history" in err
+    assert "history.enabled" in err

@@ -1,0 +1,245 @@
+"""The HTML report in a real browser: it sorts, filters, opens and changes its ground; it asks nobody and runs
+nothing that came from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from tests.golden.report.renderings import stored_report
+from tests.process.conftest import DEADLINE_S
+
+from telemetry import humane, render
+from telemetry.report.html import curves, page
+from telemetry.wire.gates import GateResult
+from telemetry.wire.report import Report, SeriesBounds, SeriesOverTime
+from telemetry.wire.snapshot import MarkStat
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PICTURES = Path(__file__).parents[2] / "build"
+EVIL = "</script><img src=x onerror=alert(1)>\"'><svg onload=alert(2)>"
+CHUNK = 100
+"""Rows that are made at once."""
+LINE = [(0.0, 1.0), (0.5, 2.0), (0.9, 3.0), (0.99, 8.0), (1.0, 9.0)]
+
+
+class Seen:
+    """A page in the browser, and all that it did beside being drawn."""
+
+    def __init__(self, browser: Page, folder: Path) -> None:
+        self.page = browser
+        self._folder = folder
+        self.asked: list[str] = []
+        self.said: list[str] = []
+        browser.on("request", lambda request: self.asked.append(request.url))
+        browser.on("console", lambda message: self.said.append(message.text))
+        browser.on("pageerror", lambda error: self.said.append(str(error)))
+        browser.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+
+    def open(self, html: str) -> Page:
+        """From a file, as people open it."""
+        path = self._folder / "report.html"
+        path.write_text(html)
+        self.page.goto(path.as_uri())
+        return self.page
+
+    def check_quiet(self) -> None:
+        """No error, no word, no dialog, and no address but its own."""
+        assert self.said == []
+        assert [url for url in self.asked if not url.endswith("/report.html")] == []
+
+
+@pytest.fixture
+def seen(require_tool: Callable[[str], str], tmp_path: Path) -> Iterator[Seen]:
+    from playwright.sync_api import sync_playwright
+
+    chromium = require_tool("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        made = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light").new_page()
+        made.set_default_timeout(DEADLINE_S * 1_000)
+        yield Seen(made, tmp_path)
+        browser.close()
+
+
+def names(browser: Page) -> list[str]:
+    return browser.locator(".series .open").all_inner_texts()
+
+
+def test_series_are_sorted_and_filtered(seen: Seen) -> None:
+    """By any column, both ways, what has no value last; by words of the name; and nothing else happens."""
+    browser = seen.open(render(stored_report(), "html"))
+    told = names(browser)
+    assert told[0].startswith("latency{")
+    browser.get_by_role("button", name="p99", exact=True).click()
+    highest = names(browser)
+    assert highest[0].startswith("tokens_out")
+    assert highest[-1] == "empty"
+    browser.get_by_role("button", name="p99", exact=True).click()
+    assert names(browser) == [*reversed(highest[:-1]), "empty"]
+    browser.get_by_role("button", name="name", exact=True).click()
+    assert names(browser) == sorted(told)
+    browser.get_by_role("searchbox").fill("ROUTE latency")
+    assert names(browser) == [told[0]]
+    assert browser.get_by_role("status").inner_text() == "1 of 4 series"
+    seen.check_quiet()
+
+
+def test_a_series_is_opened(seen: Seen) -> None:
+    """It has its curve, its distribution and its course, all of which can be read under the pointer."""
+    browser = seen.open(render(stored_report(), "html"))
+    assert browser.locator(".detail svg").count() == 0
+    browser.locator(".open").first.click()
+    plots = browser.locator(".detail .plot svg")
+    assert plots.count() == 3
+    readings = []
+    for place in range(3):
+        plots.nth(place).hover()
+        readings.append(browser.locator(".detail .readout").nth(place).inner_text())
+    assert "99 % values 6.52 ms (6.26 ms – 6.78 ms)" in " ".join(readings[0].split())
+    assert "values" in readings[1]
+    assert [word for word in ("p50", "p90", "p99", "max") if word not in readings[2]] == []
+    lines = browser.locator(".detail .wide .line")
+    before = lines.count()
+    browser.get_by_role("button", name="max", exact=True).last.click()
+    assert lines.count() < before
+    browser.get_by_role("button", name="log scale").first.click()
+    browser.locator(".open").first.click()
+    assert browser.locator(".detail").is_hidden()
+    seen.check_quiet()
+
+
+def test_light_and_dark(seen: Seen) -> None:
+    """As the system says, until somebody wants it otherwise; both are kept to be looked at."""
+    PICTURES.mkdir(exist_ok=True)
+    browser = seen.open(render(stored_report(), "html"))
+    browser.locator(".open").first.click()
+
+    def ground() -> str:
+        return str(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = ground()
+    browser.screenshot(path=PICTURES / "report-light.png", full_page=True)
+    browser.locator("#theme").click()
+    dark = ground()
+    assert dark != light
+    browser.screenshot(path=PICTURES / "report-dark.png", full_page=True)
+    browser.emulate_media(color_scheme="dark")
+    assert ground() == dark
+    browser.locator("#theme").click()
+    assert ground() == light
+    seen.check_quiet()
+
+
+def test_nothing_from_outside_runs(seen: Seen) -> None:
+    """Whatever names, labels, marks, parameters and gates say, it is shown as it is."""
+    report = stored_report()
+    snapshot = report.snapshot
+    stat = replace(snapshot.series[0], name=EVIL, labels={EVIL: EVIL}, unit=EVIL)
+    evil = replace(
+        snapshot,
+        name=EVIL,
+        series=[stat],
+        marks=[MarkStat(text=EVIL, time_ns=1)],
+        params={EVIL: EVIL},
+        warnings=[EVIL],
+    )
+    over = SeriesOverTime(name=EVIL, labels={EVIL: EVIL}, unit=EVIL, points=report.over_time[0].points)
+    bounds = SeriesBounds(name=EVIL, labels={EVIL: EVIL}, percentiles=report.bounds[0].percentiles)
+    gates = [GateResult(expression=EVIL, outcome="fail", reason=EVIL)]
+    browser = seen.open(
+        render(replace(report, snapshot=evil, over_time=[over], bounds=[bounds], gates=gates), "html")
+    )
+    assert browser.locator(".detail svg").count() == 3  # the only series is open
+    browser.locator(".detail .plot svg").first.hover()
+    assert browser.locator("h1").inner_text() == EVIL
+    assert browser.title() == f"{EVIL} – telemetry report"
+    assert browser.locator("img").count() == 0
+    seen.check_quiet()
+
+
+def test_what_gets_in_all_the_same_does_not_run(seen: Seen) -> None:
+    """Even if a name were not escaped, the policy stops it, and says so."""
+    stopped: list[str | None] = []
+    seen.page.on("requestfailed", lambda request: stopped.append(request.failure))
+    browser = seen.open(page("t", "<script>document.title = 'run'</script><img src='http://127.0.0.1:9/x'>"))
+    assert browser.title() == "t"
+    assert any("Content Security Policy" in text for text in seen.said)
+    assert stopped == ["csp"]
+
+
+def test_a_thousand_series_are_made_as_they_are_looked_at(seen: Seen) -> None:
+    """A hundred rows at first, more with scrolling, all of them found by the filter, and all of them on paper."""
+    report = stored_report()
+    stat, over = report.snapshot.series[0], report.over_time[0]
+    many = [replace(stat, name=f"s{number}") for number in range(1_000)]
+    course = [replace(over, name=one.name) for one in many]
+    browser = seen.open(
+        render(replace(report, snapshot=replace(report.snapshot, series=many), over_time=course), "html")
+    )
+    rows = browser.locator(".series tbody tr")
+    assert rows.count() < 1_000
+    browser.locator(".more").scroll_into_view_if_needed()
+    rows.nth(CHUNK).wait_for()
+    browser.get_by_role("searchbox").fill("s999")
+    assert rows.count() == 1
+    browser.get_by_role("searchbox").fill("")
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert rows.count() == 1_000
+    seen.check_quiet()
+
+
+def test_empty_states(seen: Seen) -> None:
+    """A run without anything is a page all the same, and a series without values says so."""
+    report = stored_report()
+    nothing = replace(report.snapshot, series=[], counters=[], gauges=[], marks=[], params={}, command=None)
+    seen.open(render(Report(snapshot=nothing, source="status"), "html"))
+    empty = replace(report.snapshot, series=[report.snapshot.series[3]])
+    browser = seen.open(render(Report(snapshot=empty, source="file"), "html"))
+    assert browser.locator(".nothing").all_inner_texts() == ["No values.", "No distribution."]
+    seen.check_quiet()
+
+
+def test_curves_lie_over_each_other(seen: Seen) -> None:
+    """A page of its own with two runs: lines are named, turned off, and read at one percentile."""
+    browser = seen.open(page("compared", curves("latency", [("before", LINE), ("after", LINE)], "ms")))
+    browser.locator(".plot svg").hover()
+    assert "before 3.00 ms" in browser.locator(".readout").inner_text()
+    browser.get_by_role("button", name="before").click()
+    assert browser.locator("path.line").count() == 1
+    browser.locator("summary").click()
+    assert browser.get_by_role("cell", name="8.00 ms").count() == 2
+    seen.check_quiet()
+
+
+@pytest.mark.parametrize("unit", ["ns", "ms", "s", "B", "MiB", "tokens", ""])
+def test_numbers_are_written_as_everywhere(unit: str, seen: Seen) -> None:
+    """What the page formats by itself reads as text reports do."""
+    browser = seen.open(page("t", ""))
+    values = [
+        0,
+        1,
+        5,
+        0.001234,
+        0.5,
+        9.994,
+        9.996,
+        12.34,
+        99.96,
+        999.4,
+        1_000,
+        1_023,
+        12_345.6,
+        1e6,
+        1.5e9,
+        7.7e13,
+        3e16,
+    ]
+    shown = browser.evaluate("([values, unit]) => values.map((v) => telemetry.quantity(v, unit))", [values, unit])
+    assert shown == [humane.quantity(value, unit) for value in values]
+    assert browser.evaluate("telemetry.quantity(null, 'ms')") == humane.NOTHING

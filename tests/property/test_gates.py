@@ -1,0 +1,110 @@
+"""Any gate prints as text that reads back the same; any text is a gate, or an error that points into it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.gates.fakes import Sorted
+
+from telemetry import limits
+from telemetry.errors import UsageError
+from telemetry.gates.evidence import Loss
+from telemetry.gates.facts import FACTS, WORD_FACTS
+from telemetry.gates.grammar import FUNCTIONS, parse
+from telemetry.gates.order import quantile
+from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Negated, Node, Number, Operation, Term, Word
+from telemetry.gates.units import LITERALS
+from telemetry.histogram.ranks import parse_percentile, rank
+
+RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)
+NUMBERS = st.builds(Number, DIGITS, st.sampled_from(["", *LITERALS, *(f"{unit}/s" for unit in LITERALS), "/s"]))
+NAMES = st.text(min_size=1, max_size=12)
+METRICS = st.builds(
+    lambda name, labels: Metric(name, tuple(sorted(labels.items()))),
+    NAMES,
+    st.dictionaries(NAMES, st.text(max_size=12), max_size=3),
+)
+PERCENTILES = st.sampled_from(["p50", "p99", "p99.9", "p0.1", "p100", "p12.3456789"])
+TERMS = st.builds(Term, st.one_of(st.sampled_from(sorted(FUNCTIONS)), PERCENTILES), METRICS)
+FACTS_ONLY = st.builds(Fact, st.sampled_from(sorted(FACTS)))
+SIGNS = st.sampled_from(["+", "-", "*", "/"])
+
+
+def sums(leaves: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(st.builds(Negated, inner), st.builds(Operation, SIGNS, inner, inner)),
+        max_leaves=6,
+    )
+
+
+MEASURED = st.one_of(TERMS, FACTS_ONLY)
+LEFT = st.one_of(
+    MEASURED,
+    st.builds(Operation, SIGNS, MEASURED, sums(NUMBERS)),
+    st.builds(Operation, SIGNS, sums(NUMBERS), MEASURED),
+)
+RIGHT = sums(st.one_of(NUMBERS, MEASURED, st.just(Baseline())))
+GATES = st.one_of(
+    st.builds(Gate, LEFT, RELATIONS, RIGHT),
+    st.builds(
+        Gate, TERMS, RELATIONS, sums(NUMBERS), st.builds(Number, st.sampled_from(["1", "30", "90"]), st.just("s"))
+    ),
+    *(
+        st.builds(Gate, st.just(Fact(name)), st.sampled_from(["==", "!="]), st.builds(Word, st.sampled_from(words)))
+        for name, words in WORD_FACTS.items()
+    ),
+)
+
+
+@given(GATES)
+def test_a_printed_gate_reads_back(gate: Gate) -> None:
+    """Names may hold anything, also quotes and line ends."""
+    text = str(gate)
+    if len(text) <= limits.GATE_CHARS:
+        assert parse(text) == gate
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["p99", "rate", "(", ")", "x", "{", "}", "a", "=", "<", "<=", "==", "5", "ms", "%", "/s", " "]
+        ),
+        st.sampled_from(
+            ["lost", "completeness", "complete", "baseline", "in", "every", "30s", "-", "*", '"', "\\", ","]
+        ),
+        st.text(max_size=3),
+    ),
+    max_size=14,
+).map("".join)
+
+
+@given(st.one_of(PIECES, st.text(max_size=40)))
+def test_any_text_is_a_gate_or_an_error_that_points_into_it(text: str) -> None:
+    """Three lines, the caret never further than one behind the end; and what is a gate prints as one."""
+    try:
+        gate = parse(text)
+    except UsageError as error:
+        said, shown, carets = str(error).split("\n")
+        assert said
+        assert carets.strip(" ")
+        assert set(carets.strip(" ")) == {"^"}
+        assert len(carets) <= max(len(shown) + 1, 3) or not text.isascii()
+        return
+    assert parse(str(gate)) == gate
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=30),
+    st.lists(st.integers(0, 50), max_size=10),
+    st.sampled_from(["1", "50", "90", "99", "99.9"]),
+)
+def test_what_was_lost_lies_within_what_is_possible(kept: list[int], gone: list[int], key: str) -> None:
+    """Whatever the lost values were: the percentile of all lies where the rest and their number say."""
+    found = quantile(Sorted(kept), key, Loss(certain=len(gone), most=len(gone)), 0.95)
+    assert found is not None
+    everything = sorted([*kept, *gone])
+    true = everything[rank(parse_percentile(key), len(everything)) - 1]
+    assert found.possible.low <= true <= found.possible.high
+    assert found.possible.low <= found.value <= found.possible.high

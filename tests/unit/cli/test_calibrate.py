@@ -1,0 +1,27 @@
+"""What `telemetry calibrate` refuses before it runs anything; the rest is in tests/process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no command given"),
+        (["--runs", "1", "--", "true"], "--runs 1 shows no noise"),
+        (["--runs", "1001", "--", "true"], "from 2 to 1,000"),
+        (["--name", "a\nb", "--", "true"], "name"),
+    ],
+)
+def test_what_can_t_be_calibrated(
+    root: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """No command, no spread, no name; and nothing was run."""
+    assert main(["calibrate", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not root.exists()

@@ -1,0 +1,70 @@
+"""Where results go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.outputs import FORMATS, SUFFIXES, Output, make_folder, outputs, write
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.report import FORMATS as RENDERED
+
+
+def test_every_form_has_a_suffix_of_its_own() -> None:
+    """And all that can be rendered can be asked for; the history log is written, not rendered."""
+    assert set(FORMATS) == {*RENDERED, "hlog"}
+    assert len(set(SUFFIXES.values())) == len(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("forms", "files", "wanted"),
+    [
+        ([], [], [Output("text", None)]),
+        (["html"], [], [Output("html", None)]),
+        ([], ["a.csv", "b"], [Output("csv", Path("a.csv")), Output("text", Path("b"))]),
+        (["json", "md"], ["a", "b.txt"], [Output("json", Path("a")), Output("md", Path("b.txt"))]),
+        (
+            ["json", "junit"],
+            ["out/"],
+            [Output("json", Path("out/report.json"), True), Output("junit", Path("out/report.xml"), True)],
+        ),
+    ],
+)
+def test_what_is_asked_for(forms: list[str], files: list[str], wanted: list[Output]) -> None:
+    """One form on stdout, a form a file, by suffix or by name, or all in a folder."""
+    assert outputs(forms, files) == wanted
+
+
+def test_a_folder_that_is_there_needs_no_slash(tmp_path: Path) -> None:
+    """It can't be a file."""
+    assert outputs(["md"], [str(tmp_path)]) == [Output("md", tmp_path / "report.md", True)]
+
+
+@pytest.mark.parametrize(
+    ("forms", "files", "said"),
+    [
+        (["json", "md"], [], "several formats need several files"),
+        (["json"], ["a", "b"], "1 formats and 2 files"),
+        ([], ["a.doc"], ".doc of a.doc says no format"),
+        ([], ["out/"], "which formats"),
+        (["json", "md"], ["out/", "a"], "out/ is a folder"),
+    ],
+)
+def test_what_can_not_be_meant(forms: list[str], files: list[str], said: str) -> None:
+    """Nobody guesses, and the hint says what to write."""
+    with pytest.raises(UsageError, match=said) as caught:
+        outputs(forms, files)
+    assert caught.value.hint
+
+
+def test_files_and_folders_that_can_not_be_made(tmp_path: Path) -> None:
+    """One line that says which, and why."""
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match="missing/a can't be written: No such file"):
+        write("x", tmp_path / "missing" / "a")
+    with pytest.raises(RunDirectoryError, match="file/deep can't be made: Not a directory"):
+        make_folder(tmp_path / "file" / "deep")
+    make_folder(tmp_path / "a" / "b")
+    write("x\n", tmp_path / "a" / "b" / "c")
+    assert (tmp_path / "a" / "b" / "c").read_text() == "x\n"

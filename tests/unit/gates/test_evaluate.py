@@ -1,0 +1,90 @@
+"""The tree of a gate and a part of a run → a value, with what it may be."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
+
+from telemetry.errors import UsageError
+from telemetry.gates.evaluate import Scene, evaluate
+from telemetry.gates.grammar import parse
+from telemetry.gates.resolve import bindings
+from telemetry.gates.tree import Word
+from telemetry.gates.value import Value, exactly
+from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat
+
+
+def value(text: str, run: Fake, baseline: Value | None = None) -> Value:
+    """Of the left side."""
+    gate = parse(f"{text} < 1" if "<" not in text else text)
+    (binding,) = bindings(gate, run.instruments)
+    scene = Scene(text=gate.text, evidence=run, bound=binding.bound, baseline=baseline)
+    return evaluate(gate.left if baseline is None else gate.right, scene)
+
+
+HUNDRED = series(*range(1, 101))
+
+
+def test_a_percentile_has_an_interval_and_samples() -> None:
+    """As order statistics give it."""
+    found = value("p50(ttft)", HUNDRED)
+    assert (found.value, found.possible, found.likely, found.samples) == (50, (50, 50), (40, 61), 100)
+    assert (found.estimate, found.unit.name) == (True, "ms")
+
+
+def test_the_hundredth_percentile_is_the_maximum() -> None:
+    """Which is no estimate."""
+    found = value("p100(ttft)", HUNDRED)
+    assert (found.value, found.likely, found.estimate) == (100, (100, 100), False)
+
+
+def test_what_losses_leave_possible() -> None:
+    """Counts and totals grow, the minimum falls, the maximum grows, the mean goes anywhere above what there is."""
+    run = lossy(HUNDRED, 100)
+    assert value("count(ttft)", run).possible == (100, 200)
+    assert value("rate(ttft)", run).possible == (10, 20)
+    assert value("total(ttft)", run).possible == (5050, math.inf)
+    assert value("min(ttft)", run).possible == (0, 1)
+    assert value("max(ttft)", run).possible == (100, math.inf)
+    assert value("mean(ttft)", run).possible == (25.25, math.inf)
+    assert value("mean(ttft)", HUNDRED).possible == (50.5, 50.5)
+
+
+def test_a_ratio_of_counters_carries_both() -> None:
+    """Without losses it is exact."""
+    run = Fake(counters={ERRORS: 3, REQUESTS: 60})
+    found = value("rate(errors)/rate(requests)", run)
+    assert (found.value, found.possible) == (pytest.approx(0.05), (found.value, found.value))
+    assert value("rate(errors)/rate(requests)", lossy(run, 1)).possible == (-math.inf, math.inf)
+
+
+def test_baseline_stands_for_its_value() -> None:
+    """And may be scaled."""
+    found = value("p50(ttft) < baseline * 2 + 1", HUNDRED, baseline=exactly(5.0, value("p50(ttft)", HUNDRED).unit))
+    assert (found.value, found.unit.name) == (11, "ms")
+
+
+def test_facts_come_from_the_snapshot() -> None:
+    """Each by its name."""
+    account = Accounting(emitted=9, applied=7, missing=1, repaired=4)
+    snapshot = MetricsSnapshot(
+        run_id="r", name="n", accounting=account, producers=[ProducerStat(producer="p")], elapsed_s=3.0
+    )
+    run = Fake(snapshot=snapshot)
+    found = {name: value(name, run).value for name in ("emitted", "applied", "missing", "repaired", "producers")}
+    assert found == {"emitted": 9, "applied": 7, "missing": 1, "repaired": 4, "producers": 1}
+    assert (value("elapsed", run).value, value("elapsed", run).unit.name) == (3.0, "s")
+
+
+def test_sums_of_what_does_not_fit() -> None:
+    """Point at the second of them."""
+    with pytest.raises(UsageError, match="`p50\\(ttft\\)` is a time \\(ms\\) and `lost` is a plain number"):
+        value("p50(ttft) + lost", HUNDRED)
+
+
+def test_a_word_has_no_value() -> None:
+    """Nobody asks for it."""
+    with pytest.raises(TypeError):
+        evaluate(Word("complete"), Scene(text="", evidence=Fake(), bound={}))

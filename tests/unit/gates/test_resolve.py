@@ -1,0 +1,136 @@
+"""Names in a gate → the instruments of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT
+
+from telemetry.errors import UsageError
+from telemetry.gates.evidence import Instrument
+from telemetry.gates.grammar import parse
+from telemetry.gates.resolve import bindings, elsewhere
+from telemetry.gates.value import Unknown
+
+
+def texts(gate: str, *instruments: Instrument) -> list[str]:
+    return [binding.text for binding in bindings(parse(gate), instruments)]
+
+
+def unknown(gate: str, *instruments: Instrument) -> str:
+    with pytest.raises(Unknown) as caught:
+        bindings(parse(gate), instruments)
+    return str(caught.value)
+
+
+def test_labels_choose() -> None:
+    """Those that are given have to be there; others may."""
+    more = replace(FAST, labels=(("host", "a"), ("route", "/fast")))
+    assert texts("p99(ttft{route=/fast}) < 1", FAST, SLOW) == ["p99(ttft{route=/fast}) < 1"]
+    assert texts("p99(ttft) < 1", FAST, SLOW) == [
+        "p99(ttft{route=/fast}) < 1",
+        "p99(ttft{route=/slow}) < 1",
+    ]
+    assert texts("p99(ttft{host=a}) < 1", FAST, SLOW, more) == ["p99(ttft{host=a}) < 1"]
+    (binding,) = bindings(parse("p99(ttft{route=/fast}) < 1"), [FAST, more])
+    assert list(binding.bound.values()) == [FAST]
+
+
+def test_those_of_the_same_labels_belong_together() -> None:
+    """What is one instrument belongs to all; labels that were given don't count."""
+    errors = [Instrument("counter", "errors", (("code", "500"), ("route", route))) for route in ("/a", "/b")]
+    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/b", "/a")]
+    found = bindings(parse("rate(errors{code=500})/rate(requests) < 1%"), [*errors, *requests, HEAT])
+    assert [binding.text for binding in found] == [
+        "rate(errors{code=500,route=/a}) / rate(requests{route=/a}) < 1%",
+        "rate(errors{code=500,route=/b}) / rate(requests{route=/b}) < 1%",
+    ]
+    for binding in found:
+        first, second = binding.bound.values()
+        assert dict(first.labels)["route"] == dict(second.labels)["route"]
+    shared = bindings(parse("-rate(errors)/rate(requests) < 1%"), [*errors, REQUESTS])
+    assert [REQUESTS in binding.bound.values() for binding in shared] == [True, True]
+
+
+def test_instruments_of_other_labels_do_not_go_together() -> None:
+    """Errors of one route say nothing of the requests of another, however few of both there are."""
+    slow = Instrument("counter", "errors", (("route", "/slow"),))
+    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/fast", "/slow")]
+    found = bindings(parse("rate(errors)/rate(requests) < 1%"), [slow, *requests])
+    assert [(binding.text, binding.missing) for binding in found] == [
+        (
+            "rate(errors{route=/fast}) / rate(requests{route=/fast}) < 1%",
+            "there is no errors{route=/fast} to go with the others",
+        ),
+        ("rate(errors) / rate(requests{route=/slow}) < 1%", ""),
+    ]
+    found = bindings(parse("rate(errors)/rate(requests) < 1%"), [slow, requests[0]])
+    assert all(binding.missing for binding in found)
+    given = "rate(errors{route=/slow})/rate(requests{route=/fast}) < 1%"
+    assert [binding.missing for binding in bindings(parse(given), [slow, *requests])] == [""]
+
+
+def test_a_set_that_lacks_one_says_so() -> None:
+    """It is still a result."""
+    errors = [Instrument("counter", "errors", (("route", route),)) for route in ("/a", "/b")]
+    requests = [Instrument("counter", "requests", (("route", route),)) for route in ("/a", "/c")]
+    found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, *requests])
+    assert [binding.missing for binding in found] == [
+        "",
+        "there is no requests{route=/b} to go with the others",
+        "there is no errors{route=/c} to go with the others",
+    ]
+
+
+def test_names_nobody_has() -> None:
+    """With the nearest ones, else some that there are."""
+    assert unknown("p99(ttfb) < 1", TTFT, ERRORS) == "no series is called ttfb; did you mean ttft?"
+    assert unknown("p99(zebra) < 1", TTFT, ERRORS) == "no series is called zebra; there is ttft"
+    assert (
+        unknown("value(zebra) < 1", ERRORS, HEAT) == "no counter or gauge is called zebra; there are errors, heat"
+    )
+    assert unknown("p99(ttft) < 1") == "no series is called ttft: the run has none"
+    many = [Instrument("series", f"metric{number}") for number in range(9)]
+    assert unknown("p99(zebra) < 1", *many).endswith("there are metric0, metric1, metric2 and 6 more")
+
+
+def test_labels_nobody_has() -> None:
+    """With some that there are."""
+    assert unknown("p99(ttft{route=/x}) < 1", FAST, SLOW) == (
+        "no series is ttft{route=/x}; there are ttft{route=/fast}, ttft{route=/slow}"
+    )
+
+
+def test_text_from_outside_is_printable() -> None:
+    """In reasons as everywhere."""
+    assert "\x1b" not in unknown('p99("\x1b") < 1', TTFT)
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        (
+            "p99(errors) < 1",
+            "`p99` is of a series, and `errors` is a counter; there is `count(errors)`, `rate(errors)`",
+        ),
+        ("value(ttft) < 1", "`value` is of a counter or a gauge, and `ttft` is a series; there is `p99(ttft)`"),
+        ("rate(heat) < 1", "`rate` is of a series or a counter, and `heat` is a gauge; there is `min(heat)`"),
+    ],
+)
+def test_a_function_of_another_kind_is_an_error(gate: str, said: str) -> None:
+    """With a caret under the name, and what there is for its kind."""
+    with pytest.raises(UsageError) as caught:
+        bindings(parse(gate), [TTFT, ERRORS, HEAT])
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith(said)
+    assert lines[2].index("^") - 2 == gate.index("(") + 1
+
+
+def test_the_same_instruments_of_another_run() -> None:
+    """By kind, name and labels; its unit may be another."""
+    (binding,) = bindings(parse("p99(ttft{route=/fast}) < 1"), [FAST])
+    other = replace(FAST, unit="s")
+    assert list(elsewhere(binding.bound, [SLOW, other], "the baseline").values()) == [other]
+    with pytest.raises(Unknown, match="the baseline has no series ttft"):
+        elsewhere(binding.bound, [SLOW], "the baseline")

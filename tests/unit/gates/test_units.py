@@ -1,0 +1,105 @@
+"""What can be compared with what, and by which factor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from telemetry.gates.units import LITERALS, PLAIN, converted, literal, shown, told_apart, unit_of
+from telemetry.wire.units import BYTES, TIME_NS
+
+
+def test_times_and_sizes_convert() -> None:
+    """Exactly, as far as floats go."""
+    assert converted(250, literal("ms")[0], unit_of("s")) == 0.25
+    assert converted(0.25, unit_of("s"), unit_of("ms")) == 250
+    assert converted(2, literal("m")[0], unit_of("s")) == 120
+    assert converted(1, unit_of("MiB"), unit_of("B")) == 1 << 20
+    assert converted(5, literal("%")[0], PLAIN) == 0.05
+    assert converted(3, literal("MiB/s")[0], unit_of("B").per_second()) == 3 << 20
+    assert converted(1.001, unit_of("s"), unit_of("ms")) == 1001
+    assert converted(0.07, PLAIN, unit_of("%")) == 7
+    assert converted(math.inf, unit_of("s"), unit_of("ms")) == math.inf
+
+
+def test_what_no_float_holds_is_infinite() -> None:
+    """Twenty-six hours multiplied, in nanoseconds."""
+    hours = unit_of("h")
+    for _ in range(25):
+        hours = hours.times(unit_of("h"))
+    assert converted(-2.0, hours, replace(hours, scale=Fraction(1))) == -math.inf
+    assert converted(2.0, replace(hours, scale=Fraction(1)), hours) == 0.0
+
+
+def test_only_the_same_kind_fits() -> None:
+    """What counts things is plain, whatever it is called."""
+    assert unit_of("tokens").fits(unit_of("requests"))
+    assert not unit_of("ms").fits(unit_of("MiB"))
+    assert not unit_of("ms").fits(PLAIN)
+    assert not unit_of("B").per_second().fits(unit_of("B"))
+    assert unit_of("percent").fits(PLAIN)
+
+
+def test_multiples_are_numbers() -> None:
+    """`5k` has no unit."""
+    assert literal("k") == (PLAIN, 1_000)
+    assert literal("M") == (PLAIN, 1_000_000)
+    assert literal("") == (PLAIN, 1)
+
+
+def test_products_and_quotients() -> None:
+    """A time by a time is plain; a plain one leaves the other as it is."""
+    ms, size = unit_of("ms"), unit_of("MiB")
+    assert ms.times(unit_of("s"), -1).plain
+    assert ms.times(PLAIN) == ms
+    assert PLAIN.times(ms) == ms
+    assert (size.times(ms, -1).size, size.times(ms, -1).time, size.times(ms, -1).name) == (1, -1, "MiB/ms")
+    assert ms.times(ms).name == "ms·ms"
+    assert PLAIN.times(ms, -1).name == "1/ms"
+
+
+def test_every_unit_of_the_wire_is_a_literal() -> None:
+    """What an instrument may be in can be written."""
+    assert {*TIME_NS, *BYTES, "B"} <= LITERALS
+
+
+def test_kinds_have_words() -> None:
+    """For errors."""
+    units = [unit_of("ms"), unit_of("MiB"), PLAIN, unit_of("x").per_second(), unit_of("B").per_second()]
+    assert [unit.kind() for unit in units] == [
+        "a time (ms)",
+        "a size (MiB)",
+        "a plain number",
+        "a rate (x/s)",
+        "a size per time (B/s)",
+    ]
+    assert unit_of("ms").times(unit_of("ms")).kind() == "a product of units (ms·ms)"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (212.3, "ms", "212 ms"),
+        (0.5, "%", "0.5 %"),
+        (1200, "/s", "1.20 k/s"),
+        (1 << 20, "B/s", "1.00 MiB/s"),
+        (1234, "", "1,234"),
+        (12.5, "tokens", "12.5 tokens"),
+        (None, "ms", "–"),
+    ],
+)
+def test_values_as_people_read_them(value: float | None, unit: str, text: str) -> None:
+    """With their unit."""
+    assert shown(value, unit) == text
+
+
+def test_two_values_are_told_apart() -> None:
+    """With as many digits as that takes, and no more."""
+    assert told_apart(1.0, 2.0, "ms") == ("1.00 ms", "2.00 ms")
+    assert told_apart(250.0, 250.0, "ms") == ("250 ms", "250 ms")
+    assert told_apart(250.01, 250.02, "ms") == ("250.01 ms", "250.02 ms")
+    assert told_apart(250.0, 250.0 + 2e-9, unit_of("ms"))[1] == "250.000000002 ms"
+    assert told_apart(250.0, 250.0 + 2e-13, unit_of("ms")) == ("250 ms", "250 ms")

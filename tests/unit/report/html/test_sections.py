@@ -1,0 +1,28 @@
+"""Sections as HTML."""
+
+from __future__ import annotations
+
+from telemetry.report.html.sections import block, table
+from telemetry.report.table import Column, Section, Table
+
+TABLE = Table([Column("<n>"), Column("v"), Column("why", right=False)], [["<a>", "1", "&"], ["b", "2", "c"]])
+
+
+def test_text_is_escaped() -> None:
+    """In titles, lines, heads, cells and notes."""
+    html = block(Section("<t>", ["<l>"], TABLE, notes=["<o>"]), '"x')
+    assert [text for text in ("<t>", "<l>", "<n>", "<a>", "<o>", '""x"') if text in html] == []
+    assert 'id="&quot;x"' in html
+
+
+def test_columns_are_aligned_as_they_say() -> None:
+    """The first names the row; of the others only text stands left."""
+    assert table(TABLE).count('class="left"') == 3
+    assert "<td>1</td>" in table(TABLE)
+
+
+def test_what_is_empty_is_nothing() -> None:
+    """No heading stands over nothing; a table may be cut."""
+    assert block(Section("t")) == ""
+    assert table(Table([Column("n")], [])) == ""
+    assert table(TABLE, 1).count("<tr>") == 2

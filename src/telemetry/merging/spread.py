@@ -29,8 +29,9 @@ def compared(sources: Sequence[SourceStat]) -> list[list[SourceSeries]]:
     tails: dict[SeriesId, dict[int, float]] = {}
     for at, source in enumerate(sources):
         for stat in source.series:
-            if stat.p99 is not None:
-                tails.setdefault(_identity(stat), {})[at] = stat.p99
+            tail = _tail(stat)
+            if tail is not None:
+                tails.setdefault(_identity(stat), {})[at] = tail
     ratios = {series: _to_others(values) for series, values in tails.items()}
     odd = {series: _odd(found) for series, found in ratios.items()}
     return [
@@ -48,6 +49,14 @@ def compared(sources: Sequence[SourceStat]) -> list[list[SourceSeries]]:
 
 def _identity(stat: SourceSeries) -> SeriesId:
     return stat.name, tuple(sorted(stat.labels.items()))
+
+
+def _tail(stat: SourceSeries) -> float | None:
+    """None also for an integer that is larger than floats go: somebody wrote it, and nothing measured it."""
+    try:
+        return None if stat.p99 is None else float(stat.p99)
+    except OverflowError:
+        return None
 
 
 def _to_others(values: dict[int, float]) -> dict[int, float]:

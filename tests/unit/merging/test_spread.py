@@ -6,7 +6,10 @@ import pytest
 from tests.unit.merging.conftest import MakeRun
 
 from telemetry.merging import gather
-from telemetry.merging.spread import sources_of
+from telemetry.merging.spread import compared, sources_of
+from telemetry.wire.sources import SourceSeries, SourceStat
+
+FORGED = (10**400, 10, 20)
 
 
 def tails(make_run: MakeRun, *values: float) -> list[tuple[float | None, bool]]:
@@ -56,3 +59,9 @@ def test_a_series_of_one_source_is_not_compared(make_run: MakeRun) -> None:
     """There are no others."""
     found = sources_of(gather([make_run("a", {0: [1.0]}), make_run("b", {1: [1.0]})]))
     assert (found[0].series[0].p99_to_others, found[0].series[0].odd, found[1].series) == (None, False, [])
+
+
+def test_a_number_beyond_floats_is_compared_with_nothing() -> None:
+    """A file may hold any integer."""
+    forged = [SourceStat(run_id=str(p99)[:2], name="n", series=[SourceSeries(name="s", p99=p99)]) for p99 in FORGED]
+    assert [one.p99_to_others for (one,) in compared(forged)] == [None, 0.5, 2.0]

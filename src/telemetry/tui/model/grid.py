@@ -50,6 +50,10 @@ class Row:
         """The head of a group: it can't be opened, and sums nothing up."""
 
     @property
+    def made(self) -> bool:
+        return not callable(self._figures)
+
+    @property
     def cells(self) -> Line:
         """One for each column; of a heading the name alone."""
         if callable(self._figures):

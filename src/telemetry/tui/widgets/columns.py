@@ -51,7 +51,7 @@ class Layout:
 
 def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -> Layout:
     """Columns go by descending `keep` until the rest fits beside a first column that is still readable; the first
-    takes what the others leave. Names have room in all rows, figures in those that are looked at."""
+    takes what the others leave. Names have room in all rows, figures in those that are looked at or made anyway."""
     if not grid.columns:
         return Layout(width)
     needs = _needs(grid, before.needs, looked_at)
@@ -72,7 +72,8 @@ def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -
 
 def _needs(grid: Grid, before: Mapping[str, int], looked_at: slice) -> dict[str, int]:
     needs: dict[str, int] = {}
-    lines = [row.cells for row in grid.rows[looked_at] if not row.heading]
+    seen = range(*looked_at.indices(len(grid.rows)))
+    lines = [row.cells for at, row in enumerate(grid.rows) if (row.made or at in seen) and not row.heading]
     names = [row.name.text for row in grid.rows if not row.heading]
     for index, column in enumerate(grid.columns):
         # One more than the title: the arrow of the sorted column must not move the others.

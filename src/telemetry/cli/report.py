@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from telemetry import phrases
 from telemetry.cli import console, parts, runs
 from telemetry.cli.exits import Exit, strictly
+from telemetry.cli.memory import uncollected
 from telemetry.cli.outputs import FORMATS, Output, make_folder, outputs, write
 from telemetry.errors import UsageError
 from telemetry.humane import printable
@@ -20,6 +21,9 @@ from telemetry.wire.report import Report
 if TYPE_CHECKING:
     from telemetry.recorded import RecordedRun
     from telemetry.wire.snapshot import SeriesStat
+
+_BARE: Final = frozenset({"hlog", "hgrm", "junit"})
+"""Forms without bounds, findings and figures over time: the whole run's need nothing but the result."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +64,17 @@ def run(args: argparse.Namespace) -> int:
     wanted = outputs(args.formats or [], args.files or [])
     if args.series is not None and all(output.form != "hgrm" for output in wanted):
         raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
+    with uncollected():
+        return _report(args, wanted)
+
+
+def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
     target = runs.find(args)
-    report = parts.report_of(target, parts.choice_of(args), parts.step_of(args))
+    choice, step_s = parts.choice_of(args), parts.step_of(args)
+    if choice.whole and step_s is None and all(output.form in _BARE for output in wanted):
+        report = runs.report_of(target)
+    else:
+        report = parts.report_of(target, choice, step_s)
     for output in wanted:
         if output.folder and output.path is not None:
             make_folder(output.path.parent)

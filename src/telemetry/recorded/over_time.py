@@ -20,7 +20,7 @@ STEPS: Final = 60
 """About so many, unless somebody asks for others."""
 POINTS: Final = 250_000
 """Of all series together, in one report: 80 MB of JSON."""
-OWN_POINTS: Final = 15_000
+OWN_POINTS: Final = 6_000
 """That a report has if nobody asks for more."""
 _NICE_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400)
 _ROUNDING: Final = 1.02

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from telemetry.cli import memory
 
 PROGRAM = """
 import resource
@@ -30,3 +33,17 @@ def test_freed_memory_is_used_again() -> None:
     told, faults = done.stdout.split()
     assert told == "True"
     assert int(faults) < 2_000
+
+
+def test_the_collector_is_on_again_afterwards() -> None:
+    """If it was on before."""
+    with memory.uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with memory.uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.terminals import DEADLINE_S, Desk, desk, read_until, wait_until
 
-from telemetry.cli.relay import Relay
+from telemetry.cli.relay import Relay, _Screen
 from telemetry.store.outputlog import OutputLog
 
 pytestmark = pytest.mark.slow
@@ -189,6 +189,23 @@ def test_what_a_screen_misses_is_one_piece(
         wait_until(lambda piece=piece: log.path.exists() and log.path.read_bytes().endswith(piece))
     seen = read_until(ends.screen, f" are in {log.path}\r\n".encode())
     assert seen.startswith(blank + b"0123456789\r\ntelemetry: 2 B of output came too fast")
+
+
+def test_room_that_comes_before_it_is_said_is_not_used(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A screen that reads on a little shows no later piece behind one that is missing."""
+    monkeypatch.setattr("telemetry.cli.relay._SCREEN_BYTES", 10_000)
+    screen = _Screen(ends.screen_in, "output.log")
+    blank = b" " * 65_536
+    assert os.write(ends.screen_in, blank) == len(blank)
+    screen.show(b"x" * 10_000 + b"missed")
+    seen = os.read(ends.screen, 8_192)
+    screen.give()
+    screen.show(b"late")
+    while screen.waiting:
+        seen += os.read(ends.screen, 65_536)
+        screen.give()
+    seen += read_until(ends.screen, b"output.log\r\n") if not seen.endswith(b"output.log\r\n") else b""
+    assert seen == blank + b"x" * 10_000 + b"\r\ntelemetry: 10 B of output came too fast and are in output.log\r\n"
 
 
 def test_a_screen_that_is_gone_is_not_asked_again(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:

@@ -8,7 +8,7 @@ import shlex
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from telemetry import limits
 from telemetry.cli import console
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, help="what to do")
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, help="what to do", parser_class=_Parser
+    )
     new = actions.add_parser("new", help="make this user's key pair; prints the public key", allow_abbrev=False)
     new.add_argument("--force", action="store_true", help="replace the pair; whoever trusts it has to be told")
     show = actions.add_parser("show", help="print the public key and those that are trusted", allow_abbrev=False)
@@ -32,6 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trust.add_argument("key", metavar="KEY", help="a public key, a file that holds one, or `-` for standard input")
     revoke = actions.add_parser("revoke", help="trust a key no longer, from now on", allow_abbrev=False)
     revoke.add_argument("name", metavar="NAME", help="the name it is trusted under")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes a key that begins with a dash for a key: one in 85 that other programs make does."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        from telemetry.transport.keys import is_key
+
+        words = list(args or ())
+        at = next((at for at, word in enumerate(words) if word.startswith("-") and is_key(word)), len(words))
+        return super().parse_known_args([*words[:at], "--", *words[at:]] if words[at:] else words, namespace)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 
 import pytest
-import zmq
 
 from telemetry.cli.main import main
 
-OTHER = zmq.curve_keypair()[0].decode()
+OTHER = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+WITH_A_DASH = "-98A@pS1C&bM@tR<Nr:ZM-eGF55>ummxFSY{Ooxz"
 Said = pytest.CaptureFixture[str]
 
 
@@ -90,6 +90,15 @@ def test_a_key_comes_from_where_it_is(folder: Path, monkeypatch: pytest.MonkeyPa
     path = folder / "trusted" / "ann"
     assert path.read_text() == f"{OTHER}\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_may_look_like_an_option(folder: Path, capsys: Said) -> None:
+    """Other programs make keys that begin with a dash; options are still options."""
+    assert main(["keys", "trust", "ann", WITH_A_DASH]) == 0
+    assert (folder / "trusted" / "ann").read_text() == f"{WITH_A_DASH}\n"
+    assert main(["keys", "trust", "--help"]) == 0
+    assert main(["keys", "trust", "bob", "--forc"]) == 2
+    assert not (folder / "trusted" / "bob").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from telemetry.wire.units import BYTES, TIME_NS
@@ -150,6 +151,7 @@ def _moment(wall_s: int) -> datetime | None:
         return None
 
 
+@lru_cache(maxsize=1_024)
 def _char_columns(ch: str) -> int:
     if unicodedata.combining(ch):
         return 0

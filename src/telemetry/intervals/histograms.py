@@ -98,7 +98,7 @@ class Histograms:
         """The edge, in units and within `[min, max]`, of some slots of each row."""
         values = np.empty(slots.shape)
         own_digits = self.digits[rows]
-        for digits in np.unique(own_digits).tolist():
+        for digits in set(own_digits.tolist()):
             lines = own_digits == digits
             values[lines] = edge(Layout.of(digits), slots[lines])
         values /= self.ticks_per_unit[rows][:, None]

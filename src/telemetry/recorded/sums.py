@@ -20,6 +20,7 @@ _PENDING_SLOTS: Final = 1 << 20  # sorting up to so many costs less than making 
 _NARROW: Final = 1 << 32
 """Sums below it fit into 32 bits, which halves the pages of most runs."""
 _OFFSETS: Final = PAGE_SLOTS - 1
+_BLOCK_PAGES: Final = 2_048  # what is made of so many on the way stays in the cache
 
 
 class Rows:
@@ -80,18 +81,19 @@ class Added:
     def some(self, chosen: NDArray[np.bool_], of: Rows) -> Added:
         """Only those of the chosen rows that have values."""
         kept = chosen[self.rows]
-        begins = self.rows * of.span
-        sizes = np.searchsorted(self.places, begins + of.span) - np.searchsorted(self.places, begins)
-        own = np.repeat(kept, sizes)
+        rows = self.rows[kept]
+        begins = np.searchsorted(self.places, rows * of.span).tolist()
+        ends = np.searchsorted(self.places, (rows + 1) * of.span).tolist()
+        own = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)] or [slice(0)]
         return Added(
-            self.rows[kept],
+            rows,
             self.seconds,
             self.count[kept],
             self.total[kept],
             self.min[kept],
             self.max[kept],
-            self.places[own],
-            self.counts[own],
+            np.concatenate([self.places[one] for one in own]),
+            np.concatenate([self.counts[one] for one in own]),
         )
 
     def only(self, row: int, of: Rows) -> Histograms:
@@ -239,21 +241,32 @@ class _Pages:
 
     def _spread(self, order: Integers) -> tuple[Integers, Integers]:
         """What some pages hold, in this order."""
-        pages = self._pool[order]
-        flat = pages.reshape(-1)
-        found = np.flatnonzero(flat)
-        counts = flat[found].astype(np.int64)
-        found &= _OFFSETS
-        found += np.repeat(self._numbers[order] << PAGE_BITS, np.count_nonzero(pages, axis=1))
-        return found, counts
+        room = np.count_nonzero(self._pool[: self._used])
+        places, counts, end = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), 0
+        for first in range(0, order.size, _BLOCK_PAGES):
+            block = order[first : first + _BLOCK_PAGES]
+            pages = self._pool[block]
+            taken = pages != 0  # finding places takes several times as long among numbers
+            found = np.flatnonzero(taken)
+            own = slice(end, end := end + found.size)
+            counts[own] = pages.reshape(-1).take(found)
+            found &= _OFFSETS
+            np.add(
+                np.repeat(self._numbers[block] << PAGE_BITS, np.add.reduce(taken, axis=1, dtype=np.uint16)),
+                found,
+                out=places[own],
+            )
+        return places[:end], counts[:end]
 
     def _pages(self, numbers: Integers) -> Integers:
         pages = self._table.take(numbers)
         if not pages.all():
-            missing = np.unique(numbers[pages == 0])
+            missing = np.sort(numbers[pages == 0])
+            missing = missing[_changes(missing)]
             first, self._used = self._used, self._used + missing.size
             if self._used > len(self._pool):
-                room = max(self._used, 2 * len(self._pool))
+                # What is not used of it takes no memory yet, and copies are few.
+                room = max(self._used, len(self._pool)) * 3 // 2
                 self._pool, self._numbers = grown(self._pool, room), grown(self._numbers, room)
             self._numbers[first : self._used] = missing
             self._table[missing] = np.arange(first, self._used)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from telemetry import phrases
 from telemetry.errors import UsageError
-from telemetry.histogram.layout import DIGITS, TICK_BITS, Layout
+from telemetry.histogram.layout import DIGITS, TICK_BITS, Floats, Layout
 from telemetry.histogram.ranks import parse_percentile, rank
 from telemetry.humane import printable
 from telemetry.intervals.digest import Digest
@@ -114,31 +114,35 @@ def distribution(digest: Digest, stddev: float | None = None) -> str:
     lines, footer = [], Footer(0.0, 0.0, 0.0, 0)
     if count:
         least, most = float(histogram.min[0]), float(histogram.max[0])
-        values = np.clip(layout.highest_of(histogram.slots) / per_unit, least, most)
         percent = 100.0 * reached / count
-        places = np.searchsorted(percent, _levels()).tolist()
+        places = np.searchsorted(percent, _level_array()).tolist()
         last = reached.size - 1
         kept = len(list(takewhile(lambda place: place < last, places))) + 1
-        lines = [
-            Line(float(values[place]), level / 100.0, int(reached[place]))
-            for level, place in zip(_levels()[:kept], places, strict=False)
-        ]
-        lines.append(Line(float(values[last]), 1.0, count))
-        middles = (layout.lowest_of(histogram.slots) + layout.highest_of(histogram.slots)) / 2.0 / per_unit
+        shown = [*places[:kept], last]
+        values = np.clip(layout.highest_of(histogram.slots[shown]) / per_unit, least, most).tolist()
+        fractions = [*(level / 100.0 for level in _levels()[:kept]), 1.0]
+        lines = list(map(Line, values, fractions, reached[shown].tolist()))
         mean = float(histogram.total[0]) / count
-        spread = math.sqrt(float((np.square(middles - mean) * histogram.counts).sum()) / count)
-        footer = Footer(mean, spread if stddev is None else stddev, most, count)
+        if stddev is None:
+            middles = (layout.lowest_of(histogram.slots) + layout.highest_of(histogram.slots)) / 2.0 / per_unit
+            stddev = math.sqrt(float((np.square(middles - mean) * histogram.counts).sum()) / count)
+        footer = Footer(mean, stddev, most, count)
     return _section(_title(key.name, key.labels, key.unit), lines, footer, key.digits, per_unit)
 
 
 @cache
-def _levels() -> Sequence[float]:
+def _levels() -> list[float]:
     """Percentiles that are asked for: the distance to 100 % is halved, and each half cut into equal parts."""
     levels, level = [], 0.0
     while 100.0 - level > 100.0 * _NEAREST:
         levels.append(level)
         level += 100.0 / (_ROWS_A_HALVING * 2 ** (int(math.log2(100.0 / (100.0 - level))) + 1))
     return levels
+
+
+@cache
+def _level_array() -> Floats:
+    return np.array(_levels())
 
 
 def _title(name: str, labels: Mapping[str, str], unit: str) -> str:
@@ -162,6 +166,13 @@ def _section(title: str, lines: Iterable[Line], footer: Footer, digits: int, per
 
 
 def _rows(lines: Iterable[Line], places: int) -> Iterator[str]:
+    of_value = f"12.{places}f"
     for value, fraction, reached in lines:
-        line = f"{value:12.{places}f} {fraction:2.12f} {reached:10d}"
-        yield f"{line} {1 / (1 - fraction):14.2f}\n" if fraction < 1.0 else f"{line}\n"
+        share, distance = _fraction(fraction)
+        yield f"{value:{of_value}} {share} {reached:10d}{distance}\n"
+
+
+@lru_cache(maxsize=1_024)
+def _fraction(fraction: float) -> tuple[str, str]:
+    """Its two columns; the second is empty at the end. Those of the levels come again with each series."""
+    return f"{fraction:2.12f}", f" {1 / (1 - fraction):14.2f}" if fraction < 1.0 else ""

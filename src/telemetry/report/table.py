@@ -51,8 +51,10 @@ class Section:
 def fit(table: Table, width: int) -> Table:
     """The table without the columns that have no room in `width`."""
     kept = list(range(len(table.columns)))
+    taken = [0, *(len(GAP) + _cell_width(table, index) for index in kept[1:])]
     for name_columns, least in ((LONG_NAME_COLUMNS, NICE_TO_HAVE), (NAME_COLUMNS, 1)):
-        while _width(table, kept, name_columns) > width:
+        name_width = _name_width(table, name_columns)
+        while name_width + sum(taken[index] for index in kept) > width:
             most = max(kept[1:], key=lambda index: table.columns[index].keep, default=0)
             if table.columns[most].keep < least:
                 break
@@ -88,11 +90,6 @@ def _name_width(table: Table, limit: int) -> int:
     """The widest name that is no wider than `limit`: wider ones get a line of their own."""
     widths = [columns(row[0]) for row in table.rows]
     return max([columns(table.columns[0].title), *(width for width in widths if width <= limit)])
-
-
-def _width(table: Table, kept: list[int], name_columns: int) -> int:
-    """Columns of the line if names take no more than `name_columns`."""
-    return _name_width(table, name_columns) + sum(len(GAP) + _cell_width(table, index) for index in kept[1:])
 
 
 def _cell_width(table: Table, index: int) -> int:

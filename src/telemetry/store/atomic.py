@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, also after a power cut."""
+"""A file is there whole or not at all, also after a power cut unless its writer does without that."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ _NOT_FOR_DIRECTORIES: Final = (errno.EINVAL, errno.ENOTSUP)
 """What network file systems answer that only know how to sync files."""
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data`. Blocks until it is on the disk. Raises OSError, and then `path` is as it was."""
-    with replacing(path) as file:
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replaces `path` by `data`. Blocks until it is on the disk. Raises OSError, and then `path` is as it was.
+
+    Not `durable`, it blocks for the page cache alone: for one of many files that can be made anew, which a power
+    cut within the minute may leave empty.
+    """
+    with replacing(path, durable=durable) as file:
         file.write(data)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
     It lies beside `path`, because a rename is atomic only within one file system.
@@ -30,14 +34,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

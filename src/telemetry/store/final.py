@@ -22,6 +22,7 @@ from telemetry.wire.events import Natural
 from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
 from telemetry.wire.version import SCHEMA
 
+_PLAIN: Final = frozenset({bool, int, str, type(None)})
 _PAIR: Final = re.compile(rb"\[\n\s+([-\d.eE+]+),\n\s+([-\d.eE+]+)\n\s+\]")
 
 
@@ -129,15 +130,19 @@ def _temporary() -> Path | None:
 
 
 def _finite(value: Any, where: str, odd: list[str]) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
         odd.append(f"{where} is {value}, written as null")
         return None
     if isinstance(value, dict):
         name = value.get("name")
         here = f"{where}[{name}]" if isinstance(name, str) and where else where
         return {key: _finite(item, f"{here}.{key}" if here else str(key), odd) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item, where, odd) for item in value]
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _PLAIN else _finite(item, where, odd) for item in value]
     return value
 
 

@@ -173,10 +173,12 @@ def _passed(index: _Array) -> _Array:
     return passed
 
 
-def _sums(counts: _Array, begins: _Array) -> _Array:
-    """Of the cells of each row."""
-    added = np.append(_ZERO, np.cumsum(counts, dtype=np.uint64))[begins]
-    sums: _Array = added[1:] - added[:-1]
+def _sums(cells: _Array, begins: _Array) -> _Array:
+    """Of the cells of each row; 0 where it has none. All cells are of some row."""
+    sums = np.zeros(begins.size - 1, np.uint64)
+    filled = np.flatnonzero(begins[1:] != begins[:-1])
+    if filled.size:  # what has no end would take the next row's first cell
+        sums[filled] = np.add.reduceat(cells, begins[filled], dtype=np.uint64)
     return sums
 
 
@@ -312,21 +314,24 @@ def _checked(group: Group, data: Buffer) -> Buffer:
 
 
 def _series(directory: _Array, rows: Joined, cells: Joined) -> SeriesColumns:
-    passed, more, occupied, total, least, most = rows.columns
-    steps, above = cells.columns
+    passed, more, occupied, total, least, most = rows.columns()
+    steps, counts = cells.columns()
     begins = np.append(0, np.cumsum(occupied, dtype=np.int64))
     firsts = np.append(0, np.cumsum(directory[:, 1], dtype=np.int64))
     index = _indices(passed)
     if (np.diff(begins[firsts]) != directory[:, 2]).any() or (index[firsts[:-1]] != directory[:, 0]).any():
         raise damaged("its groups are not what the directory says")
-    ends = np.append(_ZERO, np.cumsum(steps, dtype=np.uint64))
-    slots = ends[1:] - np.repeat(ends[begins[:-1]], occupied)
-    if max(int(index.max(initial=0)), int(slots.max(initial=0))) >= U32_END:
+    ends = _sums(steps, begins)
+    if max(int(index.max(initial=0)), int(ends.max(initial=0))) >= U32_END:
         raise damaged("its columns are not in order")
-    counts = above + np.uint32(1)
+    # Each row begins at 0 again: its first step takes back where the row before it ended, modulo 2**32.
+    filled = np.flatnonzero(occupied)
+    steps[begins[filled[1:]]] -= ends[filled[:-1]].astype(U32)
+    slots = np.cumsum(steps, dtype=U32)
+    counts += np.uint32(1)
     count = more + _sums(counts, begins)
     known = np.where(count == 1, least, _ZERO)
-    columns = (index.astype(U32), count, total ^ known, least, most ^ known, occupied, slots.astype(U32), counts)
+    columns = (index.astype(U32), count, total ^ known, least, most ^ known, occupied, slots, counts)
     return SeriesColumns(*(column.tobytes() for column in columns))
 
 
@@ -337,7 +342,7 @@ def _indices(passed: _Array) -> _Array:
 
 
 def _value_columns(columns: Joined, data: Buffer) -> ValueColumns:
-    (planes,) = inflated(data, [(columns.places, columns.columns[0].size)])
+    (planes,) = inflated(data, [(columns.places, columns.size)])
     columns.put(planes)
-    passed, value = columns.columns
+    passed, value = columns.columns()
     return ValueColumns(_indices(passed).astype(U32).tobytes(), value.tobytes())

@@ -153,26 +153,39 @@ def _inflated(data: Buffer, size: int) -> Buffer:
 
 
 class Joined:
-    """Columns that are put together from planes."""
+    """Columns that are put together from the planes of neighbouring rows."""
 
     def __init__(self, what: What, masks: bytes, size: int) -> None:
+        self.size = size
         self.places = places_of(what, masks)
-        self.columns: list[NDArray[Any]] = [np.zeros(size, kind) for kind in what.kinds]
-        self._bytes = [_bytes(column) for column in self.columns]
+        self._what = what
+        self._planes = np.empty((len(self.places), size), np.uint8)
 
     def put(self, planes: Bytes, first: int = 0) -> None:
-        """A line for each place; their first row becomes row `first`."""
-        rows = slice(first, first + planes.shape[1])
-        for (column, byte), plane in zip(self.places, planes, strict=True):
-            self._bytes[column][rows, byte] = plane
+        """A line for each place; their first row becomes row `first`. Every row is to be put."""
+        self._planes[:, first : first + planes.shape[1]] = planes
+
+    def columns(self) -> list[NDArray[Any]]:
+        return [one_column(self._what, self.places, self._planes, at) for at in range(len(self._what.kinds))]
 
 
 def one_column(what: What, places: Places, planes: Bytes, wanted: int) -> NDArray[Any]:
     """Put together from planes, a line for each place."""
-    numbers = np.zeros(planes.shape[1], what.kinds[wanted])
-    for (column, byte), plane in zip(places, planes, strict=True):
-        if column == wanted:
-            _bytes(numbers)[:, byte] = plane
+    kind = what.kinds[wanted]
+    own = [(byte, plane) for (column, byte), plane in zip(places, planes, strict=True) if column == wanted]
+    if not own:
+        return np.zeros(planes.shape[1], kind)
+    numbers = _moved(*own[0], kind)
+    for byte, plane in own[1:]:
+        numbers |= _moved(byte, plane, kind)
+    return numbers
+
+
+def _moved(byte: int, plane: Bytes, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Numbers that have nothing but this byte."""
+    numbers = plane.astype(kind)
+    if byte:
+        numbers <<= 8 * byte
     return numbers
 
 

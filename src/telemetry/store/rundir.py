@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -364,6 +363,8 @@ def _is_run(path: Path) -> bool:
 
 
 def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # mail parsers: only new runs need them
+
     try:
         return version("telemetry")
     except PackageNotFoundError:  # a source tree on the path, not installed

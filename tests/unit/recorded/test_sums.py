@@ -46,6 +46,7 @@ def contents(added: Added, rows: Rows) -> dict[int, dict[int, int]]:
 def test_counts_add_up(monkeypatch: pytest.MonkeyPatch, pending: int) -> None:
     """Few intervals are sorted and many go into pages: counts, totals and extremes are the same."""
     monkeypatch.setattr(sums, "_PENDING_SLOTS", pending)
+    monkeypatch.setattr(sums, "_BLOCK_PAGES", 7)
     random = np.random.default_rng(5)
     rows = Rows([key(7), key(2), key(300, digits=5)])
     total, expected = Sum(rows), {2: {}, 7: {}, 300: {}}  # type: ignore[var-annotated]
@@ -87,6 +88,18 @@ def test_one_row_alone() -> None:
     assert (alone.count.tolist(), alone.slots.tolist(), alone.counts.tolist()) == ([3], [4, 9], [2, 1])
     empty = total.added().only(1, rows)
     assert (empty.count.tolist(), empty.slots.tolist(), empty.seconds.tolist()) == ([0], [], [1.0])
+
+
+def test_some_rows_alone() -> None:
+    """Each of the chosen ones that have values keeps all of its slots, and no others do."""
+    rows = Rows([key(index) for index in range(4)])
+    total = Sum(rows)
+    total.add(columns((0, {3: 1}), (1, {4: 2, 9: 1, 45_000: 5}), (3, {0: 7, 8: 1})), 1.0)
+    some = total.added().some(np.array([False, True, True, True]), rows)
+    assert contents(some, rows) == {1: {4: 2, 9: 1, 45_000: 5}, 3: {0: 7, 8: 1}}
+    assert (some.rows.tolist(), some.count.tolist(), some.max.tolist()) == ([1, 3], [8, 8], [45_000.0, 8.0])
+    none = total.added().some(np.zeros(4, dtype=np.bool_), rows)
+    assert (none.rows.size, none.places.size, none.counts.size) == (0, 0, 0)
 
 
 def test_sums_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:

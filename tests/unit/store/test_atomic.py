@@ -63,6 +63,14 @@ def test_data_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.M
     assert steps == ["fsync", "replace", "fsync"]
 
 
+def test_one_of_many_does_without_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It still takes its place whole, by a rename, and nothing waits for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda fd: pytest.fail("nobody is to wait"))
+    write_atomic(tmp_path / "file", b"data", durable=False)
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"data"
+
+
 @pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
 def test_a_directory_that_cant_be_synced_at_all_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool

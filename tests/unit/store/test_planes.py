@@ -59,7 +59,7 @@ def test_columns_come_back(what: What, rows: list[list[int]], data: st.DataObjec
             assert one_column(what, joined.places, planes, at).tolist() == column[own].tolist()
         for row in range(size):
             assert one_row(what, joined.places, planes, row) == [int(column[own][row]) for column in columns]
-    assert [column.tolist() for column in joined.columns] == [column.tolist() for column in columns]
+    assert [column.tolist() for column in joined.columns()] == [column.tolist() for column in columns]
 
 
 def test_planes_of_zeros_are_not_there() -> None:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from benchmarks import peers
 from benchmarks.frames import FrameMaker
@@ -31,14 +31,24 @@ _PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny"
 _ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
 
 
-def ours(batch_events: int, frames_a_turn: int, *, journaled: bool) -> Measure:
+class Frames(Protocol):
+    """Of one producer, as its flusher sends them, each admitted once."""
+
+    batch_events: int
+
+    def definitions(self) -> bytes: ...
+
+    def frames(self, count: int) -> list[bytes]: ...
+
+
+def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
     """Each turn takes so many frames, decodes and admits them one by one and applies them together."""
     from telemetry.aggregator import Aggregator, AggregatorConfig
     from telemetry.store.journal import JournalWriter
     from telemetry.wire.codec import decode_batch
     from telemetry.wire.events import EventBatch
 
-    maker = FrameMaker(batch_events)
+    batch_events = maker.batch_events
     aggregator = Aggregator(AggregatorConfig())
 
     def take(frames: list[bytes], journal: JournalWriter | None) -> None:
@@ -79,11 +89,11 @@ def hdr() -> Measure:
 
 
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
-    "10k": lambda: ours(10_000, 1, journaled=False),
-    "1k": lambda: ours(1_000, 1, journaled=False),
-    "1k, 16 frames a turn": lambda: ours(1_000, _COALESCED, journaled=False),
-    "10k with journal": lambda: ours(10_000, 1, journaled=True),
-    "1k with journal": lambda: ours(1_000, 1, journaled=True),
+    "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
+    "1k": lambda: ours(FrameMaker(1_000), 1, journaled=False),
+    "1k, 16 frames a turn": lambda: ours(FrameMaker(1_000), _COALESCED, journaled=False),
+    "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
+    "1k with journal": lambda: ours(FrameMaker(1_000), 1, journaled=True),
     _PEER: hdr,
 }
 

@@ -88,6 +88,24 @@ def _wait_until(condition: Callable[[], _T], timeout_s: float = 10.0, what: str 
     return value
 
 
+@pytest.fixture(scope="session")
+def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tokenizer.json of a byte-level BPE, trained here: it counts any text."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+    from tokenizers.trainers import BpeTrainer
+
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    corpus = ["the quick brown fox jumps over the lazy dog", "to be or not to be, that is the question"] * 9
+    trainer = BpeTrainer(vocab_size=320, show_progress=False, initial_alphabet=ByteLevel.alphabet())
+    tokenizer.train_from_iterator(corpus, trainer)
+    path = tmp_path_factory.mktemp("tok") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return path
+
+
 @pytest.fixture
 def essence() -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """`essence(final)`: what a journal tells of a result, to the last bit. That is all but when, by whom and at

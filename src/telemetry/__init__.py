@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from telemetry.emit import Counter, Gauge, Run, Series, counter, gauge, series, start
+    from telemetry.emit import Counter, Gauge, Known, Request, Requests, Run, Series, counter, gauge, series, start
+    from telemetry.emit.module_level import request, requests, tracking
     from telemetry.errors import (
         ConfigError,
         EndpointError,
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 _HOME = {
     "Counter": "telemetry.emit",
     "Gauge": "telemetry.emit",
+    "Known": "telemetry.emit",
     "MetricsSnapshot": "telemetry.wire.snapshot",
     "Report": "telemetry.wire.report",
+    "Request": "telemetry.emit",
+    "Requests": "telemetry.emit",
     "Run": "telemetry.emit",
     "Series": "telemetry.emit",
     "TelemetryError": "telemetry.errors",
@@ -54,9 +58,12 @@ _HOME = {
     "gauge": "telemetry.emit",
     "load_report": "telemetry.report",
     "render": "telemetry.report",
+    "request": "telemetry.emit.module_level",
+    "requests": "telemetry.emit.module_level",
     "series": "telemetry.emit",
     "start": "telemetry.emit",
     "subscribe": "telemetry.transport",
+    "tracking": "telemetry.emit.module_level",
 }
 
 __all__ = [
@@ -65,9 +72,12 @@ __all__ = [
     "EndpointError",
     "Gauge",
     "InstrumentError",
+    "Known",
     "MetricsSnapshot",
     "ProtocolError",
     "Report",
+    "Request",
+    "Requests",
     "Run",
     "RunDirectoryError",
     "RunNotFoundError",
@@ -79,9 +89,12 @@ __all__ = [
     "gauge",
     "load_report",
     "render",
+    "request",
+    "requests",
     "series",
     "start",
     "subscribe",
+    "tracking",
 ]
 
 

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     MALFORMED_RECORD = "malformed_record"
     MALFORMED_ROWS = "malformed_rows"
     AFTER_END = "after_end"
+    TEXTS_FULL = "texts_full"
 
     # whole frames the aggregator could not read: their events show as missing
     FRAME_TOO_LARGE = "frame_too_large"

@@ -13,6 +13,7 @@ LABEL_KEY_CHARS = 64
 LABEL_VALUE_CHARS = 200
 UNIT_CHARS = 24
 TEXT_CHARS = 4_096  # a mark is a line, not a log
+UNCOUNTED_CHARS = 256 * KIB  # a long context; longer texts fit in no record
 PRODUCER_ID_CHARS = 64
 PARAMS_PER_RECORD = 1_000
 LOWEST_BOUND = 1e-30  # of a series: its reciprocal, the ticks of one unit, stays finite
@@ -38,6 +39,7 @@ GAPS_SHOWN = 32  # ranges of missing batches a snapshot names for each producer
 # --- the producer --------------------------------------------------------------------------------
 BUFFER_EVENTS = 1_000_000  # 0.5 s of a flood, 100 MB of Python objects at most
 RECORDS_BUFFERED = 100_000  # marks, params and the like: rare by nature
+RECORDS_BUFFERED_BYTES = 64 * MIB  # of them together
 RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
 RESEND_BATCH_BYTES = 350  # of memory around each of its frames: objects that hold it, and room the encoder left
 DATA_SNDHWM = 64  # batches of at most 442 KB: 28 MiB, 0.3 s of a flood
@@ -66,6 +68,33 @@ CATCHUP_RECORDS = 5_000  # in one reply
 CATCHUP_REPLY_BYTES = 2 * MIB  # of lines of the record log; a reply holds one record at least
 HISTORY_REPLY_BYTES = 2 * MIB
 
+# --- requests ------------------------------------------------------------------------------------
+REASONS = 64  # of failures and of ends, for each kind of request; the rest is called `other`
+TURNS = 32  # of a conversation that are told apart; the rest is one
+CONVERSATIONS = 100_000  # open at a time, for each kind
+EXPIRED_A_TURN = 4_096  # requests of a kind: a few milliseconds of the thread that sends
+CHUNKS_HELD = 4_096  # times kept until a request's outcome is known; more of them are recorded before
+EXTENT_ROWS = 1 << 21  # later than all beginnings so far: durations and tokens of a million in flight, 80 MiB
+UNCOUNTED_TEXTS = 1 << 20  # waiting for their tokens to be counted
+UNCOUNTED_BYTES = 64 * MIB  # of them together: each checkpoint repeats them
+
+# --- tokens --------------------------------------------------------------------------------------
+TOKEN_WORKERS = 64  # processes of one core and 40 MiB each
+TOKEN_BATCH_BYTES = 256 * KIB  # of records whose texts go to a worker at once: a quarter of a second of its work
+TOKEN_BATCH_TEXTS = 1_000  # of them; what they come to are two records each, of one batch
+TOKEN_BATCH_S = 30.0  # for one batch, also if it is one text of a MiB; a worker that takes longer hangs
+TOKEN_START_S = 10.0  # until a worker has read its tokenizer: 17 MB of it take one second
+TOKEN_ANSWERS_A_TURN = 16  # of workers, each at most a few thousand events
+
+# --- feeds ---------------------------------------------------------------------------------------
+FEED_FRAME_BYTES = 512 * MIB  # a thousand prompts of half a MiB in one message; a larger one disconnects the peer
+FEED_RCVHWM = 1_000  # messages, each of up to a thousand events; beyond that they wait at whoever sends them
+FEED_BATCH_EVENTS = 65_536  # of one message: sixty times what its sender collects
+FEED_ID_CHARS = 256  # of a request or a conversation that somebody else names
+FEED_ENDED_IDS = 100_000  # of failed requests, remembered so that what follows their failure is no surprise
+FEED_PLACES = 16  # of senders looked for, the newest: what is left of older ones is many files
+FEED_WORDS = 20  # marks that a feed makes of what others report; all of it is counted
+
 # --- gates ---------------------------------------------------------------------------------------
 GATES = 100  # of one run: more is a test suite
 GATE_CHARS = 1_000  # one line of text that a person can still check
@@ -91,6 +120,7 @@ START_TIMEOUT_S = 10.0
 CONTROL_TIMEOUT_S = 5.0
 FINISH_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 10.0
+TOKEN_BUDGET_S = 60.0  # after the producers' end, for texts whose tokens are not counted yet
 EXACT_BUDGET_S = 60.0
 TERMINAL_GRACE_S = 1.0  # the terminal snapshot is repeated for this long
 BLOCK_TIMEOUT_S = 5.0

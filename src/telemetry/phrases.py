@@ -28,6 +28,7 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.MALFORMED_RECORD: "the record could not be read",
     Reason.MALFORMED_ROWS: "the rows could not be read",
     Reason.AFTER_END: "arrived after the producer's end",
+    Reason.TEXTS_FULL: "too many texts waited to be counted",
     Reason.FRAME_TOO_LARGE: "larger than the protocol allows",
     Reason.FRAME_UNREADABLE: "not a message of this protocol",
     Reason.WRONG_TOPIC: "sent under another topic",

@@ -20,7 +20,7 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
-from telemetry import humane, limits, phrases
+from telemetry import funnel, humane, limits, phrases
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
 from telemetry.emit import spawn
@@ -32,7 +32,9 @@ from telemetry.errors import (
 )
 from telemetry.ledger import FRAME_REASONS
 from telemetry.merging import spread
-from telemetry.report import FORMATS, content, render, table, text
+from telemetry.recorded import RecordedRun
+from telemetry.recorded import requests as recorded_requests
+from telemetry.report import FORMATS, content, render, requests, table, text
 from telemetry.report.sources import sources_sections
 from telemetry.store import (
     final,
@@ -329,8 +331,9 @@ def run_report(data: bytes) -> int:
     except RunDirectoryError as error:
         refused(error)
         return 1
+    report = RecordedRun(WireReport(snapshot=snapshot, source="file"), None).report()
     for form in FORMATS:
-        shown = render(WireReport(snapshot=snapshot, source="file"), form, width=100)
+        shown = render(report, form, width=100)
         assert form == "json" or all(line.isprintable() for line in shown.split("\n")), form
     return 1
 
@@ -583,8 +586,12 @@ TARGETS: Final = (
         name="report",
         run=run_report,
         form=Json(),
-        seeds=lambda: [final.final_json(valid.whole_snapshot()), *valid.golden("report/snapshot.json")],
-        covers=(content, phrases, humane, text, table),
+        seeds=lambda: [
+            final.final_json(valid.whole_snapshot()),
+            final.final_json(valid.requests_snapshot()),
+            *valid.golden("report/snapshot.json"),
+        ],
+        covers=(content, requests, funnel, recorded_requests, phrases, humane, text, table),
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.02,

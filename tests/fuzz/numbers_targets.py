@@ -21,6 +21,8 @@ from telemetry.aggregator import (
     RunFacts,
     account,
     apply,
+    extent_tail,
+    extents,
     group,
     ids,
     notes,
@@ -28,6 +30,7 @@ from telemetry.aggregator import (
     registry,
     rows,
     state,
+    texts,
     waiting,
 )
 from telemetry.aggregator import records as aggregator_records
@@ -348,6 +351,7 @@ def run_address(data: bytes) -> int:
 
 _APPLYING: Final = (
     *(apply, rows, aggregator_records, producers, waiting, ids, registry, account, sequence, group, notes),
+    *(extents, extent_tail, texts),
 )
 
 TARGETS: Final = (

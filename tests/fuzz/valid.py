@@ -19,10 +19,10 @@ LABELS = {"route": "/a"}
 TIMES = (MONO_NS + 1, MONO_NS + 2)
 
 RECORDS: tuple[events.EventRecord, ...] = (
-    events.Define(0, "latency", "series", "ms", LABELS, 3, 0.001, 60_000.0),
-    events.Define(1, "requests", "counter"),
+    events.Define(0, "latency", "series", "ms", LABELS, 3, 0.001, 60_000.0, "latency"),
+    events.Define(1, "requests", "counter", within="size"),
     events.Define(2, "depth", "gauge", "items"),
-    events.Define(3, "size", "series", "B", {}, 2),
+    events.Define(3, "size", "series", "ms", {}, 2, within="size"),
     events.Sample("latency", 1.25, MONO_NS, "ms", LABELS),
     events.Count("requests", 2.0),
     events.Gauge("queue", -7.0, MONO_NS, "items", LABELS),
@@ -35,6 +35,9 @@ RECORDS: tuple[events.EventRecord, ...] = (
     events.Note("prompt", "hello", MONO_NS),
     events.Artifact("weights", "file:///tmp/w", "model", MONO_NS),
     events.Session("warm", MONO_NS),
+    events.Uncounted("a reply", "tokens", MONO_NS, LABELS, "per_token", 1_000, 1),
+    events.Uncounted("another", "tokens"),
+    events.Counted([0, 7], 1),
 )
 DEFINES = RECORDS[:4]
 ROWS = [(0, TIMES[0], 1.5), (1, TIMES[0], 1.0), (2, TIMES[1], -3.0), (3, TIMES[1], 4_096.0)]
@@ -58,7 +61,7 @@ def frames() -> tuple[bytes, ...]:
         loose,
         frame("p", 2, 20, records=RECORDS[4:], rows=[], dropped={"buffer_full": 4}),
         frame("q", 2, 3, records=[RECORDS[8]], rows=[(9, TIMES[0], 1.0), *ROWS[:2]], anchor=(0, 0)),
-        frame("p", 3, 32, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
+        frame("p", 3, 35, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
     ]
     return tuple(map(bytes, made))
 
@@ -213,6 +216,35 @@ def short_snapshot() -> snapshot.MetricsSnapshot:
         counters=whole.counters[:1],
         gauges=whole.gauges[:1],
         command=snapshot.CommandFacts(argv=["a"]),
+    )
+
+
+def requests_snapshot() -> snapshot.MetricsSnapshot:
+    """Two requests in a tracking window and one outside."""
+    extent = snapshot.Extent(first_ns=1, last_ns=2, last_done_ns=3, end_ns=4, inside=1, inside_total=5)
+    outside = snapshot.SeriesStat(
+        name="q.latency",
+        unit="ns",
+        count=1,
+        percentiles={"99": 3},
+        histogram=[(3, 1)],
+        cell_unit=1.0,
+        extent=extent,
+    )
+    return replace(
+        small_snapshot(),
+        counters=[
+            snapshot.CounterStat(name="q.issued", unit="requests", value=1),
+            snapshot.CounterStat(name="q.issued", labels={"window": "w"}, unit="requests", value=2),
+            snapshot.CounterStat(name="q.failed", labels={"window": "w", "reason": "r"}, unit="requests", value=1),
+        ],
+        series=[
+            outside,
+            replace(outside, labels={"window": "w"}),
+            replace(outside, name="q.latency_corrected"),
+            replace(outside, name="q.queue_delay"),
+            replace(outside, name="q.turn.ttft", labels={"turn": "2"}),
+        ],
     )
 
 

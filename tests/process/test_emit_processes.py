@@ -153,6 +153,35 @@ def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:
     assert (told["counters"], told["producers"], told["completeness"]) == ({"n": 3001}, 4, "complete")
 
 
+def test_requests_of_a_parent_are_not_the_childs(script: Script) -> None:
+    """It has its own, of the same kind and in the window it was born in; the parent's go on in the parent."""
+    done = script("""
+        with telemetry.start("job") as run:
+            llm = run.requests("llm")
+            with run.tracking("w"):
+                parents = llm.issue(key="k", conversation="c")
+                pid = os.fork()
+                if pid == 0:
+                    assert llm.in_flight == 0
+                    with llm.issue(key="k"):
+                        assert llm.in_flight == 1
+                    parents.fail()
+                    sys.exit(0)
+                assert os.waitpid(pid, 0)[1] == 0
+                llm.find("k").complete()
+        tell(run)
+        told = [(stat.name, stat.labels, stat.count) for stat in run.report.snapshot.series]
+        print(json.dumps(told))
+    """)
+    assert (done.code, done.said) == (0, "")
+    told, series = done.told
+    assert told["counters"] == {"llm.issued": 2, "llm.completed": 2, "llm.after_end": 1}
+    window = {"window": "w"}
+    counts = {name: count for name, labels, count in series if labels == window}
+    assert counts == {"llm.latency": 2, "llm.conversation.turns": 1, "llm.conversation.duration": 1}
+    assert (told["completeness"], told["producers"], told["lost"]) == ("complete", 2, 0)
+
+
 def test_a_forked_child_that_records_nothing_is_no_producer(script: Script) -> None:
     """It may be about to execute something else; the run does not wait for it."""
     done = script("""

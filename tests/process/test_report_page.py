@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
-from tests.golden.report.renderings import stored_report
+from tests.golden.report.renderings import requests_report, stored_report
 from tests.process.conftest import DEADLINE_S
 
 from telemetry import humane, render
@@ -69,6 +69,27 @@ def seen(require_tool: Callable[[str], str], tmp_path: Path) -> Iterator[Seen]:
 
 def names(browser: Page) -> list[str]:
     return browser.locator(".series .open").all_inner_texts()
+
+
+def test_requests_are_shown_as_bars(seen: Seen) -> None:
+    """As wide as the page, with a share for each outcome in a colour of its own, light and dark."""
+    browser = seen.open(render(requests_report(), "html"))
+    bar = browser.locator("#requests .outcome").first
+    widths = bar.locator("rect").evaluate_all("rects => rects.map(rect => rect.getBoundingClientRect().width)")
+    box = bar.bounding_box()
+    assert box is not None
+    assert sum(widths) == pytest.approx(box["width"], abs=2)
+    assert widths[0] > 0.9 * box["width"]
+    assert min(widths) > 1
+    fill = "rects => rects.map(rect => getComputedStyle(rect).fill)"
+    light = bar.locator("rect").evaluate_all(fill)
+    browser.locator("#theme").click()
+    dark = bar.locator("rect").evaluate_all(fill)
+    assert len(set(light)) == len(set(dark)) == 4
+    assert set(light).isdisjoint(dark)
+    browser.set_viewport_size({"width": 400, "height": 800})
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 400
+    seen.check_quiet()
 
 
 def test_series_are_sorted_and_filtered(seen: Seen) -> None:

@@ -15,13 +15,26 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts, series_moments
+from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts, extent_tail, series_moments
 from telemetry.ledger import Reason
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
-from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Gauge, Mark, Params, Sample, Span
+from telemetry.wire.events import (
+    Count,
+    Counted,
+    Define,
+    EventBatch,
+    EventRecord,
+    Expect,
+    Gauge,
+    Mark,
+    Params,
+    Sample,
+    Span,
+    Uncounted,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -56,13 +69,16 @@ VALUES = st.sampled_from(
 TIMES = st.sampled_from([0, MONO_NS, MONO_NS + SECOND, MONO_NS + 90 * SECOND])
 BOUNDS = st.sampled_from([(3, None, None), (1, None, None), (5, None, 1e4), (4, 1e-3, None), (3, 5.0, 1.0)])
 DEFINITIONS = st.builds(
-    lambda number, name, kind, unit, labels, bounds: Define(number, name, kind, unit, labels, *bounds),
+    lambda number, name, kind, unit, labels, bounds, within: Define(
+        number, name, kind, unit, labels, *bounds, within=within
+    ),
     st.integers(0, 6),
     NAMES,
     st.sampled_from(["series", "series", "counter", "gauge"]),
     st.sampled_from(["ns", "ns", "s"]),
     LABELS,
     BOUNDS,
+    st.just("") | NAMES,
 )
 RECORDS: st.SearchStrategy[EventRecord] = st.one_of(
     DEFINITIONS,
@@ -74,6 +90,8 @@ RECORDS: st.SearchStrategy[EventRecord] = st.one_of(
     st.builds(Params, st.dictionaries(NAMES, st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=9))),
     st.builds(Expect, NAMES, st.sampled_from([0.0, 3.0, 1e9])),
     st.just(Span("s", 5, 9)),
+    st.builds(Uncounted, st.text(max_size=3), NAMES, TIMES, LABELS),
+    st.builds(Counted, st.lists(st.integers(0, 9), max_size=3), st.integers(0, 3)),
 )
 ROWS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 4, 5, 6, 9, 0.5]), TIMES, VALUES), max_size=12)
 DROPS = st.dictionaries(st.sampled_from(["buffer_full", "a", "b", "c"]), st.integers(0, 5), max_size=3)
@@ -101,7 +119,7 @@ def batches(draw: st.DrawFn) -> EventBatch:
     return sent
 
 
-ASKED = ("snapshot", "acknowledgements", "exact targets")
+ASKED = ("snapshot", "acknowledgements", "exact targets", "take texts")
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("turn"), st.lists(batches(), min_size=1, max_size=4)),
@@ -141,7 +159,11 @@ def small_limits() -> Iterator[None]:
             INSTRUMENT_CHARS=20,
             FINE_PAGES=300,
             CHUNK_EVENTS=8,
+            EXTENT_ROWS=8,
+            UNCOUNTED_TEXTS=4,
+            UNCOUNTED_BYTES=60,
         ),
+        patch.object(extent_tail, "_FEWEST", 4),
         patch.object(series_moments, "FOLD_EVENTS", 20),
     ):
         yield
@@ -173,6 +195,7 @@ class Run:
             "close": of.close,
             "snapshot": self.snapshot,
             "acknowledgements": lambda: bool(of.acknowledgements()) and None,
+            "take texts": self._take_texts,
             "exact targets": lambda: bool(of.series.targets()) and None,
         }
         name, *arguments = operation
@@ -182,6 +205,10 @@ class Run:
         new = [self.aggregator.admit(one, self.now_ns) for one in sent]
         admitted = [one for one, is_new in zip(sent, new, strict=True) if is_new]
         return new, self.aggregator.apply(admitted, self.now_ns, WALL_NS + self.now_ns)
+
+    def _take_texts(self) -> None:
+        """What a restored one gives out again is no answer."""
+        self.aggregator.uncounted.take(20)
 
     def snapshot(self) -> object:
         return self.aggregator.snapshot(FACTS, self.now_ns, WALL_NS + self.now_ns)

@@ -25,8 +25,8 @@ from telemetry.wire.events import EventBatch
 
 Index = NDArray[np.intp]
 Values = NDArray[np.float64]
-Walls = Callable[[], NDArray[np.int64]]
-"""Computes the rows' wall clock, which most kinds don't need."""
+Walls = Callable[[Index | slice], NDArray[np.int64]]
+"""Computes the wall clock of some of the rows: most kinds need it of none."""
 Handler = Callable[[Index, Values, Walls], None]
 
 _SIGNED: Final = KIND_CODES["gauge"]
@@ -90,7 +90,7 @@ class Applier:
             if not count.readable:
                 producer.account.ledger.drop(Reason.MALFORMED_ROWS, count.events)
                 continue
-            lot = Lot(producer, batch.anchor, count.events)
+            lot = Lot(producer, producer.steady(batch.anchor), count.events)
             body = canonical_body(batch.rows)
             if body is None:
                 self._arrive(Group([lot], loosen(batch.rows)), now_ns)
@@ -149,14 +149,14 @@ class Applier:
         first, last = int(kinds.min()), int(kinds.max())
         if first == last and good is None:
             index = (routes - (first << INDEX_BITS)).astype(np.intp)
-            self._handlers[first](index, group.rows.values, partial(group.walls, slice(None), now_ns))
+            self._handlers[first](index, group.rows.values, partial(group.walls, now_ns=now_ns))
             return
         for kind in range(first, last + 1):
             of_kind = np.flatnonzero(kinds == kind)
             if len(of_kind):
                 at = of_kind if good is None else good[of_kind]
                 index = (routes[of_kind] - (kind << INDEX_BITS)).astype(np.intp)
-                self._handlers[kind](index, group.rows.values[at], partial(group.walls, at, now_ns))
+                self._handlers[kind](index, group.rows.values[at], partial(_walls_of, group, at, now_ns))
 
     def _settle(self, group: Group, outcome: NDArray[np.int8], now_ns: int) -> None:
         """Books what became of each lot's rows, and keeps those that wait."""
@@ -176,6 +176,10 @@ class Applier:
             if end > start:
                 kept = lot.producer.waiting.add(rows.part(slice(start, end)))
                 lot.producer.account.ledger.drop(Reason.UNKNOWN_ID, end - start - kept)
+
+
+def _walls_of(group: Group, at: Index, now_ns: int, rows: Index | slice) -> NDArray[np.int64]:
+    return group.walls(at[rows], now_ns)
 
 
 def _refuse_late(

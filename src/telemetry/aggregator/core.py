@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry.aggregator.account import plausible
-from telemetry.aggregator.apply import Applier, Handler
+from telemetry.aggregator.apply import Applier, Handler, Index, Values, Walls
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
+from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
@@ -25,6 +27,7 @@ from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
 from telemetry.aggregator.state import PART, encode, load, save
+from telemetry.aggregator.texts import TextQueue
 from telemetry.errors import UsageError
 from telemetry.ledger import Count, Reason, merge_reasons
 from telemetry.wire.codec import Malformed
@@ -32,11 +35,13 @@ from telemetry.wire.control import End, Ended, Hello, SeriesKey
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.sequence import SequenceTracker
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat
+
+_Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Of checkpoints. Another one can't be read."""
 
 
@@ -60,11 +65,13 @@ class Aggregator:
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "_registry": PART,
+        "_extents": PART,
         "_notes": PART,
         "series": PART,
         "_counters": PART,
         "_gauges": PART,
         "_book": PART,
+        "uncounted": PART,
         "_bad_frames": dict[str, Count],
         "_new_bad_frames": dict[str, Count],
     }
@@ -76,6 +83,7 @@ class Aggregator:
         self._counters = CounterTable(config.window_rolls)
         self._gauges = GaugeTable()
         self._notes = Notes()
+        self.uncounted = TextQueue()
         self._book = ProducerBook(config)
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
@@ -89,12 +97,22 @@ class Aggregator:
             config.series_cap,
             self._notes.warn,
         )
+        self._extents = Extents(self._registry, self._notes.warn)
         handlers: dict[int, Handler] = {
-            KIND_CODES["series"]: lambda index, value, walls: self.series.record(index, value),
-            KIND_CODES["counter"]: lambda index, value, walls: self._counters.record(index, value),
-            KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls()),
+            KIND_CODES["series"]: self._record_series,
+            KIND_CODES["counter"]: self._record_counters,
+            KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls(slice(None))),
         }
-        self._applier = Applier(self._book, RecordReader(self._registry, self._notes), handlers)
+        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents)
+        self._applier = Applier(self._book, reader, handlers)
+
+    def _record_series(self, index: Index, value: Values, walls: Walls) -> None:
+        self.series.record(index, value)
+        self._extents.record("series", index, value, walls)
+
+    def _record_counters(self, index: Index, value: Values, walls: Walls) -> None:
+        self._counters.record(index, value)
+        self._extents.record("counter", index, value, walls)
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -104,12 +122,14 @@ class Aggregator:
                 f"series {name!r} counts with {digits} digits, not {bounds.digits}: "
                 "fewer series of such precision, or a `high` for each, cost less memory"
             )
+        self._extents.meet(index, name, labels, unit)
         return index
 
     # --- checkpoints -----------------------------------------------------------------------------
 
     def checkpoint(self) -> bytes:
         """The whole state, between two turns: what `restore` makes of it goes on as this one does."""
+        self._extents.settle()
         config = msgspec.convert(msgspec.to_builtins(self._config), AggregatorConfig)  # 10 becomes 10.0
         return encode(_Checkpoint(_FORMAT, config, save(self)))
 
@@ -250,9 +270,9 @@ class Aggregator:
         """Producers that said hello and have not ended, or whose batches are not all here."""
         return self._book.waiting_for()
 
-    def anyone_left(self, now_ns: int) -> bool:
-        """False once there were producers and each has ended or is lost."""
-        return self._book.anyone_left(now_ns)
+    def anyone_left(self, now_ns: int, besides: str = "") -> bool:
+        """False once there were producers, other than `besides`, and each has ended or is lost."""
+        return self._book.anyone_left(now_ns, besides)
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -282,15 +302,17 @@ class Aggregator:
 
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """The whole state at this moment."""
+        extents = self._extents.by_instrument()
         parts = Parts(
             registry=self._registry,
             notes=self._notes,
-            counters=self._counters,
+            counters=_with_extents(self._counters.stats(), extents["counter"]),
             gauges=self._gauges,
-            series=self.series.stats(),
+            series=_with_extents(self.series.stats(), extents["series"]),
             producers=self._book.stats(now_ns, wall_ns),
             waiting_for=self._book.waiting_for(),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
+            texts=self.uncounted,
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)
@@ -299,3 +321,9 @@ class Aggregator:
         """The series indices and values in a journaled batch, by the routes as they are now. Changes nothing, so it
         may run beside `snapshot` once no more batches are applied."""
         return replay_series(batch, self._book.get(batch.producer), self._registry)
+
+
+def _with_extents(stats: list[_Stat], extents: Mapping[int, Extent]) -> list[_Stat]:
+    for index, extent in extents.items():
+        stats[index] = replace(stats[index], extent=extent)
+    return stats

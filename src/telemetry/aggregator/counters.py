@@ -133,6 +133,10 @@ class CounterTable:
             self._increase += sums
         self._fractional[index] = True
 
+    def events(self, index: int) -> int:
+        """Increments so far."""
+        return int(self._events[index])
+
     def value(self, index: int) -> int | float:
         """The total: an int unless an increment was none."""
         whole = int(self._whole[index]) + self._huge.get(index, 0)

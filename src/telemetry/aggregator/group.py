@@ -64,9 +64,11 @@ class Group:
         """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that
         a clock that runs ahead can't hold a gauge for ever."""
         mono = np.minimum(self.rows.times[at], np.uint64(_MAX_TIME)).astype(np.int64)
-        lot = self.owners()[at]
-        offset = np.array([wall - clock for (clock, wall) in (lot.anchor for lot in self.lots)], np.int64)[lot]
-        made = np.array([lot.anchor[1] or now_ns for lot in self.lots], np.int64)[lot]
+        offset = np.array([wall - clock for (clock, wall) in (lot.anchor for lot in self.lots)], np.int64)
+        made = np.array([lot.anchor[1] or now_ns for lot in self.lots], np.int64)
+        if len(self.lots) > 1:
+            lot = self.owners()[at]
+            offset, made = offset[lot], made[lot]
         wall = mono + np.minimum(offset, _MAX_TIME - mono)
         return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
 

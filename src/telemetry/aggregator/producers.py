@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Meta
 
 from telemetry import limits
 from telemetry.aggregator.account import Account, ReasonWords, plausible
@@ -18,6 +20,10 @@ from telemetry.wire.control import End, Ended, Hello
 from telemetry.wire.events import EventBatch, Natural
 from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, ProducerStatus
+
+_LATEST_NS: Final = (1 << 63) - 1
+_AGREEING_NS: Final = 10_000_000
+"""Two readings of a pair of clocks that differ by less differ by the time it took to read them."""
 
 
 class Budgets:
@@ -52,6 +58,7 @@ class Producer:
         "last_seen_ns": Natural,
         "last_event_ns": Natural,
         "lag_s": float | None,
+        "_offset_ns": Annotated[int, Meta(ge=-_LATEST_NS, le=_LATEST_NS)],
         "sequence": PART,
         "account": PART,
         "ids": PART,
@@ -78,6 +85,8 @@ class Producer:
         self.last_event_ns = 0
         """Wall clock of its newest event; 0 before the first."""
         self.lag_s: float | None = None
+        self._offset_ns = 0
+        """From its monotonic clock to its wall clock."""
         self.sequence = SequenceTracker(budgets.gaps)
         self.account = Account(budgets.reasons)
         self.ids = IdTable(budgets.ids)
@@ -132,6 +141,14 @@ class Producer:
     def belongs(self, seq: int) -> bool:
         """False for batches that came after the reconciled end."""
         return self.closed_at is None or seq < self.closed_at
+
+    def steady(self, anchor: tuple[int, int]) -> tuple[int, int]:
+        """The anchor, with the wall clock that an earlier anchor tells while both agree: then the times between its
+        events are those of one clock, to the nanosecond."""
+        mono_ns, wall_ns = anchor
+        if abs(wall_ns - mono_ns - self._offset_ns) >= _AGREEING_NS:
+            self._offset_ns = wall_ns - mono_ns
+        return mono_ns, min(max(0, mono_ns + self._offset_ns), _LATEST_NS)
 
     def heard_event(self, wall_ns: int, now_ns: int) -> None:
         """The producer's own wall clock for an event. None comes from later than now, also the wall clock."""
@@ -297,8 +314,9 @@ class ProducerBook:
         """Producers that owe an end: they said hello and are not reconciled."""
         return [producer.key for producer in self if producer.greeted and not producer.reconciled]
 
-    def anyone_left(self, now_ns: int) -> bool:
-        """False once there were producers and each has ended or is lost."""
-        if not self._producers:
-            return True
-        return any(producer.status(now_ns, self._config) not in ("ended", "lost") for producer in self)
+    def anyone_left(self, now_ns: int, besides: str = "") -> bool:
+        """False once there were producers, other than `besides`, and each has ended or is lost."""
+        others = [producer for producer in self if producer.key != besides]
+        return not others or any(
+            producer.status(now_ns, self._config) not in ("ended", "lost") for producer in others
+        )

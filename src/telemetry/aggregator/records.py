@@ -8,18 +8,22 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.group import WALL_TIMES, Group, Lot, wall_ns
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows, count_rows
+from telemetry.aggregator.texts import TextQueue
 from telemetry.ledger import Reason
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
     Count,
+    Counted,
     Define,
     EventBatch,
     EventRecord,
@@ -30,6 +34,7 @@ from telemetry.wire.events import (
     Params,
     Sample,
     Span,
+    Uncounted,
 )
 
 _DEFINE: Final = "define"
@@ -71,9 +76,11 @@ def definition_id(raw: Raw) -> int | None:
 class RecordReader:
     """Collects self-describing events as rows until they are taken."""
 
-    def __init__(self, registry: Registry, notes: Notes) -> None:
+    def __init__(self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents) -> None:
         self._registry = registry
         self._notes = notes
+        self._texts = texts
+        self._extents = extents
         self._routes: list[int] = []
         self._values: list[float] = []
         self._walls: list[int] = []
@@ -89,6 +96,7 @@ class RecordReader:
         streamed: list[StreamedRecord] = []
         before = len(self._values)
         newest_ns = 0
+        anchor = producer.steady(batch.anchor)
         for raw in batch.records:
             try:
                 record = decode_record(raw)
@@ -98,12 +106,19 @@ class RecordReader:
             if isinstance(record, Define):
                 self._define(producer, record)
             elif isinstance(record, Sample | Count | Gauge):
-                at_ns = wall_ns(record.time_ns, batch.anchor, now_ns)
+                at_ns = wall_ns(record.time_ns, anchor, now_ns)
                 self._collect(record, at_ns)
+                newest_ns = max(newest_ns, at_ns)
+            elif isinstance(record, Counted):
+                self._texts.count(record)
+                producer.account.ledger.apply(1)
+            elif isinstance(record, Uncounted):
+                at_ns = wall_ns(record.time_ns, anchor, now_ns)
+                self._queue(producer, replace(record, time_ns=at_ns))
                 newest_ns = max(newest_ns, at_ns)
             else:
                 start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
-                at_ns = wall_ns(start_ns, batch.anchor, now_ns)
+                at_ns = wall_ns(start_ns, anchor, now_ns)
                 newest_ns = max(newest_ns, at_ns)
                 streamed.append(StreamedRecord(producer.key, at_ns, record))
                 if type(record) in self._noted:
@@ -130,10 +145,19 @@ class RecordReader:
         self._values.append(record.value)
         self._walls.append(at_ns)
 
+    def _queue(self, producer: Producer, text: Uncounted) -> None:
+        """A text whose time is wall clock. One there is no room for is an event lost."""
+        if self._texts.add(msgspec.msgpack.encode(text)):
+            producer.account.ledger.apply(1)
+            return
+        producer.account.ledger.drop(Reason.TEXTS_FULL)
+
     def _define(self, producer: Producer, define: Define) -> None:
         """Repeated definitions change nothing; one that binds an id anew makes the id's events ambiguous."""
         bounds = Bounds(define.digits, define.low, define.high)
         route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
+        if route >= 0 and define.within:
+            self._extents.define(route, define.within, define.labels)
         bound = producer.ids[define.id]
         if bound == route:
             return

@@ -122,6 +122,11 @@ class Registry:
         found = self._routes.get(_key(name, labels))
         return self._overflow_routes.get(kind, UNKNOWN) if found is None else found
 
+    def series(self, name: str, labels: dict[str, str]) -> int | None:
+        """The index of the series, None if there is none that is not `overflow`."""
+        found = self._routes.get(_key(name, labels))
+        return found if found is not None and found < route("counter", 0) else None
+
     @property
     def listed(self) -> dict[Kind, list[Listed]]:
         """All instruments by index. Once, a new registry can be given them, and adds them as it did."""

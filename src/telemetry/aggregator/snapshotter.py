@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from telemetry import limits
-from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.texts import TextQueue
 from telemetry.aggregator.values import bounded
 from telemetry.ledger import Reason, merge_reasons
 from telemetry.wire.snapshot import (
@@ -68,19 +68,19 @@ class Parts:
 
     registry: Registry
     notes: Notes
-    counters: CounterTable
+    counters: list[CounterStat]
     gauges: GaugeTable
     series: list[SeriesStat]
     producers: list[ProducerStat]
     waiting_for: list[str]
     bad_frames: dict[str, int]
+    texts: TextQueue
     window_s: float
 
 
 def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """The snapshot of this moment; `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames)
-    counters = parts.counters.stats()
     rounded = any(series.imprecise for series in parts.series)
     return MetricsSnapshot(
         run_id=facts.run_id,
@@ -88,7 +88,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         epoch=facts.epoch,
         seq=facts.seq,
         state=facts.state,
-        completeness=completeness(facts, parts.waiting_for, accounting),
+        completeness=completeness(facts, parts.waiting_for, accounting, parts.texts.pending),
         reason=facts.reason,
         exact=facts.exact and not rounded,
         exact_reason=_ROUNDED if facts.exact and rounded else facts.exact_reason,
@@ -100,8 +100,8 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         pending=_pending(facts, parts, accounting),
         accounting=accounting,
         producers=parts.producers,
-        progress=_progress(parts, counters),
-        counters=counters,
+        progress=_progress(parts),
+        counters=parts.counters,
         gauges=parts.gauges.stats(),
         series=parts.series,
         marks=list(parts.notes.marks),
@@ -131,31 +131,39 @@ def account_for(producers: Sequence[ProducerStat], bad_frames: dict[str, int]) -
     )
 
 
-def completeness(facts: RunFacts, waiting_for: Sequence[str], accounting: Accounting) -> Completeness:
+def completeness(
+    facts: RunFacts, waiting_for: Sequence[str], accounting: Accounting, uncounted: int
+) -> Completeness:
     """Nobody knows before the end. Frames nobody could read are missing in their producers' accounts; only a
-    producer that was turned away has none."""
+    producer that was turned away has none. Tokens nobody counted are missing in the numbers."""
     if facts.state == "INTERRUPTED":
         return "interrupted"
-    if facts.state not in TERMINAL or waiting_for or facts.unaccounted:
+    if facts.state not in TERMINAL or waiting_for or uncounted or facts.unaccounted:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
     return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
 
 
 def _pending(facts: RunFacts, parts: Parts, accounting: Accounting) -> Pending:
+    deferred = parts.texts.pending
     if facts.state != "DRAINING" and facts.state not in TERMINAL:
-        return Pending()
-    return Pending(producers=parts.waiting_for, events=accounting.waiting, deadline_s=facts.pending_deadline_s)
+        return Pending(deferred=deferred)
+    return Pending(
+        producers=parts.waiting_for,
+        events=accounting.waiting,
+        deferred=deferred,
+        deadline_s=facts.pending_deadline_s,
+    )
 
 
-def _progress(parts: Parts, counters: Sequence[CounterStat]) -> list[Progress]:
+def _progress(parts: Parts) -> list[Progress]:
     """Done: a counter's value or a series' count, over all labels of the name."""
     progress = []
     for name, total in parts.notes.expected.items():
         known = parts.registry.names.get(name)
         done: int | float = 0
         if known is not None and known.kind == "counter":
-            done = sum(counters[index].value for index in known.indices)
+            done = sum(parts.counters[index].value for index in known.indices)
         elif known is not None and known.kind == "series":
             done = sum(parts.series[index].count for index in known.indices)
         progress.append(Progress(name=name, done=float(bounded(done)), total=total))
@@ -168,6 +176,19 @@ def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str
     if silent:
         names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")
         warnings.append(f"nobody can tell whether all events came from producers that said no hello: {names}")
+    warnings += _text_warnings(facts, parts.texts)
     for reason, count in accounting.bad_frames.items():
         warnings.append(f"{count:,} frames were refused: {reason}")
     return warnings[: 2 * limits.WARNINGS_KEPT]
+
+
+def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
+    """Texts whose tokens are in no figure, by what became of them."""
+    warnings = []
+    if texts.pending and facts.state in TERMINAL:
+        warnings.append(f"the tokens of {texts.pending:,} texts were not counted in time")
+    if texts.failed:
+        warnings.append(f"the tokens of {texts.failed:,} texts could not be counted")
+    if texts.refused:
+        warnings.append(f"there was no room for {texts.refused:,} texts whose tokens were to be counted")
+    return warnings

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from telemetry.funnel import Funnel, funnels
 from telemetry.humane import count, duration_s, quantity
+from telemetry.phrases import instrument
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 
 _SHOWN: Final = 2
-"""Series that a line has room for."""
+"""Series that a line has room for, and kinds of requests."""
 _ETA_S: Final = 120.0
 """From here on in minutes, as durations are."""
 
@@ -21,9 +23,19 @@ def describe(snapshot: MetricsSnapshot) -> str:
         f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {count(account.applied)} events "
         f"{count(snapshot.cost.events_per_s)}/s lost {count(account.lost)}"
     ]
+    parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
     parts += [_series(stat) for stat in _busy(snapshot.series)]
     return " · ".join(parts)
+
+
+def _requests(kind: Funnel) -> str:
+    """`chat 2,400 issued 9 in flight 2,343 completed 48 failed`"""
+    expired = f" {count(kind.expired)} expired" if kind.expired else ""
+    return (
+        f"{instrument(kind.kind, kind.labels)} {count(kind.issued)} issued {count(kind.in_flight)} in flight "
+        f"{count(kind.completed)} completed {count(kind.failures)} failed{expired}"
+    )
 
 
 def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:

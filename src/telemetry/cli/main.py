@@ -21,6 +21,7 @@ from telemetry.errors import TelemetryError, UsageError
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("telemetry.cli.run", "run a command with an aggregator beside it, and report"),
     "serve": ("telemetry.cli.serve", "run an aggregator alone, in the foreground"),
+    "feed": ("telemetry.cli.feed", "take what another program publishes into a run"),
     "ls": ("telemetry.cli.ls", "list live and finished runs"),
     "status": ("telemetry.cli.status", "say how a run is doing"),
     "top": ("telemetry.cli.top", "watch a run on a screen: live, or once it is over"),

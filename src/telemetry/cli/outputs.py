@@ -19,6 +19,7 @@ SUFFIXES: Final = {
     "hlog": ".hlog",
     "hgrm": ".hgrm",
     "junit": ".xml",
+    "endpoints": ".endpoints.json",
 }
 FORMATS: Final = tuple(SUFFIXES)
 _BY_SUFFIX: Final = {"": "text", ".htm": "html", **{suffix: form for form, suffix in SUFFIXES.items()}}
@@ -61,15 +62,15 @@ def outputs(forms: Sequence[str], files: Sequence[str], stem: str = "report") ->
     return [Output(form, Path(file)) for form, file in zip(named, files, strict=True)]
 
 
-def write(text: str, path: Path | None) -> None:
-    """To a file, whole or not at all, or to stdout. Raises RunDirectoryError."""
+def write(text: str, path: Path | None, *, durable: bool = True) -> None:
+    """To a file, whole or not at all, or to stdout. `durable`: as in `write_atomic`. Raises RunDirectoryError."""
     if path is None:
         console.write(text)
         return
     from telemetry.store.atomic import write_atomic
 
     try:
-        write_atomic(path, text.encode())
+        write_atomic(path, text.encode(), durable=durable)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
 

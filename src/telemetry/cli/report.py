@@ -82,6 +82,8 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
             _write_hlog(target, output.path, report)
         elif output.form == "hgrm":
             _write_hgrm(list(_distributions(target, report, args.series)), output)
+        elif output.form == "endpoints":
+            _write_summary(report, output)
         else:
             _write(report, output, steps=args.every is not None)
     return strictly(report.completeness) if args.strict else Exit.OK
@@ -95,6 +97,12 @@ def _write(report: Report, output: Output, *, steps: bool) -> None:
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
     write(render(report, form, width=width, color=color, steps=steps), output.path)
+
+
+def _write_summary(report: Report, output: Output) -> None:
+    from telemetry.compat.endpoints import render_summary
+
+    write(render_summary(report), output.path)
 
 
 def _schema() -> int:
@@ -131,7 +139,7 @@ def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
         folder = output.path.with_suffix("")
         make_folder(folder)
         for file, text in zip(_file_names([name for name, _ in made]), made, strict=True):
-            write(text[1], folder / f"{file}{output.path.suffix}")
+            write(text[1], folder / f"{file}{output.path.suffix}", durable=False)
     elif not made:
         raise UsageError(f"the run has no series, so there is nothing for {output.path}")
     else:
@@ -160,8 +168,10 @@ def _distributions(target: runs.Target, report: Report, wanted: str | None) -> I
 
 
 def _recorded(target: runs.Target) -> RecordedRun:
+    from telemetry.cli.memory import keep_freed
     from telemetry.recorded import open_run
 
+    keep_freed()
     return open_run(target.directory_spec, target.root, runs.fallback_dirs())
 
 

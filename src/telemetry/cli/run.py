@@ -23,6 +23,7 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, CommandFacts
 
 if TYPE_CHECKING:
+    from telemetry.cli.feeding import Feeding
     from telemetry.cli.gating import Gating
     from telemetry.config.schema import Config
     from telemetry.emit.keeper import AggregatorKeeper
@@ -73,10 +74,11 @@ def run(args: argparse.Namespace) -> int:
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
     gating = _gating(args, config, name)
-    with open_stage(tui=args.tui) as stage:
+    with open_stage(tui=args.tui) as stage, _feeding(args, config, stage) as feeding:
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         with Subscription(aggregator.snapshots) as snapshots:
+            feeding.begin(aggregator.endpoint)
             job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint}, stage.launch)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
@@ -85,9 +87,11 @@ def run(args: argparse.Namespace) -> int:
                     gating.begin(aggregator.directory, stage.say, job.end)
                 job.wait(_Watch(snapshots, keeper, stage, gating, quiet=args.quiet))
                 stage.over()
+            feeding.end()
             ending = gating.ending(job.ending()) if gating is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
+            patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
             report = await_report(
                 snapshots,
                 keeper,
@@ -142,6 +146,13 @@ def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | Non
     root = Path(config.run.dir).absolute()
     asked = demands(texts, config, root, name=name, baseline=args.baseline)
     return Gating(asked, abort=args.abort_on_fail, quiet=args.quiet)
+
+
+def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
+    """Raises UsageError for a feed that can't be."""
+    from telemetry.cli.feeding import Feeding
+
+    return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer))
 
 
 def name_of(program: str) -> str:

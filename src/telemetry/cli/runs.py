@@ -122,8 +122,10 @@ def report_of(target: Target) -> Report:
         snapshot = ask(target.endpoint)
     except (EndpointError, ProtocolError) as silence:
         return from_disk(target, silence)
+    from telemetry.recorded.requests import with_requests
+
     written = _written(target, snapshot) if snapshot.state in TERMINAL else None
-    return written or Report(snapshot=snapshot, source="status")
+    return written or with_requests(Report(snapshot=snapshot, source="status"))
 
 
 def _written(target: Target, snapshot: MetricsSnapshot) -> Report | None:

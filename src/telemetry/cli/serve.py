@@ -23,6 +23,9 @@ FLAGS = {
     "bind": "transport.bind",
     "insecure": "transport.insecure",
     "journal": "journal.enabled",
+    "tokenizer": "tokens.tokenizer",
+    "token_workers": "tokens.workers",
+    "token_budget": "tokens.budget_s",
 }
 """Command-line names → configuration keys."""
 
@@ -61,11 +64,36 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="keep no journal; percentiles then have the stated error bound",
     )
+    parser.add_argument(
+        "--tokenizer",
+        default=None,
+        metavar="PATH",
+        help="count the tokens of texts that producers hand in, with this tokenizer.json",
+    )
+    parser.add_argument(
+        "--token-workers", type=int, default=None, metavar="N", help="processes that count tokens (default: 1)"
+    )
+    parser.add_argument(
+        "--token-budget",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="longest wait at the end for texts that are not counted yet (default: 60)",
+    )
+    parser.add_argument(
+        "--feed",
+        dest="feeds",
+        action="append",
+        default=[],
+        metavar="NAME[:ADDRESS]",
+        help="take in what another program publishes, as `telemetry feed` does; repeatable",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     # numpy starts a thread per core for linear algebra unless told otherwise; the aggregator does none
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from telemetry.cli.feeding import Feeding
     from telemetry.config.load import load
     from telemetry.daemon import DaemonOptions, run_daemon
 
@@ -86,13 +114,15 @@ def run(args: argparse.Namespace) -> int:
     )
     begun: list[bool] = []
     alone = args.ready_fd is None
+    with Feeding(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding:
 
-    def ready(facts: dict[str, object]) -> None:
-        begun.append(True)
-        if alone:
-            say_where(facts)
+        def ready(facts: dict[str, object]) -> None:
+            begun.append(True)
+            if alone:
+                say_where(facts)
+            feeding.begin(str(facts["endpoint"]))
 
-    written, snapshot = run_daemon(options, on_ready=ready)
+        written, snapshot = run_daemon(options, on_ready=ready)
     if not begun:
         console.say("nothing to resume: the run has ended")
     if alone:

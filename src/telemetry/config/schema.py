@@ -200,6 +200,21 @@ class GatesConfig(_Section, kw_only=True, frozen=True):
     ] = False
 
 
+class TokensConfig(_Section, kw_only=True, frozen=True):
+    """Counting the tokens of texts that producers hand in. docs/TOKENS.md."""
+
+    tokenizer: Annotated[
+        str, Meta(description="Path of a `tokenizer.json`; empty: texts that come are counted as failed.")
+    ] = ""
+    workers: Annotated[
+        int, Meta(ge=1, le=limits.TOKEN_WORKERS, description="Processes that count tokens, one core each.")
+    ] = 1
+    budget_s: Annotated[
+        float,
+        Meta(ge=0, le=DAY_S, description="Longest wait at the end for texts that are not counted yet, seconds."),
+    ] = limits.TOKEN_BUDGET_S
+
+
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """All settings of telemetry."""
 
@@ -212,3 +227,4 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     tui: TuiConfig = field(default_factory=TuiConfig)
     gates: GatesConfig = field(default_factory=GatesConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)

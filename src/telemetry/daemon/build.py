@@ -20,6 +20,7 @@ from telemetry.daemon.parts import Parts
 from telemetry.daemon.resume import Claim, claim, open_again
 from telemetry.daemon.service import Service
 from telemetry.daemon.signals import SignalPipe
+from telemetry.daemon.tokens import TokenCounter
 from telemetry.daemon.worker import Worker
 from telemetry.errors import KeysError, RunDirectoryError, TelemetryError
 from telemetry.store.liveruns import forget
@@ -55,11 +56,12 @@ def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
     Raises TelemetryError before anything has been promised, and has let go of everything then.
     """
     with ExitStack() as undo:
+        counter = _counter(options, undo)
         hub = bind(plan(options.config.transport.bind or None, options.run_id), options)
         undo.callback(hub.close)
         opening = open_new(options, hub)
         undo.callback(opening.let_go)
-        service = _live(options, hub, opening, signals)
+        service = _live(options, hub, opening, signals, counter)
         undo.pop_all()
     return service
 
@@ -68,6 +70,7 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
     """A run that goes on; otherwise as `build`."""
     with ExitStack() as undo:
         undo.callback(claimed.let_go)
+        counter = _counter(options, undo, needed=False)  # a run is worth more than its tokens
         endpoints = claimed.endpoints
         _make_folders(endpoints)
         hub = bind(endpoints, options)
@@ -77,7 +80,7 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
                 f"the peers of this run know it as {claimed.manifest.endpoint} and refuse other keys, or none",
                 hint="use the same keys, and --insecure if the run did",
             )
-        service = _live(options, hub, open_again(claimed, options.config), signals)
+        service = _live(options, hub, open_again(claimed, options.config), signals, counter)
         undo.pop_all()
     return service
 
@@ -102,8 +105,22 @@ def _make_folders(endpoints: Endpoints) -> None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _live(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPipe | None) -> Service:
-    parts = assemble(options, hub, opening, signals)
+def _counter(options: DaemonOptions, undo: ExitStack, *, needed: bool = True) -> TokenCounter | None:
+    """As `TokenCounter.open`."""
+    counter = TokenCounter.open(options.config.tokens, needed=needed)
+    if counter is not None:
+        undo.callback(counter.close)
+    return counter
+
+
+def _live(
+    options: DaemonOptions,
+    hub: Hub,
+    opening: Opening,
+    signals: SignalPipe | None,
+    counter: TokenCounter | None,
+) -> Service:
+    parts = assemble(options, hub, opening, signals, counter)
     logbook = Logbook(opening.numbers, opening.journal, opening.clock, opening.last_ns)
     if options.owner_pid is not None:
         logbook.watch(Watch(pid=options.owner_pid))
@@ -120,7 +137,13 @@ def _live(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPip
     return Service(parts, course, cost, feed, logbook)
 
 
-def assemble(options: DaemonOptions, hub: Hub, opening: Opening, signals: SignalPipe | None) -> Parts:
+def assemble(
+    options: DaemonOptions,
+    hub: Hub,
+    opening: Opening,
+    signals: SignalPipe | None,
+    counter: TokenCounter | None = None,
+) -> Parts:
     """The parts, and what wakes the loop."""
     worker = Worker("telemetry-worker")
     for fd in (worker.fd, *([signals.fd] if signals else [])):
@@ -139,6 +162,7 @@ def assemble(options: DaemonOptions, hub: Hub, opening: Opening, signals: Signal
         guardian=Guardian(),
         signals=signals,
         host=socket.gethostname(),
+        counter=counter,
     )
 
 

@@ -43,11 +43,11 @@ class Feed(Protocol):
     def each_second(self) -> None: ...
 
     def begin_drain(self) -> int | None:
-        """Returns when it ends at the latest, on `now_ns`'s clock; None if it just ends."""
+        """Returns until when producers are waited for, on `now_ns`'s clock; None if it just ends."""
         ...
 
     def drained(self) -> bool:
-        """Nothing more is to be waited for."""
+        """Nothing more is to be waited for, or it is too late."""
         ...
 
     def close(self) -> None:

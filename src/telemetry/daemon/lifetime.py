@@ -76,7 +76,9 @@ def run(service: Service) -> None:
 
 
 def let_go(service: Service) -> None:
-    """Of the sockets, then of the run directory."""
+    """Of the workers, the sockets, then of the run directory."""
+    if service.parts.counter is not None:
+        service.parts.counter.close()
     service.parts.hub.close()
     service.parts.let_go()
 

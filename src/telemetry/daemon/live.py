@@ -9,6 +9,7 @@ from typing import Final
 
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.course import Course
+from telemetry.daemon.deferred import OWN_PRODUCER, Deferred
 from telemetry.daemon.guardian import alive
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.logbook import Logbook
@@ -36,8 +37,11 @@ class LiveFeed:
         self._course = course
         self._alone_since_ns: int | None = None
         self._drain_began_ns = parts.clock.monotonic_ns()
+        self._texts_until_ns: int | None = None
+        """So long texts are waited for. Known once producers no longer are."""
         stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
         self.ingest = Ingest(parts.hub, logbook, stream, cost)
+        self.deferred = Deferred(parts, logbook, self.ingest, course)
 
     @property
     def journal(self) -> Path:
@@ -47,18 +51,20 @@ class LiveFeed:
         return self._parts.clock.monotonic_ns()
 
     def due_s(self) -> float:
-        return math.inf
+        return 0.0 if self.deferred.busy else math.inf
 
     def turn(self, *, readable: bool) -> None:
         self._logbook.renew(self._course.warnings)
         if readable:
             self.ingest.turn()
+        self.deferred.turn()
 
     def tick(self, now_ns: int) -> None:
         self._logbook.note_bad_frames()
         self._watch_processes(now_ns)
 
     def each_second(self) -> None:
+        self.deferred.ping()
         self.roll()
         journal = self._parts.journal
         if journal is not None and not journal.failed:
@@ -92,6 +98,7 @@ class LiveFeed:
                 self._course.warn(["the disk is far behind: an interval of the history is missing"])
 
     def close(self) -> None:
+        self.deferred.close()
         self.roll()
 
     def obstacle(self) -> str:
@@ -101,12 +108,28 @@ class LiveFeed:
 
     def begin_drain(self) -> int:
         self._drain_began_ns = self._parts.clock.monotonic_ns()
-        return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+        return self._producers_until_ns
 
     def drained(self) -> bool:
-        """Every producer's end is reconciled, or its process is dead, and the socket is empty."""
+        """First the producers have their time, then the texts theirs."""
         now_ns = self._parts.clock.monotonic_ns()
-        if not all(self._dead(producer, now_ns) for producer in self._parts.aggregator.waiting_for()):
+        if self._texts_until_ns is None:
+            if now_ns < self._producers_until_ns and not self._producers_ended(now_ns):
+                return False
+            self._texts_until_ns = now_ns + int(self._parts.options.config.tokens.budget_s * _SECOND_NS)
+        if not self.deferred.waits or now_ns >= self._texts_until_ns:
+            return True
+        self._course.drain_deadline_ns = self._texts_until_ns
+        return False
+
+    @property
+    def _producers_until_ns(self) -> int:
+        return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+
+    def _producers_ended(self, now_ns: int) -> bool:
+        """Every producer's end is reconciled, or its process is dead, and the socket is empty."""
+        waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
+        if not all(self._dead(producer, now_ns) for producer in waited_for):
             return False
         return not self._strangers() or not any(self._parts.hub.wait(_ON_THE_WAY_S))
 
@@ -137,7 +160,7 @@ class LiveFeed:
 
     def _end_when_alone(self, now_ns: int) -> None:
         grace_s = self._parts.options.config.run.orphan_grace_s
-        if not grace_s or self._parts.aggregator.anyone_left(now_ns):
+        if not grace_s or self._parts.aggregator.anyone_left(now_ns, besides=OWN_PRODUCER):
             self._alone_since_ns = None
         elif self._alone_since_ns is None:
             self._alone_since_ns = now_ns

@@ -11,6 +11,7 @@ from telemetry.daemon.guardian import Guardian
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.signals import SignalPipe
+from telemetry.daemon.tokens import TokenCounter
 from telemetry.daemon.worker import Worker
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
@@ -37,6 +38,8 @@ class Parts:
     guardian: Guardian
     signals: SignalPipe | None
     host: str
+    counter: TokenCounter | None = None
+    """Of tokens, if a tokenizer is set."""
 
     @property
     def aggregator(self) -> Aggregator:

@@ -53,7 +53,7 @@ class Service:
         self.turns_until(lambda: self.course.ending)
 
     def drain(self) -> None:
-        """Until nothing more is to be waited for, or the deadline, or an interruption."""
+        """Until nothing more is to be waited for, or it is too late, or an interruption."""
         if self.course.interrupted:
             return
         self.course.lifecycle.to("DRAINING")
@@ -164,6 +164,4 @@ class Service:
             self.course.end(f"stopped by {number.name}", interrupted=True)
 
     def _drained(self) -> bool:
-        deadline_ns = self.course.drain_deadline_ns
-        late = deadline_ns is not None and self.feed.now_ns() >= deadline_ns
-        return self.course.interrupted or late or self.feed.drained()
+        return self.course.interrupted or self.feed.drained()

@@ -14,8 +14,10 @@ from telemetry.emit.instruments import Counter, Gauge, Instrument, Series
 from telemetry.emit.recorders import Recorders
 from telemetry.emit.tally import Tally
 from telemetry.errors import InstrumentError
-from telemetry.wire.events import KINDS, Define
+from telemetry.wire.events import KINDS, Define, Kind
 
+NO_ID: Final = -1.0
+"""Instead of a row id, once there are no more."""
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -53,17 +55,30 @@ class Catalog:
             if known is not None:
                 _check_same(known.definition, checked)
                 return known
-            self._check_meaning(checked)
+            meaning = (checked.kind, checked.unit)
+            _check_meaning(checked.name, self._meanings.setdefault(checked.name, meaning), meaning)
             made = self._make(msgspec.structs.replace(checked, id=len(self.definitions)))
             self._instruments[key] = made
             return made
 
-    def _check_meaning(self, new: Define) -> None:
-        kind, unit = self._meanings.setdefault(new.name, (new.kind, new.unit))
-        if kind != new.kind:
-            raise InstrumentError(f"{new.name!r} is a {kind} already, it can't be a {new.kind} as well")
-        if unit != new.unit:
-            raise InstrumentError(f"{new.name!r} has the unit {unit!r} already, not {new.unit!r}")
+    def reserve(self, meanings: Mapping[str, tuple[Kind, str]]) -> None:
+        """Instruments of these names are of these kinds and units, or none at all. Raises InstrumentError."""
+        with self.lock:
+            for name, (kind, unit) in meanings.items():
+                check_text("a name", name, limits.NAME_CHARS)
+                _check_meaning(name, self._meanings.get(name, (kind, unit)), (kind, unit))
+            self._meanings.update(meanings)
+
+    def row_id(self, kind: Kind, name: str, unit: str, labels: Mapping[str, str], *, within: str) -> float:
+        """The row id of an instrument, made if need be; NO_ID if there are no more. All has been checked."""
+        key: Key = (kind, name, tuple(sorted(labels.items())))
+        with self.lock:
+            found = self._instruments.get(key)
+            if found is None:
+                made = Define(len(self.definitions), name, kind, unit, dict(labels), within=within)
+                found = self._instruments[key] = self._make(made)
+        number = found.definition.id
+        return float(number) if number < limits.PRODUCER_IDS else NO_ID
 
     def _make(self, definition: Define) -> Instrument:
         """The id is announced before anything can be recorded under it."""
@@ -119,7 +134,7 @@ def _checked(
         name=name,
         kind=kind,
         unit=unit,
-        labels=_checked_labels(name, labels),
+        labels=checked_labels(name, labels),
         digits=int(digits),
         low=_checked_bound(name, "low", low),
         high=_checked_high(name, low, high),
@@ -140,7 +155,14 @@ def check_text(what: str, text: object, max_chars: int, *, may_be_empty: bool = 
         raise InstrumentError(f"{what} has to be valid Unicode, {text!r} is not") from None
 
 
-def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
+def _check_meaning(name: str, known: tuple[str, str], new: tuple[str, str]) -> None:
+    if known[0] != new[0]:
+        raise InstrumentError(f"{name!r} is a {known[0]} already, it can't be a {new[0]} as well")
+    if known[1] != new[1]:
+        raise InstrumentError(f"{name!r} has the unit {known[1]!r} already, not {new[1]!r}")
+
+
+def checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
     if len(labels) > limits.LABEL_COUNT:
         raise InstrumentError(f"{name!r} has {len(labels)} labels, {limits.LABEL_COUNT} are possible")
     checked: dict[str, str] = {}

@@ -157,7 +157,7 @@ class Conversation:
         self._unsent.append(packed)
         if room and not self._send_unsent():
             return False
-        return self.outbox.announcer.due or self.outbox.waiting >= limits.BATCH_EVENTS
+        return self.outbox.announcer.due or self.outbox.full
 
     # --- the end ---------------------------------------------------------------------------------
 

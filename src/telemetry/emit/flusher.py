@@ -81,6 +81,8 @@ class FlusherParts:
     """The thread ends: nobody empties the buffer any more. Whoever waits for the welcome gets the error as well."""
     on_run_over: Callable[[], object]
     """The run ends although this process has not finished: what it records from now on is late."""
+    on_turn: Callable[[], object] = lambda: None
+    """What others have to do now and then. It must not wait for room in the buffer, which this thread makes."""
 
 
 class Flusher:
@@ -212,6 +214,7 @@ class Flusher:
         """One turn. An error in it must not end the thread: the buffer would grow and nobody would know why."""
         try:
             self._turn(talk)
+            self._parts.on_turn()
         except Exception as error:  # noqa: BLE001 – the outbox has counted what it had taken; said once
             self._errors += 1
             if self._errors == 1:

@@ -5,10 +5,13 @@ With TELEMETRY_ENDPOINT set, making one attaches the process by itself; without 
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from telemetry.emit.instruments import Counter, Gauge, Series
+from telemetry.emit.kinds import Tracking
 from telemetry.emit.process import PROCESS
+from telemetry.emit.request import Request
+from telemetry.emit.requests import Requests
 
 
 def counter(name: str, /, unit: str = "", **labels: object) -> Counter:
@@ -37,3 +40,18 @@ def series(
     and `high` the largest expected value, in `unit`.
     """
     return cast(Series, PROCESS.instrument("series", name, unit, labels, digits=digits, low=low, high=high))
+
+
+def requests(name: str, /, *, expire_s: float | None = None, stop_when: str = "", **labels: object) -> Requests:
+    """The kind of request of this name and these labels. Raises InstrumentError. See `Run.requests`."""
+    return PROCESS.requests(name, labels, expire_s, stop_when)
+
+
+def request(name: str, /, **issue: Any) -> Request:
+    """Issues one request, with the arguments of `Requests.issue`. See `Run.request`."""
+    return PROCESS.requests(name, {}).issue(**issue)
+
+
+def tracking(window: str = "measured") -> Tracking:
+    """A block whose requests, of this process, belong to a tracking window. See `Run.tracking`."""
+    return PROCESS.tracking(window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Raw
@@ -59,6 +60,8 @@ class Outbox:
         self.row_bound = row_bound
         self._clock = clock
         self._dropped: Counter[str] = Counter()
+        self._weighed = self._weight = 0
+        """Records, from the left, whose bytes are known, and their sum."""
         for tally in tallies.values():
             tally.take()  # what was counted before this producer began is not its loss
 
@@ -70,6 +73,11 @@ class Outbox:
     @property
     def empty(self) -> bool:
         return not self._buffer and not self.records and not self.announcer.due
+
+    @property
+    def full(self) -> bool:
+        """Whether what waits, as of the last `settle`, would fill a batch."""
+        return self.waiting >= limits.BATCH_EVENTS or self._weight >= RECORD_BYTES
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -89,6 +97,7 @@ class Outbox:
         if self.row_bound is not None:
             self._drop_rows(Reason.BUFFER_FULL, self.waiting - self.row_bound)
         self._drop_records(Reason.BUFFER_FULL, len(self.records) - limits.RECORDS_BUFFERED)
+        self._drop_heavy_records()
 
     def abandon(self, unsent: Sequence[Packed]) -> None:
         """Counts all that is still here as unsent, and `unsent`, the last batches packed, which never left."""
@@ -136,10 +145,28 @@ class Outbox:
         taken: list[Raw] = []
         size = 0
         while self.records and len(taken) < most and size + len(self.records[0]) <= RECORD_BYTES:
-            record = self.records.popleft()
+            record = self._pop_record()
             size += len(record)
             taken.append(Raw(record))
         return taken
+
+    def _pop_record(self) -> bytes:
+        record = self.records.popleft()
+        if self._weighed:
+            self._weighed -= 1
+            self._weight -= len(record)
+        return record
+
+    def _drop_heavy_records(self) -> None:
+        """No call of this lets another thread in while it looks, so nobody appends meanwhile."""
+        sizes = list(map(len, islice(self.records, self._weighed, None)))
+        self._weighed += len(sizes)
+        self._weight += sum(sizes)
+        dropped = 0
+        while self._weight > limits.RECORDS_BUFFERED_BYTES:
+            self._pop_record()
+            dropped += 1
+        self.drop(Reason.BUFFER_FULL, dropped)
 
     def _drop_rows(self, reason: Reason, count: int) -> None:
         if count > 0:
@@ -148,5 +175,5 @@ class Outbox:
 
     def _drop_records(self, reason: Reason, count: int) -> None:
         for _ in range(count):
-            self.records.popleft()
+            self._pop_record()
         self.drop(reason, max(0, count))

@@ -21,8 +21,10 @@ from telemetry.emit import notice
 from telemetry.emit.catalog import Catalog
 from telemetry.emit.flusher import Ending, Flusher, FlusherParts
 from telemetry.emit.instruments import Counter, Gauge, Instrument, Series
+from telemetry.emit.kinds import Kinds, Tracking
 from telemetry.emit.outbox import Outbox
-from telemetry.emit.recorders import Row, blocking_extend, build_recorders, discard
+from telemetry.emit.recorders import Rows, blocking_extend, build_recorders, discard
+from telemetry.emit.requests import Requests
 from telemetry.emit.tally import Tally
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.ledger import Reason
@@ -47,8 +49,9 @@ class Process:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.recorders = build_recorders()
-        self._unencodable = Tally()
-        self.catalog = Catalog(self.recorders, self._unencodable)
+        self.unencodable = Tally()
+        self.catalog = Catalog(self.recorders, self.unencodable)
+        self.kinds = Kinds(self)
         self.state: State = "idle"
         self.endpoint = ""
         self.finish_hook: Callable[[], object] | None = None
@@ -84,7 +87,24 @@ class Process:
             elif flusher is not None:
                 flusher.outbox.records.extend(make())
         except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; counted with the run
-            self._unencodable.hit()
+            self.unencodable.hit()
+
+    def put_record(self, make: Callable[[], bytes]) -> None:
+        """One of them."""
+        self.put_records(lambda: (make(),))
+
+    def requests(
+        self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
+    ) -> Requests:
+        """The kind of request, as `instrument` the instrument. Raises InstrumentError."""
+        made = self.kinds.requests(name, labels, expire_s, stop_when)
+        if self.state == "idle":
+            self._attach_by_itself()
+        return made
+
+    def tracking(self, window: str) -> Tracking:
+        """A block whose requests belong to a window of this name. Raises InstrumentError."""
+        return Tracking(self.kinds, self, window)
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -122,11 +142,13 @@ class Process:
                 tallies={
                     Reason.NOT_A_NUMBER: self.recorders.refused,
                     Reason.BLOCK_TIMEOUT: self._timed_out,
-                    Reason.UNENCODABLE: self._unencodable,
+                    Reason.UNENCODABLE: self.unencodable,
                 },
                 row_bound=None if blocking else config.buffer_events,
             )
             self.recorders.buffer.clear()
+            if self.state != "inherited":  # then it is an event of a request that brings this child to life
+                self.kinds.forget()
             flusher = Flusher(
                 FlusherParts(
                     endpoint=endpoint,
@@ -139,6 +161,7 @@ class Process:
                     connect_timeout_s=config.start_timeout_s if give_up else None,
                     on_given_up=lambda error: self._given_up(flusher, error, say=flusher.welcomed or not awaited),
                     on_run_over=self._count_late,
+                    on_turn=self.kinds.tend,
                 )
             )
             try:
@@ -175,8 +198,9 @@ class Process:
         """What is recorded from now on is in no result; it is counted and said at exit."""
         with self.lock:
             if self.state in ("live", "inherited"):
-                late = self._late.hit
-                self.recorders.install(lambda row: late())
+                self.kinds.close()
+                late = self._late.hit_many
+                self.recorders.install(lambda rows: late(len(rows) // 3))
                 self.state = "finished"
 
     def reopen(self) -> None:
@@ -193,6 +217,7 @@ class Process:
     def _discard(self) -> None:
         self.recorders.install(discard)
         self.recorders.buffer.clear()
+        self.kinds.forget()
         self.state = "idle"
 
     def _record_to(self, flusher: Flusher, blocking: bool) -> None:
@@ -208,7 +233,7 @@ class Process:
                 config.block_timeout_s,
                 wake=flusher.wake,
                 progress=lambda: outbox.next_seq,
-                timed_out=self._timed_out.hit,
+                timed_out=self._timed_out.hit_many,
             )
         )
 
@@ -258,14 +283,15 @@ class Process:
         self.finish_hook = None  # the run is the parent's to end
         self._late.take()
         self.recorders.buffer.clear()
+        self.kinds.after_fork_in_child()
         if self.state in ("live", "inherited"):
             self.state = "inherited"
-            self.recorders.install(self._first_row)
+            self.recorders.install(self._first_rows)
 
-    def _first_row(self, row: Row) -> None:
+    def _first_rows(self, rows: Rows) -> None:
         self._come_alive()
         if self.state == "live":
-            self.recorders.buffer.extend(row)
+            self.recorders.buffer.extend(rows)
 
     def _come_alive(self) -> None:
         """A forked child attaches with its first event: one that only execs is never a producer."""
@@ -357,8 +383,17 @@ def _same_here(made: Define) -> Instrument:
     )
 
 
+def _pickled_requests(made: Requests) -> tuple[Callable[..., Requests], tuple[object, ...]]:
+    return _same_requests_here, (made.name, made.labels, made.expire_s, made.stop_when)
+
+
+def _same_requests_here(name: str, labels: Mapping[str, str], expire_s: float | None, stop_when: str) -> Requests:
+    return PROCESS.requests(name, labels, expire_s, stop_when)
+
+
 for _kind in (Counter, Gauge, Series):
     copyreg.pickle(_kind, _pickled)
+copyreg.pickle(Requests, _pickled_requests)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=PROCESS.after_fork_in_child)

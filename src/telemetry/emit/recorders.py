@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ldexp
 from operator import index
@@ -23,12 +23,13 @@ from typing import Final, Protocol, SupportsFloat, SupportsIndex
 
 from telemetry.emit.tally import Tally
 
-Row = tuple[float, int, float]
-Extend = Callable[[Row], object]
+Rows = Sequence[float]
+"""One event or more, `id, time, value` of each, flat. They go into the buffer together."""
+Extend = Callable[[Rows], object]
 Buffer = list[float]
 
 _POLL_S: Final = 0.001
-_TIME_LIMIT: Final = 1 << 63
+TIME_LIMIT: Final = 1 << 63
 
 discard: Final[Extend] = deque[float](maxlen=0).extend
 
@@ -61,6 +62,8 @@ class Recorders:
     """A recorder for a row id."""
     add: Callable[[float], Add]
     """The same with a default of one."""
+    put: Extend
+    """For rows that are plain numbers already."""
 
 
 def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
@@ -96,13 +99,16 @@ def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
 
         return add
 
-    return Recorders(buffer, refused, install, make_record, make_add)
+    def put(rows: Rows) -> None:
+        extend(rows)
+
+    return Recorders(buffer, refused, install, make_record, make_add, put)
 
 
 def checked_ns(at_ns: SupportsIndex) -> int:
     """A plain integer that the wire takes as a time. Raises TypeError or ValueError."""
     plain = int(index(at_ns))
-    if not 0 <= plain < _TIME_LIMIT:
+    if not 0 <= plain < TIME_LIMIT:
         raise ValueError(f"{plain} ns is no time")
     return plain
 
@@ -114,11 +120,12 @@ def blocking_extend(
     *,
     wake: Callable[[], object],
     progress: Callable[[], int],
-    timed_out: Callable[[], object],
+    timed_out: Callable[[int], object],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Extend:
-    """An `extend` that waits while `capacity` events are waiting, at most `timeout_s`, then drops and counts.
+    """An `extend` that waits while `capacity` events are waiting, at most `timeout_s`, then drops and counts. It
+    waits once for all rows of a call.
 
     A caller that gave up spares the others: until `progress` has moved, later events are dropped at once. A
     stuck aggregator costs a program one timeout, not one for each event.
@@ -127,25 +134,25 @@ def blocking_extend(
     full = 3 * capacity
     stuck_at = -1
 
-    def wait_for_room(row: Row) -> None:
+    def wait_for_room(rows: Rows) -> None:
         nonlocal stuck_at
         if progress() == stuck_at:
-            timed_out()
+            timed_out(len(rows) // 3)
             return
         wake()
         deadline = now() + timeout_s
         while len(buffer) >= full:
             if now() >= deadline:
                 stuck_at = progress()
-                timed_out()
+                timed_out(len(rows) // 3)
                 return
             sleep(_POLL_S)
-        extend(row)
+        extend(rows)
 
-    def extend_or_wait(row: Row) -> None:
+    def extend_or_wait(rows: Rows) -> None:
         if len(buffer) < full:
-            extend(row)
+            extend(rows)
         else:
-            wait_for_room(row)
+            wait_for_room(rows)
 
     return extend_or_wait

@@ -14,7 +14,7 @@ import msgspec
 from telemetry import limits
 from telemetry.emit.catalog import check_text
 from telemetry.errors import InstrumentError
-from telemetry.wire.events import Expect, Mark, Params, Scalar
+from telemetry.wire.events import Expect, Mark, Params, Scalar, Uncounted
 from telemetry.wire.masking import mask_secrets
 
 RECORD_BYTES: Final = limits.MIB  # of all records in a batch: with definitions and rows it stays below a frame
@@ -26,10 +26,10 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
     """A mark. Never raises but for what `str` of the arguments raises."""
     kept = {
-        _clean(key, limits.LABEL_KEY_CHARS) or "_": _clean(value, limits.LABEL_VALUE_CHARS)
+        clean(key, limits.LABEL_KEY_CHARS) or "_": clean(value, limits.LABEL_VALUE_CHARS)
         for key, value in islice(labels.items(), limits.LABEL_COUNT)
     }
-    return _ENCODE(Mark(text=_clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=kept))
+    return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=kept))
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
@@ -52,6 +52,15 @@ def expect(name: str, total: float, time_ns: int) -> bytes:
     return _ENCODE(Expect(name=name, total=float(total), time_ns=time_ns))
 
 
+def uncounted(record: Uncounted) -> bytes:
+    """Text whose tokens somebody else counts. Raises ValueError for one that is too long, or no valid Unicode."""
+    if len(record.text) <= limits.UNCOUNTED_CHARS:
+        encoded = _ENCODE(record)
+        if len(encoded) <= RECORD_BYTES:
+            return encoded
+    raise ValueError(f"a text of {len(record.text):,} characters is too long to be counted")
+
+
 def _split(items: list[tuple[str, Scalar]], time_ns: int) -> Iterator[bytes]:
     encoded = _ENCODE(Params(values=dict(items), time_ns=time_ns))
     if len(encoded) <= RECORD_BYTES:
@@ -67,7 +76,7 @@ def _flatten(prefix: str, value: object, depth: int) -> Iterator[tuple[str, Scal
         for key, inner in value.items():
             yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner, depth + 1)
     else:
-        yield _clean(prefix, limits.NAME_CHARS) or "_", _scalar(value)
+        yield clean(prefix, limits.NAME_CHARS) or "_", _scalar(value)
 
 
 def _scalar(value: object) -> Scalar:
@@ -77,10 +86,10 @@ def _scalar(value: object) -> Scalar:
         return float(value)
     if isinstance(value, int) and -_INT64 <= value < _INT64:
         return int(value)
-    return _clean(value, limits.TEXT_CHARS)
+    return clean(value, limits.TEXT_CHARS)
 
 
-def _clean(value: object, max_chars: int) -> str:
+def clean(value: object, max_chars: int) -> str:
     """Text of at most `max_chars` that UTF-8 can carry."""
     text = str(value)
     if len(text) > max_chars:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from telemetry import limits
 from telemetry.emit import notice, records
@@ -15,9 +15,12 @@ from telemetry.emit.catalog import check_text
 from telemetry.emit.flusher import Ending
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.keeper import AggregatorKeeper
+from telemetry.emit.kinds import Tracking
 from telemetry.emit.outcome import await_report, second_best, with_acknowledged, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recorders import checked_ns
+from telemetry.emit.request import Request
+from telemetry.emit.requests import Requests
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
 from telemetry.errors import ProtocolError, TelemetryError, UsageError
@@ -49,6 +52,7 @@ class Run:
         self._process = process
         self._config = config.emit
         self._fallback_dirs = config.run.fallback_dirs
+        self._texts_s = config.tokens.budget_s if config.tokens.tokenizer else 0.0
         self._keeper: AggregatorKeeper | None = None
         self._snapshots: Subscription | None = None
         self._owner_pid = os.getpid()
@@ -87,6 +91,29 @@ class Run:
         made = self._process.instrument("series", name, unit, labels, digits=digits, low=low, high=high)
         return cast(Series, made)
 
+    # --- requests --------------------------------------------------------------------------------
+
+    def requests(
+        self, name: str, /, *, expire_s: float | None = None, stop_when: str = "", **labels: object
+    ) -> Requests:
+        """The kind of request of this name and these labels. Raises InstrumentError.
+
+        A request that has not ended `expire_s` seconds after its issue is ended and counted; without it, it stays
+        in flight. `stop_when` is what `Requests.enough` asks for, such as "p99 known".
+        """
+        return self._process.requests(name, labels, expire_s, stop_when)
+
+    def request(self, name: str, /, **issue: Any) -> Request:
+        """Issues one request, with the arguments of `Requests.issue`. Raises InstrumentError for a name that can't
+        be."""
+        return self._process.requests(name, {}).issue(**issue)
+
+    def tracking(self, window: str = "measured") -> Tracking:
+        """A block whose requests, of this process, belong to a tracking window: their instruments have the label
+        `window`. Within another one it replaces that. Two marks say when it began and ended. Raises InstrumentError
+        for a name that can't be."""
+        return self._process.tracking(window)
+
     # --- records ---------------------------------------------------------------------------------
 
     def mark(self, text: str, /, *, at_ns: int | None = None, **labels: object) -> None:
@@ -121,12 +148,14 @@ class Run:
         """Sends everything, waits for the aggregator's account of it, and returns the result.
 
         In the process that spawned the aggregator this ends the run; elsewhere the run goes on and the result is
-        its state so far. Blocks at most about `timeout` seconds (`emit.finish_timeout_s`), never raises for an
-        aggregator in trouble: the report says what it comes from and why. A second call returns the same report.
+        its state so far. Blocks at most about `timeout` seconds (`emit.finish_timeout_s`, and `tokens.budget_s`
+        where tokens are counted), never raises for an aggregator in trouble: the report says what it comes from and
+        why. A second call returns the same report.
         """
         with self._finishing:
             if self._report is None:
                 timeout_s = self._config.finish_timeout_s if timeout is None else timeout
+                self._texts_s = self._texts_s if timeout is None else 0.0
                 self._report = self._finish(time.monotonic() + timeout_s, timeout_s)
             return self._report
 
@@ -166,7 +195,7 @@ class Run:
             why = f"the aggregator could not be asked to stop: {error.message}"
             snapshots.recv(0.0)
             return second_best(keeper.files, snapshots.newest, why)
-        left_s = _left_s(deadline)
+        left_s = _left_s(deadline) + self._texts_s
         return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
 
     def _so_far(self, deadline: float, ending: Ending) -> Report:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 
 
 class Tally:
-    """`hit()` from anywhere: one C call, atomic. `take` and `total` from one thread at a time."""
+    """`hit()`, `hit_many(n)` from anywhere: one C call, atomic. `take` and `total` from one thread at a time."""
 
     __slots__ = ("_count", "_looks", "_taken", "hit")
 
@@ -15,6 +16,10 @@ class Tally:
         self._looks = 0
         self._taken = 0
         self.hit = self._count.__next__
+
+    def hit_many(self, times: int) -> None:
+        """As many hits at once."""
+        deque(itertools.islice(self._count, times), maxlen=0)
 
     @property
     def total(self) -> int:

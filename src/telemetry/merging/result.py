@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry.funnel import joined, shifted
 from telemetry.merging.inputs import Input, SeriesId, identity
 from telemetry.merging.numbers import carried, total_of
 from telemetry.wire.events import Scalar
@@ -64,7 +65,7 @@ def merged_snapshot(
         accounting=_sum(Accounting, [one.accounting for one in snapshots]),
         producers=producers.stats(),
         progress=_progress(snapshots),
-        counters=_counters(snapshots, elapsed_s),
+        counters=_counters(inputs, elapsed_s),
         gauges=_gauges(inputs),
         series=list(series),
         marks=producers.marks(),
@@ -168,13 +169,17 @@ def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
     return found
 
 
-def _counters(snapshots: Sequence[MetricsSnapshot], elapsed_s: float) -> list[CounterStat]:
+def _counters(inputs: Sequence[Input], elapsed_s: float) -> list[CounterStat]:
+    moved = (
+        replace(stat, extent=shifted(stat.extent, one.shift_ns)) for one in inputs for stat in one.snapshot.counters
+    )
     merged = []
-    for stats in _by_identity(stat for one in snapshots for stat in one.counters).values():
+    for stats in _by_identity(moved).values():
         value = carried(total_of(stat.value for stat in stats))
         events = sum(stat.events for stat in stats)
         rate = value / elapsed_s if elapsed_s > 0.0 else 0.0
-        merged.append(replace(stats[0], value=value, events=events, rate=rate))
+        extent = joined([stat.extent for stat in stats if stat.events] or [stats[0].extent])
+        merged.append(replace(stats[0], value=value, events=events, rate=rate, extent=extent))
     return merged
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry.errors import UsageError
+from telemetry.funnel import joined, shifted
 from telemetry.histogram.layout import Layout
 from telemetry.histogram.ranks import parse_percentile, rank
 from telemetry.merging.history import Added
@@ -75,7 +76,8 @@ def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share
     found: dict[SeriesId, list[_Share]] = {}
     for one, counts in zip(inputs, added.counts, strict=True):
         for stat in one.snapshot.series:
-            found.setdefault(identity(stat), []).append(_Share(stat, _lack(one, stat, counts)))
+            moved = replace(stat, extent=shifted(stat.extent, one.shift_ns))
+            found.setdefault(identity(stat), []).append(_Share(moved, _lack(one, stat, counts)))
     return found
 
 
@@ -143,6 +145,7 @@ def _together(
         imprecise=sum(stat.imprecise for stat in stats),
         histogram=_cells(stats),
         cell_unit=stats[0].cell_unit,
+        extent=joined([stat.extent for stat in stats]),
     )
 
 

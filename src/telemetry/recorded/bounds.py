@@ -65,30 +65,36 @@ def is_percentile(key: str) -> bool:
 
 def _from_cells(stat: SeriesStat) -> Mapping[str, Bounds]:
     """Without cells of all its values only how many there are is known."""
-    reached = list(accumulate(max(count, 0) for _, count in stat.histogram))
-    usable = reached and reached[-1] == stat.count and all(0 <= cell < CELLS for cell, _ in stat.histogram)
+    so_far = reached(stat)
     bounds = {}
     for key in filter(is_percentile, stat.percentiles):
         ratio = parse_percentile(key)
-        low, high = rank_bounds(ratio, stat.count, CONFIDENCE) if usable else (None, None)
+        low, high = (None, None) if so_far is None else rank_bounds(ratio, stat.count, CONFIDENCE)
         bounds[key] = Bounds(
-            low=None if low is None else _edges(stat, reached, low)[0],
-            high=None if high is None else _edges(stat, reached, high)[1],
+            low=None if low is None or so_far is None else edges(stat, so_far, low)[0],
+            high=None if high is None or so_far is None else edges(stat, so_far, high)[1],
             beyond=stat.count - rank(ratio, stat.count),
         )
     return bounds
 
 
-def _edges(stat: SeriesStat, reached: Sequence[int], wanted: int) -> tuple[float, float]:
+def reached(stat: SeriesStat) -> list[int] | None:
+    """How many values there are up to the end of each cell; None if cells don't have all values of the series."""
+    so_far = list(accumulate(max(count, 0) for _, count in stat.histogram))
+    usable = so_far and so_far[-1] == stat.count and all(0 <= cell < CELLS for cell, _ in stat.histogram)
+    return so_far if usable else None
+
+
+def edges(stat: SeriesStat, so_far: Sequence[int], wanted: int) -> tuple[float, float]:
     """Between which values that of a rank lies: in its cell, and within all values. The first and the last cell
-    also have the values outside the range of the series."""
-    place = bisect_left(reached, wanted)
+    also have the values outside the range of the series. `so_far` is as `reached` has it."""
+    place = bisect_left(so_far, wanted)
     cell = stat.histogram[place][0]
     low, high = edge(cell) * stat.cell_unit, edge(cell + 1) * stat.cell_unit
     if stat.min is not None:
         low = max(low, stat.min) if place else stat.min
     if stat.max is not None:
-        high = min(high, stat.max) if place < len(reached) - 1 else stat.max
+        high = min(high, stat.max) if place < len(so_far) - 1 else stat.max
     return low, high
 
 

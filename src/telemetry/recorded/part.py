@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
-from telemetry.histogram.layout import Layout
+from telemetry.histogram.layout import Integers, Layout
 from telemetry.intervals.digest import Digest
 from telemetry.intervals.figures import Figures
 from telemetry.limits import EXACT_INTEGER
 from telemetry.recorded.bounds import bound_ranks, is_percentile
+from telemetry.recorded.early import early_ranks
 from telemetry.recorded.ids import SeriesId, series_id
 from telemetry.recorded.sums import Added, Rows, Sum
 from telemetry.recorded.window import Window
@@ -49,9 +51,14 @@ class Part:
             self.counters[one] = self.counters.get(one, 0.0) + increase
         self.gauges.update(window.gauges)
 
-    def added(self, percentiles: Sequence[str] = ()) -> Added:
-        """All values. With percentiles: only good for their bounds, and less work."""
-        return self._sum.added((lambda counts: bound_ranks(counts, percentiles)) if percentiles else None)
+    def added(self, percentiles: Sequence[str] = (), early: Collection[SeriesId] = ()) -> Added:
+        """All values. With percentiles: only good for their bounds, of `early` series also for those of early
+        stopping, and less work."""
+
+        def wanted(counts: Integers) -> Integers:
+            return np.hstack([bound_ranks(counts, percentiles), early_ranks(counts, percentiles, self.rows, early)])
+
+        return self._sum.added(wanted if percentiles else None)
 
 
 def snapshot_of(run: MetricsSnapshot, part: Part, added: Added) -> MetricsSnapshot:

@@ -19,10 +19,11 @@ from telemetry.limits import MIB
 from telemetry.recorded.bounds import is_percentile, series_bounds
 from telemetry.recorded.choice import Choice
 from telemetry.recorded.findings import Covered, findings
-from telemetry.recorded.ids import SeriesId
+from telemetry.recorded.ids import SeriesId, series_id
 from telemetry.recorded.over_time import OverTime, busiest, check_points, check_step, shown, step_for
 from telemetry.recorded.part import Part, snapshot_of
 from telemetry.recorded.past import FAR_NS, Past
+from telemetry.recorded.requests import bounded_series, with_requests
 from telemetry.recorded.settled import settled
 from telemetry.recorded.source import find_result
 from telemetry.recorded.sums import Added
@@ -179,11 +180,12 @@ class RecordedRun:
 
     def _whole(self, report: Report, step_s: float | None) -> Report:
         gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
-        return _finished(report, gathered, gathered.part.added(self._percentiles), whole=True)
+        early = {series_id(stat) for stat in bounded_series(report.snapshot)}
+        return _finished(report, gathered, gathered.part.added(self._percentiles, early), whole=True)
 
     def _alone(self, passed_over: str) -> Report:
         """What the result says without its history."""
-        report = replace(self.result, bounds=series_bounds(self.result.snapshot.series))
+        report = with_requests(replace(self.result, bounds=series_bounds(self.result.snapshot.series)))
         return replace(report, findings=findings(report, None, passed_over))
 
 
@@ -214,5 +216,6 @@ def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool)
         step_s=gathered.step_s,
         over_time=gathered.over_time.series(),
     )
+    report = with_requests(report, added, part.rows, part=not whole)
     covered = Covered(part.start_s, part.end_s, part.seconds, int(added.count.sum()), whole)
     return replace(report, findings=findings(report, covered))

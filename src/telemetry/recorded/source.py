@@ -8,6 +8,7 @@ from pathlib import Path
 
 from telemetry import humane
 from telemetry.errors import RunDirectoryError
+from telemetry.recorded.requests import with_requests
 from telemetry.store import rundir
 from telemetry.store.final import find_final, read_final
 from telemetry.store.gates import GATES, read_gates
@@ -37,7 +38,7 @@ def find_result(
     called."""
     alone = _alone(Path(spec))
     if alone is not None:
-        return Report(snapshot=read_final(alone), source="file"), None
+        return with_requests(Report(snapshot=read_final(alone), source="file")), None
     run = rundir.resolve(str(spec), Path(root))
     path = find_final(run, fallback_dirs)
     if path is None:
@@ -46,7 +47,7 @@ def find_result(
     try:
         snapshot, sources, gates = read_final(path), read_sources(run), _gates(run)
         report = Report(snapshot=snapshot, source="file", source_reason=elsewhere, sources=sources, gates=gates)
-        return report, run
+        return with_requests(report), run
     except RunDirectoryError as error:
         left = remains(run)
         if error.hint or run.locked() or not left.recoverable:

@@ -17,6 +17,7 @@ from telemetry.report.accounts import PRODUCERS_SHOWN, losses, producers
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.measured import counters, gauges, series
 from telemetry.report.over_time import busiest, courses, each_over_time
+from telemetry.report.requests import requests
 from telemetry.report.sources import sources_sections
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import SOURCE_WORDS, Report, Stretch
@@ -53,6 +54,7 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
         *sources_sections(report),
         command(snapshot.command),
         gate_lines(report.gates),
+        *requests(report),
         series(report),
         counters(snapshot),
         gauges(snapshot),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from telemetry import humane, phrases
+from telemetry.funnel import without_requests
 from telemetry.humane import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Bounds, Report
@@ -15,31 +16,39 @@ FEW: Final = "*"
 """Before a percentile that rests on too few values."""
 _FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
 """What a narrow table keeps longest; see Column.keep."""
-_BOUNDS_KEEP: Final = 10
+BOUNDS_KEEP: Final = 10
 """More than that of the percentile: bounds go before any figure does."""
 
 
-def series(report: Report) -> Section:
-    """One row each; percentiles beside their bounds, where there are any."""
+def series(report: Report, *, requests: bool = False) -> Section:
+    """One row each, without those of requests unless asked for: they have sections of their own."""
     snapshot = report.snapshot
-    stats = snapshot.series
+    stats = snapshot.series if requests else without_requests(snapshot.series, snapshot)
+    names = [phrases.instrument(stat.name, stat.labels, stat.unit) for stat in stats]
+    return series_table("Series", report, stats, names)
+
+
+def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names: Sequence[str]) -> Section:
+    """One row each, by these names; percentiles beside their bounds, where there are any."""
+    snapshot = report.snapshot
     if not stats:
-        return Section("Series")
-    keys = percentile_keys(snapshot)
+        return Section(title)
+    keys = percentile_keys(stats)
     bounded = {key for one in report.bounds for key in one.percentiles if key in keys}
     errors = {phrases.error_bound(stat) for stat in stats if stat.count}
-    title = f"Series, percentiles {next(iter(errors))}" if len(errors) == 1 else "Series"
+    title = f"{title}, percentiles {next(iter(errors))}" if len(errors) == 1 else title
     heads = [Column("name"), Column("count"), Column("mean", 4), Column("min", 8)]
     for key in keys:
-        keep = _FIRST_PERCENTILES.get(key, 9)
+        keep = keep_of(key)
         heads.append(Column(f"p{printable(key)}", keep))
-        heads += [Column(confidence_words(report), _BOUNDS_KEEP + keep)] if key in bounded else []
+        heads += [Column(confidence_words(report), BOUNDS_KEEP + keep)] if key in bounded else []
     heads += [Column("max", 3), Column("stddev", 10)]
     mixed = len(errors) > 1
     if mixed:
         heads.append(Column("error", 1))
     rows = [
-        _series_row(report, stat, keys, bounded) + ([phrases.error_bound(stat)] if mixed else []) for stat in stats
+        [name, *_series_cells(report, stat, keys, bounded), *([phrases.error_bound(stat)] if mixed else [])]
+        for name, stat in zip(names, stats, strict=True)
     ]
     notes = [note for stat in stats if (note := _series_note(stat))]
     if any(FEW in cell[:1] for row in rows for cell in row[1:]):
@@ -49,9 +58,14 @@ def series(report: Report) -> Section:
     return Section(title, table=Table(heads, rows), notes=notes)
 
 
-def percentile_keys(snapshot: MetricsSnapshot) -> list[str]:
-    """All that any series has, by number."""
-    return sorted({key for stat in snapshot.series for key in stat.percentiles}, key=by_number)
+def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:
+    """All that any of the series has, by number."""
+    return sorted({key for stat in stats for key in stat.percentiles}, key=by_number)
+
+
+def keep_of(percentile: str) -> int:
+    """How soon a column of this percentile goes where there is no room; see `Column.keep`."""
+    return _FIRST_PERCENTILES.get(percentile, 9)
 
 
 def by_number(percentile: str) -> tuple[bool, float, str]:
@@ -99,9 +113,9 @@ def confidence(report: Report) -> str:
     return humane.percent(found.pop()) if len(found) == 1 else "such"
 
 
-def _series_row(report: Report, stat: SeriesStat, keys: list[str], bounded: set[str]) -> list[str]:
+def _series_cells(report: Report, stat: SeriesStat, keys: list[str], bounded: set[str]) -> list[str]:
     bounds = bounds_of(report, stat)
-    cells = [phrases.instrument(stat.name, stat.labels, stat.unit), humane.count(stat.count)]
+    cells = [humane.count(stat.count)]
     cells += [humane.quantity(value, stat.unit) for value in (stat.mean, stat.min)]
     for key in keys:
         cells.append(percentile_words(report, stat, key))
@@ -115,7 +129,7 @@ def _series_note(stat: SeriesStat) -> str:
 
 
 def counters(snapshot: MetricsSnapshot) -> Section:
-    """Sums, and how fast they grew at last."""
+    """Sums, and how fast they grew at last, but for those of requests."""
     heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
     rows = [
         [
@@ -123,7 +137,7 @@ def counters(snapshot: MetricsSnapshot) -> Section:
             humane.quantity(stat.value, stat.unit) if humane.carries_unit(stat.unit) else humane.count(stat.value),
             humane.rate(stat.rate, stat.unit),
         ]
-        for stat in snapshot.counters
+        for stat in without_requests(snapshot.counters, snapshot)
     ]
     return Section("Counters", table=Table(heads, rows))
 

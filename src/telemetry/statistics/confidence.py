@@ -33,8 +33,9 @@ def rank_bounds(ratio: Ratio, count: int, confidence: float = 0.95) -> tuple[int
     numerator, denominator, tail = _checked(ratio, confidence)
     if count <= 0 or numerator == denominator:
         return None, None
-    below = _most_within(count, numerator, denominator, tail)
-    above = _most_within(count, denominator - numerator, denominator, tail)
+    chance, rest = numerator / denominator, (denominator - numerator) / denominator
+    below = most_within(count, chance, rest, tail)
+    above = most_within(count, rest, chance, tail)
     return None if below is None else below + 1, None if above is None else count - above
 
 
@@ -63,9 +64,11 @@ def _checked(ratio: Ratio, confidence: float) -> tuple[int, int, float]:
     return numerator, denominator, (1.0 - confidence) / 2.0
 
 
-def _most_within(trials: int, numerator: int, denominator: int, tail: float) -> int | None:
-    """The largest k with a chance of at most `tail` that no more than k of the trials succeed. None: not even 0."""
-    chance, rest = numerator / denominator, (denominator - numerator) / denominator
+def most_within(trials: int, chance: float, rest: float, tail: float) -> int | None:
+    """The largest k with a chance of at most `tail` that no more than k of the trials succeed. None: not even 0.
+
+    Each succeeds with `chance`; `rest` is `1 - chance`. Both are above 0, and `tail` between 0 and 1.
+    """
     variance = trials * chance * rest
     if variance < _EXPANDED_FROM:
         if trials * math.log1p(-chance) > math.log(tail) + 1e-9:
@@ -105,7 +108,7 @@ def _next_term(z: float, variance: float) -> float:
 
 
 def _exactly(trials: int, chance: float, rest: float, tail: float, near: int) -> int | None:
-    """As `_most_within`, from a number near it: adds up the chances of that and all smaller ones."""
+    """As `most_within`, from a number near it: adds up the chances of that and all smaller ones."""
     odds = chance / rest
     own = binomial_pmf(near, trials, chance, rest)
     term = total = own

@@ -1,7 +1,7 @@
 """The record log: all records of the run's one sequence, for those who join late or missed some.
 
     records/records.jsonl
-        {"schema_version":1,"run_id":"…","protocol":[1,0]}
+        {"schema_version":1,"run_id":"…","protocol":[1,1]}
         {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…}
 
 Line `seq + 1` is record `seq`. A number that is not finite is null.

@@ -45,6 +45,10 @@ SNAPSHOTS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.SNAPSHOT_SNDHWM
 SNAPSHOTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.RCVHWM: limits.SNAPSHOT_RCVHWM})
 NEWEST_SNAPSHOT_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.CONFLATE: 1})
 RECORDS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.RECORD_SNDHWM})
+FOREIGN_IN: Final[SocketKind] = (
+    zmq.SUB,
+    {zmq.MAXMSGSIZE: limits.FEED_FRAME_BYTES, zmq.RCVHWM: limits.FEED_RCVHWM},
+)
 
 
 def make_socket(context: ZmqContext, kind: SocketKind, linger_ms: int, identity: bytes | None = None) -> ZmqSocket:

@@ -21,14 +21,17 @@ from telemetry.tui import choices, export, keys
 from telemetry.tui.feed.news import Feed
 from telemetry.tui.model import overview
 from telemetry.tui.model.exported import export_json
+from telemetry.tui.model.scene import SeriesId
 from telemetry.tui.screens.choose import ChooseScreen
 from telemetry.tui.screens.confirm import ConfirmScreen
 from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
 from telemetry.tui.screens.help import HelpScreen
 from telemetry.tui.screens.log import LogScreen
-from telemetry.tui.screens.overview import OverviewScreen, ValuesTable
+from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
+from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.tui.screens.series import SeriesScreen
+from telemetry.tui.screens.tables import TablesScreen, ValuesTable
 from telemetry.tui.viewer import TABS, Viewer
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -46,6 +49,7 @@ class Cockpit(Viewer):
         "overview": OverviewScreen,
         "producers": ProducersScreen,
         "log": LogScreen,
+        "requests": RequestsScreen,
     }
     DEFAULT_MODE = "overview"
 
@@ -75,6 +79,7 @@ class Cockpit(Viewer):
         self._baselines = baselines
         self._export_dir = export_dir
         self._beside_command = beside_command
+        self._followed: SeriesId | None = None
 
     # --- which keys are live ---------------------------------------------------------------------
 
@@ -91,6 +96,7 @@ class Cockpit(Viewer):
         **dict.fromkeys(("now", "scrub_forward"), lambda self: self._past is not None),
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
         "open": lambda self: not isinstance(self.focused, ValuesTable),
+        "tab_4": lambda self: len(self.tabs) > 3,
         "group": lambda self: bool(overview.label_keys(self.scene)),
         "figures": lambda self: self._past is None,
         "stop": lambda self: not self._known.ended,
@@ -115,26 +121,32 @@ class Cockpit(Viewer):
         elif self.view.filter:
             self.see(replace(self.view, filter=""))
         else:
-            self.action_tab_1()
+            self._enter(TABS[0])
 
     def action_open(self) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, OverviewScreen):
+        if isinstance(screen, TablesScreen):
             screen.open()
 
     def on_grid_view_opened(self, event: GridView.Opened) -> None:
         series = overview.series_of(self.scene, event.key)
         if series is not None and self._series is None:
-            self._series = series
+            self._opened[self.current_mode] = series
             self._views[self.current_mode] = replace(self.view, zoom=0, pan=0)
-            self._feed.follow(series)
+            self._follow(series)
             self.push_screen(SeriesScreen())
 
     def _leave_series(self) -> None:
-        self._series = None
+        del self._opened[self.current_mode]
         self._held_timeline = None
-        self._feed.follow(None)
+        self._follow(None)
         self.pop_screen()
+
+    def _follow(self, series: SeriesId | None) -> None:
+        """The feed tells the history of one series at a time."""
+        if series != self._followed:
+            self._followed = series
+            self._feed.follow(series)
 
     def action_filter(self) -> None:
         screen = self.cockpit_screen
@@ -151,7 +163,11 @@ class Cockpit(Viewer):
 
     def on_grid_view_header_clicked(self, event: GridView.HeaderClicked) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, FilteringScreen) and event.grid.id == screen.MAIN:
+        if (
+            isinstance(screen, FilteringScreen)
+            and event.grid.id == screen.MAIN
+            and event.key in screen.sort_keys(self.scene, self.view)
+        ):
             self.see(choices.sort_by(self.view, event.key))
 
     def action_reverse(self) -> None:
@@ -182,12 +198,13 @@ class Cockpit(Viewer):
 
     def action_next_pane(self) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, OverviewScreen):
+        if isinstance(screen, TablesScreen):
             screen.next_pane()
 
     def action_freeze(self) -> None:
         held = self.scene if self._held is None else None
-        self._held_timeline = self.timeline
+        series, timeline = self._series, self.timeline
+        self._held_timeline = (series, timeline) if held and series and timeline is not None else None
         self._held = held
         self.draw()
 
@@ -232,18 +249,33 @@ class Cockpit(Viewer):
     # --- tabs and dialogs ------------------------------------------------------------------------
 
     def action_tab_1(self) -> None:
-        if isinstance(self.cockpit_screen, SeriesScreen):
-            self._leave_series()
-        self.switch_mode(TABS[0])
+        self._go(0)
 
     def action_tab_2(self) -> None:
-        self.switch_mode(TABS[1])
+        self._go(1)
 
     def action_tab_3(self) -> None:
-        self.switch_mode(TABS[2])
+        self._go(2)
+
+    def action_tab_4(self) -> None:
+        self._go(3)
 
     def action_next_tab(self) -> None:
-        self.switch_mode(TABS[(TABS.index(self.current_mode) + 1) % len(TABS)])
+        tabs = self.tabs
+        self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
+
+    def _go(self, number: int) -> None:
+        """To a tab, if it is there; in it, out of the series that is open."""
+        if number < len(self.tabs):
+            tab = self.tabs[number]
+            if tab == self.current_mode and isinstance(self.cockpit_screen, SeriesScreen):
+                self._leave_series()
+            self._enter(tab)
+
+    def _enter(self, tab: str) -> None:
+        self.switch_mode(tab)
+        if tab in self._opened:
+            self._follow(self._opened[tab])
 
     def action_help_quit(self) -> None:
         """Ctrl+C, which in a terminal would end the job: here it does nothing."""
@@ -291,14 +323,17 @@ class Cockpit(Viewer):
             if spec is None:
                 return
             if spec == _SWITCH:
-                self.see(replace(self.view, compare=not self.view.compare))
+                self._compare(not self.view.compare)
                 return
             baseline = await asyncio.to_thread(self._load_baseline, spec)
         except TelemetryError as error:
             self.say(str(error), bad=True)
             return
         self._known.compare_with(baseline)
-        self._views[TABS[0]] = replace(self._views[TABS[0]], compare=True)
+        self._compare(True)
+
+    def _compare(self, on: bool) -> None:
+        self._views = {tab: replace(view, compare=on) for tab, view in self._views.items()}
         self.draw()
 
     @work(group="export")

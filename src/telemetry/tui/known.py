@@ -8,6 +8,7 @@ from typing import Final
 
 from telemetry.intervals.timeline import Timeline
 from telemetry.tui.feed.news import Fresh, MomentOf, News, Output, TimelineOf, Trends, Trouble
+from telemetry.tui.growth import Growth
 from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
@@ -25,6 +26,7 @@ class Known:
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
+        self._growth = Growth()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
         self._past = False
@@ -34,7 +36,8 @@ class Known:
         scene = self._scene
         if isinstance(news, Fresh):
             self._heard_ns = news.at_ns
-            self._scene = replace(scene, snapshot=news.snapshot, live=news.live)
+            tokens_per_s = self._growth.learn(news.snapshot)
+            self._scene = replace(scene, snapshot=news.snapshot, live=news.live, tokens_per_s=tokens_per_s)
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
         elif isinstance(news, Trends):

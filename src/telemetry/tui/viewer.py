@@ -24,13 +24,15 @@ from telemetry.tui import choices, keys
 from telemetry.tui.feed.news import Feed, Note
 from telemetry.tui.inbox import Inbox
 from telemetry.tui.known import Known
+from telemetry.tui.model.flows import has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, Shown
 from telemetry.tui.theme import fitting_theme
 from telemetry.wire.snapshot import MetricsSnapshot
 
-TABS: Final = ("overview", "producers", "log")
+TABS: Final = ("overview", "producers", "log", "requests")
+"""The last is there for a run with requests only."""
 _ALWAYS: Final = ("help", "quit")
 """Have room in the footer before all others."""
 _FAILURES_KEPT: Final = 20
@@ -76,11 +78,12 @@ class Viewer(App[None]):
         self._known = Known(clock.monotonic_ns())
         self._known.compare_with(baseline)
         self._views = {tab: View(compare=baseline is not None) for tab in TABS}
-        self._series: SeriesId | None = None
+        self._opened: dict[str, SeriesId] = {}
+        """The series that is open in a tab."""
         self._past: choices.Past | None = None
         self._held: Scene | None = None
         """What was known when the screen was frozen, and the history of the series that was open then."""
-        self._held_timeline: Timeline | None = None
+        self._held_timeline: tuple[SeriesId, Timeline] | None = None
         self._figures_chosen = False
         self._framed_ns = 0
         self.failures: list[str] = []
@@ -140,14 +143,32 @@ class Viewer(App[None]):
         if self._held is None:
             return scene
         held = self._held
-        return replace(scene, snapshot=held.snapshot, trends=held.trends, output=held.output)
+        return replace(
+            scene,
+            snapshot=held.snapshot,
+            trends=held.trends,
+            tokens_per_s=held.tokens_per_s,
+            output=held.output,
+        )
+
+    @property
+    def tabs(self) -> tuple[str, ...]:
+        """Those there are. None goes while one is in it."""
+        there = self.current_mode == TABS[-1] or has_requests(self.scene)
+        return TABS if there else TABS[:-1]
+
+    @property
+    def _series(self) -> SeriesId | None:
+        """The one that is open in the tab that is shown."""
+        return self._opened.get(self.current_mode)
 
     @property
     def timeline(self) -> Timeline | None:
         """Of the series that is open, as far as it has come."""
-        if self._held is not None and self._held_timeline is not None:
-            return self._held_timeline
-        return self._known.timeline(self._series) if self._series else None
+        series, held = self._series, self._held_timeline
+        if held is not None and held[0] == series:
+            return held[1]
+        return self._known.timeline(series) if series else None
 
     @property
     def view(self) -> View:
@@ -186,7 +207,8 @@ class Viewer(App[None]):
             series=self._series,
             timeline=self.timeline,
             frozen=self._held is not None,
-            tab_keys=tuple(keys.shown(self._keys[f"tab_{number}"]) for number in range(1, len(TABS) + 1)),
+            tab=self.current_mode,
+            tab_keys=tuple(keys.shown(self._keys[f"tab_{number}"]) for number in range(1, len(self.tabs) + 1)),
             shortcuts=tuple(self._shortcuts(screen)),
             now_ns=self._clock.monotonic_ns(),
             always=tuple(self._shortcut(keys.BY_ID[name]) for name in _ALWAYS),

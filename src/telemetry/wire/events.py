@@ -52,6 +52,9 @@ class Define(_Record, tag="define", frozen=True):
     digits: Digits = 3
     low: Bound | None = None
     high: Bound | None = None
+    within: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    """A series of durations in a unit of time, with the same labels: while they still begin, what this instrument
+    records counts as inside. It may name itself. See `telemetry.wire.snapshot.Extent`."""
 
 
 class Sample(_Record, tag="sample", frozen=True):
@@ -151,6 +154,28 @@ class Artifact(_Record, tag="artifact", frozen=True):
     time_ns: Natural = 0
 
 
+class Uncounted(_Record, tag="uncounted", frozen=True):
+    """Text whose tokens somebody else is to count: a worker of the aggregator, off the way of the events."""
+
+    text: Annotated[str, Meta(max_length=limits.UNCOUNTED_CHARS)]
+    tokens: Name
+    """The series that gets their number."""
+    time_ns: Natural = 0
+    labels: Labels = {}
+    per_token: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    """A series in ns that gets `span_ns` for each token but the first `skipped`; empty for none."""
+    span_ns: Natural = 0
+    skipped: Natural = 0
+
+
+class Counted(_Record, tag="counted", frozen=True):
+    """Texts that are done, by their numbers in order of arrival. What they came to is in the records beside it."""
+
+    texts: Annotated[list[Natural], Meta(max_length=limits.BATCH_RECORDS)]
+    failed: Natural = 0
+    """How many of them could not be counted."""
+
+
 class Session(_Record, tag="session", frozen=True):
     """A named moment of the producer's own life, such as `started` or `warm`."""
 
@@ -159,7 +184,21 @@ class Session(_Record, tag="session", frozen=True):
 
 
 EventRecord = (
-    Define | Sample | Count | Gauge | Expect | Mark | Params | Scalars | StepEnd | Span | Note | Artifact | Session
+    Define
+    | Sample
+    | Count
+    | Gauge
+    | Expect
+    | Mark
+    | Params
+    | Scalars
+    | StepEnd
+    | Span
+    | Note
+    | Artifact
+    | Session
+    | Uncounted
+    | Counted
 )
 STREAMED: Final = (Mark, Params, Expect, Scalars, StepEnd, Span, Note, Artifact, Session)
 """Record types that go on to the record stream; the others only change instruments."""

@@ -87,6 +87,66 @@ class SeriesOverTime(Struct, frozen=True, kw_only=True):
     points: list[SeriesPoint] = []
 
 
+class Rate(Struct, frozen=True, kw_only=True):
+    """Of requests that completed, and of their output tokens; null: unknown."""
+
+    requests_per_s: float | None = None
+    tokens_per_s: float | None = None
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """One thing by three definitions: they differ in when the time ends, and in what is counted."""
+
+    while_issuing: Rate = Rate()
+    """What completed until the last of the completed requests was issued, in the time from the first: stragglers
+    count no time, and are not counted."""
+    loadgen: Rate = Rate()
+    """As MLPerf's LoadGen has it: all but one, in the time from the first issue to when the request that was
+    issued last completed."""
+    overall: Rate = Rate()
+    """All, in the time from the first issue to the last completion."""
+
+
+class EarlyStop(Struct, frozen=True, kw_only=True):
+    """What a percentile is surely below, as MLPerf's early stopping has it."""
+
+    bound: float | None = None
+    """With the confidence of the figures it belongs to; null: the samples are too few."""
+    needed: int
+    """The least number of samples that have a bound."""
+    missing: int = 0
+    """Samples that are still missing to that."""
+
+
+class RequestFigures(Struct, frozen=True, kw_only=True):
+    """Requests of one kind, in one tracking window or all together. Their distributions are among the series."""
+
+    kind: str
+    labels: dict[str, str] = {}
+    """Those of the kind: without window, finish reason, reason and turn."""
+    window: str | None = None
+    """Null: all together. Empty: outside any window."""
+    issued: int | float = 0
+    completed: int | float = 0
+    failed: dict[str, int | float] = {}
+    """By reason."""
+    expired: int | float = 0
+    in_flight: int | float | None = None
+    """Issued and not heard of since. Null in a part of a run."""
+    after_end: int | float = 0
+    """Calls for requests that had ended, or that nobody knows."""
+    finishes: dict[str, int | float] = {}
+    """Completed ones by finish reason."""
+    rates: Rates = Rates()
+    """Of the whole run: nothing is known in a part of one."""
+    early_stopping: dict[str, dict[str, EarlyStop]] = {}
+    """By what was measured, as `latency` or `ttft`, then by percentile from 50 on."""
+    confidence: float = 0.99
+    """Of `early_stopping`."""
+    windows: list[RequestFigures] = []
+    """Only of all together: each tracking window, and what was outside if there are any."""
+
+
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where indices are cached
     """What a run comes to. `final` tells a result from a state along the way."""
 
@@ -105,6 +165,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     gates: list[GateResult] = []
     sources: list[SourceStat] = []
     """The runs that a merged run was made of; empty for any other."""
+    requests: list[RequestFigures] = []
+    """By kind and labels, if there are counters of requests."""
 
     @property
     def state(self) -> State:

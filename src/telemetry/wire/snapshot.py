@@ -84,6 +84,27 @@ class Accounting(Struct, kw_only=True, frozen=True):
         return sum(self.dropped.values()) + sum(self.dropped_by_producer.values()) + self.missing
 
 
+class Extent(Struct, kw_only=True, frozen=True):
+    """When something happened, in wall-clock nanoseconds, and how much of it came while more of it still began.
+
+    Only for instruments defined `within` a series of durations. "Inside" is what was recorded until the newest
+    beginning among that series' values: stragglers at the end are outside, and stretch nothing.
+    """
+
+    first_ns: int = 0
+    """The earliest beginning: of the series it is defined within."""
+    last_ns: int = 0
+    """The latest beginning. 0 for several windows or runs together: nobody knows then what was inside."""
+    last_done_ns: int = 0
+    """The end of the one that began last; 0 if it is unknown which that was."""
+    end_ns: int = 0
+    """The latest end."""
+    inside: int = 0
+    """Events recorded until `last_ns`."""
+    inside_total: int | float = 0
+    """The sum of their values."""
+
+
 class CounterStat(Struct, kw_only=True, frozen=True):
     name: str
     labels: dict[str, str] = {}
@@ -92,6 +113,7 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     events: int = 0
     rate: float = 0.0
     """Per second, over the window."""
+    extent: Extent | None = None
 
 
 class GaugeStat(Struct, kw_only=True, frozen=True):
@@ -145,6 +167,7 @@ class SeriesStat(Struct, kw_only=True, frozen=True):
     cell_unit: float = 0.0
     """One tick of the cell edges, in `unit`."""
     window: WindowStat = WindowStat()
+    extent: Extent | None = None
 
 
 class Progress(Struct, kw_only=True, frozen=True):

@@ -1,6 +1,7 @@
 """One recorded report in every form. After a wanted change, `python -m tests.golden.report.renderings` stores them.
 
-`snapshot.json` and `recorded.json` are what is rendered; all other files here are made of them.
+`snapshot.json` and `recorded.json` are what is rendered, and `requests.json`, a run of requests; all other files
+here are made of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Final
 import msgspec
 
 from telemetry import render
+from telemetry.recorded import RecordedRun
 from telemetry.report.html.page import asset
 from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
 
 HERE: Final = Path(__file__).parent
 _ASSETS: Final = ("page.css", "humane.js", "charts.js", "report.js")
@@ -25,6 +28,12 @@ def stored_report() -> Report:
     document = msgspec.json.decode((HERE / "recorded.json").read_bytes())
     document["snapshot"] = msgspec.json.decode((HERE / "snapshot.json").read_bytes())
     return msgspec.convert(document, Report)
+
+
+def requests_report() -> Report:
+    """Requests of two kinds, one of them with a tracking window, failures and a stall."""
+    snapshot = msgspec.json.decode((HERE / "requests.json").read_bytes(), type=MetricsSnapshot)
+    return RecordedRun(Report(snapshot=snapshot, source="file"), None).report()
 
 
 def without_assets(page: str) -> str:
@@ -47,6 +56,16 @@ RENDERINGS: Final[dict[str, Callable[[Report], str]]] = {
     "report.xml": lambda report: render(report, "junit"),
 }
 
+OF_REQUESTS: Final[dict[str, Callable[[Report], str]]] = {
+    "requests_80.txt": lambda report: render(report, width=80),
+    "requests_140.txt": lambda report: render(report, width=140),
+    "requests.md": lambda report: render(report, "md"),
+    "requests_report.json": lambda report: render(report, "json"),
+    "requests.html": lambda report: without_assets(render(report, "html")),
+}
+
 if __name__ == "__main__":
     for name, rendering in RENDERINGS.items():
         (HERE / name).write_text(rendering(stored_report()))
+    for name, rendering in OF_REQUESTS.items():
+        (HERE / name).write_text(rendering(requests_report()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.golden.report.renderings import HERE, RENDERINGS, stored_report
+from tests.golden.report.renderings import HERE, OF_REQUESTS, RENDERINGS, requests_report, stored_report
 
 from telemetry.report import FORMATS
 
@@ -12,6 +12,12 @@ from telemetry.report import FORMATS
 def test_stored_forms(name: str) -> None:
     """A change of what users read is seen in the repository."""
     assert RENDERINGS[name](stored_report()) == (HERE / name).read_text()
+
+
+@pytest.mark.parametrize("name", OF_REQUESTS)
+def test_stored_forms_of_requests(name: str) -> None:
+    """A run of requests has sections of its own instead of rows among all series and counters."""
+    assert OF_REQUESTS[name](requests_report()) == (HERE / name).read_text()
 
 
 def test_every_format_is_stored() -> None:

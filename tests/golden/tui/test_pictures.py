@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import feeds
+from tests.unit.tui import feeds, loads
 from tests.unit.tui.cockpits import cockpit, live, shows, until
 from textual.pilot import Pilot
 
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Output, Trouble
+from telemetry.tui.feed.news import Fresh, Output, Trouble
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SMALL, LARGE = (80, 24), (160, 48)
@@ -86,6 +86,47 @@ def test_producers(snap_compare: Compare, size: tuple[int, int]) -> None:
     accounting = replace(snapshot.accounting, missing=12, emitted=snapshot.accounting.emitted + 12)
     feed = live(replace(snapshot, producers=producers, accounting=accounting))
     assert snap_compare(cockpit(feed), terminal_size=size, run_before=after("2", "down", words="slowest"))
+
+
+def of_requests(feed: feeds.FakeFeed, *keys: str, words: str = "failed: timeout") -> Before:
+    """In their tab, once a second snapshot has told how fast tokens come."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 Requests")
+        feed.tell(Fresh(loads.load().last, FakeClock().monotonic_ns()))
+        await pilot.press("4")
+        await shows(pilot, "failed: timeout 30")
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await shows(pilot, words)
+        assert isinstance(pilot.app, Cockpit)
+        assert pilot.app.failures == []
+
+    return act
+
+
+@pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 50)], ids=["80x24", "120x40", "200x50"])
+def test_requests(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Two kinds, of one a warm-up and the window that is measured, after the server was slow for a while."""
+    feed = loads.live(loads.load().snapshots[-8])
+    assert snap_compare(cockpit(feed, title="llm-bench"), terminal_size=size, run_before=of_requests(feed, "down"))
+
+
+def test_requests_of_a_whole_run(snap_compare: Compare) -> None:
+    """With rates by each definition, in a light theme."""
+    feed = loads.live(loads.load().snapshots[-8])
+    before = of_requests(feed, "w", words="LoadGen")
+    app = cockpit(feed, title="llm-bench", theme="textual-light")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=before)
+
+
+def test_requests_in_16_colours(snap_compare: Compare, terminal: Callable[[Mapping[str, str]], None]) -> None:
+    """Those of the terminal, while one looks at the past."""
+    terminal({"TERM": "xterm"})
+    feed = loads.live(loads.load().snapshots[-8])
+    before = of_requests(feed, "comma", "comma", words="failed: –")
+    assert snap_compare(cockpit(feed, title="llm-bench"), terminal_size=SMALL, run_before=before)
 
 
 @SIZES

@@ -188,3 +188,16 @@ def test_a_snapshot_names_only_so_many_gaps() -> None:
     assert stat.missing_batches[0] == (1, 1)
     assert len(stat.missing_batches) == limits.GAPS_SHOWN
     assert stat.missing == 99
+
+
+def test_anchors_that_agree_keep_the_distances_of_one_clock() -> None:
+    """However long it took to read the other; a clock that was set is another one, and none leaves 64 bits."""
+    producer = _producer()
+    assert producer.steady((100, SECOND)) == (100, SECOND)
+    assert producer.steady((300, SECOND + 9_000_000)) == (300, SECOND + 200)
+    assert producer.steady((400, 2 * SECOND)) == (400, 2 * SECOND)
+    assert producer.steady((500, 2 * SECOND - 5_000_000)) == (500, 2 * SECOND + 100)
+    assert producer.steady((0, 0)) == (0, 0)
+    most = (1 << 63) - 1
+    assert producer.steady((0, most - 1)) == (0, most - 1)
+    assert producer.steady((5, most)) == (5, most)

@@ -8,11 +8,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry.aggregator.config import AggregatorConfig
+from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.texts import TextQueue
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import (
@@ -56,7 +58,8 @@ class _Bench:
         self.notes = Notes()
         self.added: list[str] = []
         self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
-        self.reader = RecordReader(self.registry, self.notes)
+        self.texts = TextQueue()
+        self.reader = RecordReader(self.registry, self.notes, self.texts, Extents(self.registry, self.notes.warn))
         producer = ProducerBook(AggregatorConfig()).meet("p", 0)
         assert producer is not None
         self.producer: Producer = producer

@@ -73,6 +73,7 @@ CLEAN = Accounting(emitted=5, received=5, applied=5)
 def test_completeness(state: State, waiting_for: list[str], account: Accounting, expected: str) -> None:
     """Known only at the end; what nobody knows outweighs what is known to be lost."""
     facts = RunFacts(run_id="r", name="job", state=state)
-    assert completeness(facts, waiting_for, account) == expected
+    assert completeness(facts, waiting_for, account, 0) == expected
     unknown = "incomplete" if expected in ("complete", "lossy") else expected
-    assert completeness(replace(facts, unaccounted=True), waiting_for, account) == unknown
+    assert completeness(replace(facts, unaccounted=True), waiting_for, account, 0) == unknown
+    assert completeness(facts, waiting_for, account, 1) == unknown

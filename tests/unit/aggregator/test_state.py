@@ -24,7 +24,18 @@ from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.codec import Malformed, encode_snapshot
 from telemetry.wire.control import End, Hello
-from telemetry.wire.events import Count, Define, EventRecord, Expect, Gauge, Mark, Params, Sample
+from telemetry.wire.events import (
+    Count,
+    Counted,
+    Define,
+    EventRecord,
+    Expect,
+    Gauge,
+    Mark,
+    Params,
+    Sample,
+    Uncounted,
+)
 
 SECOND = 1_000_000_000
 FACTS = RunFacts(run_id="r", name="n")
@@ -34,13 +45,14 @@ def busy() -> Aggregator:
     """An aggregator with something of everything."""
     aggregator = Aggregator(AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=4))
     defines: list[EventRecord] = [
-        Define(0, "latency", "series", "ns"),
+        Define(0, "latency", "series", "ns", within="latency"),
         Define(1, "size", "series", "B", {"k": "v"}, 2, 1.0, 1e6),
         Define(2, "fine", "series", "s", {}, 5, None, 10.0),
-        Define(3, "requests", "counter"),
+        Define(3, "requests", "counter", within="latency"),
         Define(4, "depth", "gauge"),
     ]
     others: list[EventRecord] = [Mark("m"), Params({"a": 1, "b": None}), Expect("requests", 9.0), Gauge("g", -2.5)]
+    texts: list[EventRecord] = [Uncounted("a", "tokens"), Uncounted("b", "tokens", T, {"k": "v"}), Counted([0], 1)]
     beyond: list[EventRecord] = [Count(f"c{number}", 0.1) for number in range(9)]
     rows = [(at % 6, T + at, 1.5 * at) for at in range(200)]
     rows += [*[(3, T, 2.0**62)] * 6, (3, T, math.nan), (0, T, -1.0)]
@@ -49,7 +61,7 @@ def busy() -> Aggregator:
     sent = [
         batch("p", 0, 0, records=defines, dropped={"buffer_full": 2, "odd": 3}),
         batch("p", 1, 5, rows=rows),
-        batch("p", 4, 300, records=[*others, *beyond], rows=rows),
+        batch("p", 4, 300, records=[*others, *beyond, *texts], rows=rows),
         batch("q", 0, 0, records=[Sample("s", 2.0)]),
         batch("q", 1, 1, rows=[(7, T, 1.0)]),
     ]
@@ -280,8 +292,8 @@ def test_a_checkpoint_cut_short_is_refused() -> None:
 def test_another_format_is_another_version() -> None:
     """A checkpoint from a later release is called that."""
     tree = msgspec.msgpack.decode(Aggregator(AggregatorConfig()).checkpoint())
-    with pytest.raises(Malformed, match="format 2, not 1") as caught:
-        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 2}))
+    with pytest.raises(Malformed, match="format 3, not 2") as caught:
+        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 3}))
     assert caught.value.reason == Reason.WRONG_VERSION
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from telemetry.cli.live_line import describe
-from telemetry.wire.snapshot import Accounting, MetricsSnapshot, Progress, SelfCost, SeriesStat, WindowStat
+from telemetry.wire.snapshot import (
+    Accounting,
+    CounterStat,
+    MetricsSnapshot,
+    Progress,
+    SelfCost,
+    SeriesStat,
+    WindowStat,
+)
 
 
 def series(name: str, in_window: int, **more: object) -> SeriesStat:
@@ -45,6 +53,18 @@ def test_progress_with_a_time_of_arrival() -> None:
         assert line.endswith(f" · {words}"), line
     empty = describe(snapshot(progress=[Progress(name="requests", done=0.0, total=0.0)]))
     assert empty.endswith("requests 100%")
+
+
+def test_requests_come_before_series() -> None:
+    """Where they are; expired ones only if there are any."""
+
+    def counted(word: str, value: int, **labels: str) -> CounterStat:
+        return CounterStat(name=f"chat.{word}", unit="requests", value=value, labels=labels)
+
+    counters = [counted("issued", 2_400), counted("completed", 2_340), counted("failed", 48, reason="\x1b")]
+    line = describe(snapshot(counters=counters, series=[series("a", 1)]))
+    assert " · chat 2,400 issued 12 in flight 2,340 completed 48 failed · a p50" in line
+    assert "48 failed 3 expired" in describe(snapshot(counters=[*counters, counted("expired", 3)]))
 
 
 def test_two_busy_series_and_what_tells_them_apart() -> None:

@@ -12,8 +12,8 @@ from telemetry.report import FORMATS as RENDERED
 
 
 def test_every_form_has_a_suffix_of_its_own() -> None:
-    """And all that can be rendered can be asked for; the history log is written, not rendered."""
-    assert set(FORMATS) == {*RENDERED, "hlog"}
+    """And all that can be rendered can be asked for; the history log and others' forms are made elsewhere."""
+    assert set(FORMATS) == {*RENDERED, "hlog", "endpoints"}
     assert len(set(SUFFIXES.values())) == len(FORMATS)
 
 

@@ -67,7 +67,18 @@ def test_the_command_is_watched_and_its_end_ends_the_run(
 
 def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
     """As settings; those not given are left alone."""
-    assert main(["run", "--dir", "there", "--no-journal", "--quiet", "true"]) == 0
+    given = [
+        "--dir",
+        "there",
+        "--no-journal",
+        "--tokenizer",
+        "t.json",
+        "--token-workers",
+        "2",
+        "--token-budget",
+        "9",
+    ]
+    assert main(["run", *given, "--quiet", "true"]) == 0
     name, flags, _ = aggregator.asked  # type: ignore[attr-defined]
     assert name == "true"
     assert flags == {
@@ -76,6 +87,9 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
         "transport.bind": None,
         "transport.insecure": None,
         "journal.enabled": False,
+        "tokens.tokenizer": "t.json",
+        "tokens.workers": 2,
+        "tokens.budget_s": 9.0,
     }
 
 

@@ -24,7 +24,18 @@ from telemetry.limits import KIB
 from telemetry.store.journal import BATCH, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
-from telemetry.wire.events import Count, Define, EventRecord, Expect, Gauge, Mark, Params, Sample
+from telemetry.wire.events import (
+    Count,
+    Counted,
+    Define,
+    EventRecord,
+    Expect,
+    Gauge,
+    Mark,
+    Params,
+    Sample,
+    Uncounted,
+)
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import Ending, RunState
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
@@ -115,20 +126,23 @@ class Sender:
         self.live.turn(frames)
         if rng.random() < 0.05:
             _ = self.live.snapshot()  # whoever asks changes nothing
+            _ = self.live.numbers.aggregator.uncounted.take(60)  # nor does who takes
 
     def batch(self) -> bytes:
         rng, now_ns = self.live.rng, self.live.clock.monotonic_ns()
         records: list[EventRecord] = []
         if self.seq in (0, 3):
             records += [
-                Define(1, "latency", "series", "ms", {"who": self.name}),
-                Define(2, "bytes", "counter", "B"),
+                Define(1, "latency", "series", "ms", {"who": self.name}, within="latency"),
+                Define(2, "bytes", "counter", "B", {"who": self.name}, within="latency"),
             ]
         if self.seq == 5:
             records += [Define(3, "load", "gauge"), Params({"x": rng.random()}), Expect("bytes", 1e6)]
         if rng.random() < 0.2:
             records += [Mark(f"mark {self.seq}"), Sample("free", rng.expovariate(0.1)), Count("n", rng.random())]
             records += [Gauge("g", rng.gauss(0.0, 1.0))]
+        if rng.random() < 0.2:
+            records += [Uncounted(f"text {self.seq}", "tokens"), Counted([rng.randrange(400) for _ in range(9)], 1)]
         rows = [
             (rng.choice((1, 1, 1, 2, 3)), now_ns - rng.randrange(10**8), rng.lognormvariate(0.0, 3.0))
             for _ in range(rng.randrange(60))
@@ -177,7 +191,7 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
         live = Live(tmp_path / "j", seed)
         live.go()
     segments = sorted(int(path.stem) for path in live.folder.iterdir())
-    assert len(segments) > 5, "there are checkpoints to begin with"
+    assert len(segments) > 3, "there are checkpoints to begin with"
     expected = live.snapshot()
     account = expected["accounting"]
     assert account["duplicates"]
@@ -185,6 +199,9 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
     assert account["unrepairable"]
     assert account["repaired"]
     assert "after_end" in account["dropped"]
+    assert expected["pending"]["deferred"]
+    assert [series["extent"]["inside"] > 0 for series in expected["series"] if series["extent"]] == [True] * 4
+    assert [counter["extent"]["inside"] > 0 for counter in expected["counters"] if counter["extent"]] == [True] * 4
     for segment in (segments[-1], segments[len(segments) // 2], segments[1], None):
         fold, intervals, streamed = folded(live.folder, segment)
         found = snapshot_of(fold.numbers, live.clock.monotonic_ns())

@@ -6,9 +6,13 @@ import time
 from collections.abc import Callable
 
 import pytest
+from msgspec import Raw
 
+from telemetry.emit.catalog import Catalog
+from telemetry.emit.kinds import Kinds, Tracking
 from telemetry.emit.outbox import Outbox
-from telemetry.emit.recorders import Recorders, build_recorders
+from telemetry.emit.recorders import Recorders, Rows, build_recorders
+from telemetry.emit.requests import Requests
 from telemetry.emit.tally import Tally
 from telemetry.ledger import Reason
 from telemetry.testing.clock import FakeClock
@@ -108,6 +112,69 @@ class Desk:
         self.outbox.settle()
         packed = self.outbox.pack()
         return None if packed is None else decode_batch(packed.frame)
+
+
+Event = tuple[str, dict[str, str], int, float]
+"""Name, labels, time, value."""
+
+
+class Program:
+    """A process that records, without a thread that sends: what requests come to, within reach of a test."""
+
+    def __init__(self) -> None:
+        self.recorders = build_recorders()
+        self.unencodable = Tally()
+        self.catalog = Catalog(self.recorders, self.unencodable)
+        self.state = "live"
+        self.endpoint = ""
+        self.records: list[EventRecord] = []
+        self.puts: list[list[float]] = []
+        """What each call to the buffer held."""
+        self.kinds = Kinds(self)
+        self.recorders.install(self._put)
+
+    def _put(self, rows: Rows) -> None:
+        self.puts.append(list(rows))
+        self.recorders.buffer.extend(rows)
+
+    def put_record(self, make: Callable[[], bytes]) -> None:
+        try:
+            self.records.append(decode_record(Raw(make())))
+        except ValueError:
+            self.unencodable.hit()
+
+    def requests(self, name: str = "llm", **labels: object) -> Requests:
+        return self.kinds.requests(name, labels)
+
+    def tracking(self, window: str) -> Tracking:
+        return Tracking(self.kinds, self, window)
+
+    @property
+    def definitions(self) -> list[Define]:
+        found = [decode_record(Raw(encoded)) for encoded in self.catalog.definitions]
+        return [made for made in found if isinstance(made, Define)]
+
+    @property
+    def events(self) -> list[Event]:
+        known, flat = self.definitions, self.recorders.buffer
+        return [
+            (known[int(row)].name, known[int(row)].labels, int(at), value)
+            for row, at, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+        ]
+
+    def take(self) -> list[Event]:
+        """All events since the last call."""
+        found = self.events
+        self.recorders.buffer.clear()
+        return found
+
+    def values(self, name: str) -> list[float]:
+        return [value for known, _, _, value in self.events if known == name]
+
+
+@pytest.fixture
+def program() -> Program:
+    return Program()
 
 
 @pytest.fixture

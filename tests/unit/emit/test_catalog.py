@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
-from telemetry.emit.catalog import Catalog
+from telemetry.emit.catalog import NO_ID, Catalog
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.recorders import build_recorders
 from telemetry.emit.tally import Tally
@@ -144,3 +144,28 @@ def test_labels_without_end_are_dropped_and_counted(
     assert unencodable.total == 3
     assert len(catalog.definitions) == 2
     assert len(said()) == 1
+
+
+def test_names_can_be_reserved_before_there_are_instruments(catalog: Catalog) -> None:
+    """All of them or none."""
+    catalog.instrument("series", "b", "ms")
+    with pytest.raises(InstrumentError, match="'b' has the unit 'ms' already"):
+        catalog.reserve({"a": ("counter", ""), "b": ("series", "ns")})
+    catalog.instrument("gauge", "a")
+    catalog.reserve({"b": ("series", "ms"), "c": ("counter", "")})
+    with pytest.raises(InstrumentError, match="'c' is a counter already"):
+        catalog.instrument("series", "c")
+    assert len(catalog.definitions) == 2
+
+
+def test_a_row_id_is_that_of_the_instrument(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made with what it is defined within, once; the one somebody has made is taken as it is."""
+    series = catalog.instrument("series", "s", "ns", {"a": "1"}, digits=5)
+    assert catalog.row_id("series", "s", "ns", {"a": "1"}, within="s") == float(series.definition.id)
+    assert [catalog.row_id("series", "s", "ns", {"a": "2"}, within="s") for _ in range(2)] == [1.0, 1.0]
+    assert decode_record(catalog.definitions[1]) == Define(
+        id=1, name="s", kind="series", unit="ns", labels={"a": "2"}, within="s"
+    )
+    assert catalog.instrument("series", "s", "ns", {"a": "2"}).definition.id == 1
+    monkeypatch.setattr(limits, "PRODUCER_IDS", 2)
+    assert catalog.row_id("series", "s", "ns", {"a": "3"}, within="") == NO_ID

@@ -42,6 +42,7 @@ class Bench:
         self.desk = desk
         self.given_up: list[TelemetryError] = []
         self.told_over: list[int] = []
+        self.on_turn: Callable[[], object] = lambda: None
         self.refusing = self.kept = False
         self.made: list[Flusher] = []
 
@@ -64,6 +65,7 @@ class Bench:
                 connect_timeout_s=patience_s,
                 on_given_up=self.given_up.append,
                 on_run_over=lambda: self.told_over.append(1),
+                on_turn=self.on_turn,
             )
         )
         self.made.append(flusher)
@@ -432,3 +434,22 @@ def test_a_run_that_ends_without_this_process_is_told_all_it_has(bench: Bench, w
     wait_until(lambda: bench.told_over, what="the end of the run")
     ending = flusher.finish(5.0)
     assert ending.account == Ended(id=3, emitted=5, received=5, missing=0)
+
+
+def test_what_others_have_to_do_now_and_then_is_done(
+    bench: Bench, wait_until: WaitUntil, said: Callable[[], list[str]]
+) -> None:
+    """Its errors are said once, and what waits is sent all the same."""
+    bench.link.answer = willing
+    turns: list[int] = []
+
+    def fail() -> None:
+        turns.append(1)
+        raise MemoryError("none left")
+
+    bench.on_turn = fail
+    flusher = bench.start()
+    flusher.wait_for_welcome(5.0)
+    bench.desk.fill(2)
+    wait_until(lambda: bench.link.frames and len(turns) > 3)
+    assert len(said()) == 1

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from telemetry import emit
-from telemetry.emit import Counter, Gauge, Series
+from telemetry.emit import Counter, Gauge, Series, module_level
 from telemetry.errors import InstrumentError
 
 HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logging", "tomllib"]
@@ -46,3 +46,13 @@ def test_importing_is_light(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a tracking window; without an endpoint nothing is kept."""
+    monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
+    made = module_level.requests("module.llm", expire_s=5, stop_when="p99 known", host="a")
+    assert module_level.requests("module.llm", host="a") is made
+    with module_level.tracking("w"), module_level.request("module.llm", key="k") as one:
+        one.first()
+    assert (made.in_flight, made.enough) == (0, False)

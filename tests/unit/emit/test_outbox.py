@@ -168,3 +168,32 @@ def test_a_batch_that_cannot_be_encoded_is_counted(desk: Any, monkeypatch: pytes
     desk.fill(1)
     batch = desk.pack()
     assert (batch.seq, batch.first, batch.dropped) == (0, 3, {"unencodable": 3})
+
+
+def test_the_oldest_records_go_beyond_their_bytes(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long texts must not fill the memory, however few they are; what was sent weighs nothing any more."""
+    mark = len(records.mark("x" * 100, {}, 1))
+    monkeypatch.setattr(limits, "RECORDS_BUFFERED_BYTES", 4 * mark)
+    for _ in range(3):
+        desk.outbox.records.extend(records.mark("x" * 100, {}, 1) for _ in range(4))
+        batch = desk.pack()
+        assert (len(batch.records), batch.dropped) == (4, {})
+    desk.outbox.records.extend(records.mark("x" * 100, {}, 1) for _ in range(3))
+    desk.outbox.settle()
+    desk.outbox.records.extend(records.mark("x" * 100, {}, 1) for _ in range(3))
+    batch = desk.pack()
+    assert (len(batch.records), batch.first, batch.dropped) == (4, 14, {"buffer_full": 2})
+
+
+def test_many_bytes_of_records_fill_a_batch_as_many_rows_do(desk: Any) -> None:
+    """They may follow at once: texts are not held back to one batch a period."""
+    assert not desk.outbox.full
+    mark = records.mark("x" * 4_000, {}, 1)
+    desk.outbox.records.extend([mark] * (1 + records.RECORD_BYTES // len(mark)))
+    desk.outbox.settle()
+    assert desk.outbox.full
+    desk.pack()
+    assert not desk.outbox.full
+    desk = type(desk)(row_bound=None)
+    desk.fill(limits.BATCH_EVENTS)
+    assert desk.outbox.full

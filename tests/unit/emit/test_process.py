@@ -15,9 +15,10 @@ import pytest
 from telemetry.config import EmitConfig
 from telemetry.emit import records
 from telemetry.emit.instruments import Counter, Series
-from telemetry.emit.process import ENDPOINT_VARIABLE, Process, program_name
+from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.errors import EndpointError, ProtocolError
 from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.events import Uncounted
 
 WaitUntil = Callable[..., Any]
 QUICK = EmitConfig(flush_ms=2, start_timeout_s=5, finish_timeout_s=5)
@@ -297,7 +298,7 @@ def test_without_room_for_a_thread_instruments_are_null_objects(
         for record in (made.add, lambda: process.put_records(lambda: [records.mark("m", {}, 0)])):
             process.after_fork_in_child()
             process.state = "inherited"
-            process.recorders.install(process._first_row)
+            process.recorders.install(process._first_rows)
             record()
             assert (process.state, process.flusher, process.recorders.buffer) == ("idle", None, [])
         patched.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
@@ -363,3 +364,77 @@ def test_a_launchers_rank_is_told(
     [heard] = aggregator.heard.values()
     assert heard.hello is not None
     assert heard.hello.rank == 3
+
+
+def test_requests_live_and_end_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
+    """Before it they are null objects; what is left of conversations is recorded at its end; another run does not
+    know them."""
+    llm = process.requests("llm", {})
+    llm.issue(conversation="c").complete()
+    process.attach(aggregator.endpoint, "job", QUICK)
+    made = llm.issue(conversation="c")
+    made.first()
+    kept = llm.issue(key="k", conversation="c")
+    made.complete()
+    process.finish(5.0)
+    assert aggregator.values("llm.issued") == [1.0, 1.0]
+    assert aggregator.values("llm.conversation.turns") == [2.0]
+    assert process._late.total == 0
+    llm.issue().complete()
+    assert process._late.total == 3
+    process.attach(aggregator.endpoint, "job", QUICK)
+    assert llm.in_flight == 0
+    kept.complete()
+    process.finish(5.0)
+    assert (aggregator.values("llm.completed"), aggregator.values("llm.after_end")) == ([1.0], [1.0])
+
+
+def test_requests_expire_on_the_flushers_thread(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
+) -> None:
+    """Also with policy block, where it is the one that makes room."""
+    config = EmitConfig(policy="block", buffer_events=1_000, flush_ms=1, block_timeout_s=30)
+    process.attach(aggregator.endpoint, "job", config)
+    llm = process.requests("llm", {}, expire_s=0.001)
+    for _ in range(2_000):
+        llm.issue()
+    wait_until(lambda: llm.in_flight == 0, what="their expiry")
+    process.finish(5.0)
+    assert (len(aggregator.values("llm.issued")), len(aggregator.values("llm.expired"))) == (2_000, 2_000)
+
+
+def test_a_forked_child_knows_none_of_the_parents_requests(process: Process, aggregator: FakeAggregator) -> None:
+    """Its first own request brings it to life, and has all its figures."""
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    parents = process.flusher
+    assert parents is not None
+    llm = process.requests("llm", {})
+    llm.issue(key="k", conversation="c")
+    parents.finish(5.0)  # a thread is not forked: in a real child it does not take what the child records
+    process.after_fork_in_child()
+    assert (llm.in_flight, process.state) == (0, "inherited")
+    with llm.issue(key="k") as made:
+        assert llm.find("k") is made
+    process.finish(5.0)
+    child = list(aggregator.heard.values())[-1]
+    assert [name for name, *_ in child.rows()] == ["llm.issued", "llm.completed", "llm.latency"]
+
+
+def test_texts_are_records(process: Process, aggregator: FakeAggregator) -> None:
+    """One that can't be encoded is counted with the run, and costs the others nothing."""
+    process.attach(aggregator.endpoint, "job", QUICK)
+    llm = process.requests("llm", {})
+    llm.issue(input_text="ask").complete(output_text="\udc00")
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert [record.text for record in heard.records if isinstance(record, Uncounted)] == ["ask"]
+    assert heard.end is not None
+    assert heard.end.dropped == {"unencodable": 1}
+
+
+def test_a_kind_of_request_is_the_same_in_another_process(process: Process) -> None:
+    """As an instrument is: by its name."""
+    import pickle
+
+    made = PROCESS.requests("pickled", {"a": 1}, 5.0, "p99 known")
+    assert pickle.loads(pickle.dumps(made)) is made

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from telemetry.emit.recorders import Recorders, Row, blocking_extend, build_recorders, checked_ns
+from telemetry.emit.recorders import Recorders, Rows, blocking_extend, build_recorders, checked_ns
 from telemetry.emit.tally import Tally
 
 
@@ -180,7 +180,7 @@ class Blocked:
             5.0,
             wake=self._wake,
             progress=lambda: self.progress,
-            timed_out=self.timed_out.hit,
+            timed_out=self.timed_out.hit_many,
             now=lambda: self.now,
             sleep=self._sleep,
         )
@@ -193,7 +193,7 @@ class Blocked:
         self.on_sleep()
 
     def put(self, count: int) -> None:
-        row: Row = (0.0, 1, 2.0)
+        row: Rows = (0.0, 1, 2.0)
         for _ in range(count):
             self.extend(row)
 
@@ -231,3 +231,25 @@ def test_a_stuck_aggregator_costs_one_timeout() -> None:
     blocked.buffer.clear()
     blocked.put(1)
     assert len(blocked.buffer) == 3
+
+
+def test_policy_block_waits_once_for_all_rows_of_a_call() -> None:
+    """They go in together or are dropped together, each counted."""
+    blocked = Blocked()
+    rows: Rows = (0.0, 1, 2.0) * 4
+    blocked.extend(rows)
+    assert blocked.buffer == list(rows)
+    blocked.extend(rows)
+    assert blocked.now == pytest.approx(5.0, abs=0.01)
+    assert (len(blocked.buffer), blocked.timed_out.total) == (12, 4)
+
+
+def test_rows_that_are_numbers_take_the_same_way(live: Recorders) -> None:
+    """Wherever that leads now."""
+    put = live.put
+    put((1.0, 2, 3.0, 4.0, 5, 6.0))
+    assert live.buffer == [1.0, 2, 3.0, 4.0, 5, 6.0]
+    seen: list[Rows] = []
+    live.install(seen.append)
+    put((1.0, 2, 3.0))
+    assert (len(live.buffer), seen) == (6, [(1.0, 2, 3.0)])

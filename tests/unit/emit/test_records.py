@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.emit import records
 from telemetry.errors import InstrumentError
 from telemetry.wire.codec import decode_record
-from telemetry.wire.events import Expect, Mark, Params
+from telemetry.wire.events import Expect, Mark, Params, Uncounted
 
 
 def decoded_params(values: dict[Any, Any]) -> dict[str, Any]:
@@ -89,3 +89,15 @@ def test_records_are_frozen_when_they_are_made() -> None:
     [raw] = list(records.params(values, 0))
     values["a"] = 2
     assert msgspec.msgpack.decode(raw)[1] == {"a": 1}
+
+
+@pytest.mark.parametrize("what", ["characters", "bytes", "surrogates"])
+def test_a_text_that_fits_in_no_record_is_refused(what: str) -> None:
+    """The longest that fits is sent."""
+    longest = "x" * limits.UNCOUNTED_CHARS
+    assert len(records.uncounted(Uncounted(text=longest, tokens="t"))) > limits.UNCOUNTED_CHARS
+    text = {"characters": longest + "x", "bytes": "\U0001f600" * limits.UNCOUNTED_CHARS, "surrogates": "\ud800"}[
+        what
+    ]
+    with pytest.raises(ValueError, match="surrogates" if what == "surrogates" else "too long"):
+        records.uncounted(Uncounted(text=text, tokens="t"))

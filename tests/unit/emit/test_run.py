@@ -184,3 +184,19 @@ def test_a_name_that_can_not_be_is_refused_before_anything_starts(name: Any) -> 
     """No aggregator is spawned for it."""
     with pytest.raises(UsageError):
         start(name)
+
+
+def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
+    """In the tracking window that is open; marks say when it began and ended."""
+    with start("job") as run:
+        llm = run.requests("llm", expire_s=30.0, stop_when="p99 known", model="m")
+        assert run.requests("llm", model="m") is llm
+        with run.tracking(), llm.issue(key=1):
+            assert not llm.enough
+        with pytest.raises(InstrumentError):
+            run.requests("llm", window="w")
+        run.request("other", planned=1).fail("timeout")
+    assert aggregator.values("llm.completed") == aggregator.values("other.failed") == [1.0]
+    [heard] = aggregator.heard.values()
+    marks = [record.text for record in heard.records if isinstance(record, Mark)]
+    assert marks == ["tracking measured began", "tracking measured ended"]

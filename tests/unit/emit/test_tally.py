@@ -36,3 +36,11 @@ def test_hits_from_many_threads_are_all_there() -> None:
     while any(thread.is_alive() for thread in threads):
         taken += tally.take()
     assert taken + tally.take() == 80_000
+
+
+def test_many_hits_at_once() -> None:
+    """As many as were said, also none."""
+    tally = Tally()
+    for times in (0, 3, 1):
+        tally.hit_many(times)
+    assert [tally.total, tally.take()] == [4, 4]

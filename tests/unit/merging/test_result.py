@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.merging.conftest import SECOND, MakeRun
 
 from telemetry.merging import Input, gather
@@ -13,6 +14,7 @@ from telemetry.testing.builders import WALL_NS
 from telemetry.wire.snapshot import (
     Accounting,
     CounterStat,
+    Extent,
     GaugeStat,
     MarkStat,
     MetricsSnapshot,
@@ -161,3 +163,25 @@ def test_exact_says_why_not(make_run: MakeRun) -> None:
     assert (result(whole, added).exact, "histograms" in result(whole, added).exact_reason) == (False, True)
     some = gather([make_run("c", {}, exact=True), make_run("d", {}, exact_reason="the journal is off")])
     assert (result(some, exact).exact, result(some, exact).exact_reason) == (False, "the journal is off")
+
+
+def test_extents_of_counters_join_in_the_clock_of_the_merged_run(two: Any) -> None:
+    """From the first beginning to the last end; where one run does not know, nobody does."""
+    known = Extent(
+        first_ns=WALL_NS + 1, last_ns=WALL_NS + 5, last_done_ns=WALL_NS + 6, end_ns=WALL_NS + 7, inside=3
+    )
+    counter = CounterStat(name="done", value=4, events=4, extent=known)
+    later = replace(
+        counter,
+        extent=Extent(
+            first_ns=WALL_NS + 3, last_ns=WALL_NS + 9, last_done_ns=WALL_NS + 12, end_ns=WALL_NS + 20, inside=1
+        ),
+    )
+    merged = two({"counters": [counter]}, {"counters": [later]})
+    assert merged.counters[0].extent == Extent(first_ns=WALL_NS + 1, last_done_ns=WALL_NS + 12, end_ns=WALL_NS + 20)
+    without = {"counters": [replace(counter, extent=None)], "name": "d"}
+    assert two({"counters": [counter], "name": "c"}, without).counters[0].extent is None
+    aligned = two({"counters": [counter], "name": "e"}, {"counters": [later], "name": "f"}, align_starts=True)
+    assert aligned.counters[0].extent == Extent(
+        first_ns=WALL_NS + 3 - 10 * SECOND, last_done_ns=WALL_NS + 6, end_ns=WALL_NS + 7
+    )

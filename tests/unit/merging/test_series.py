@@ -13,7 +13,7 @@ from telemetry.merging import gather
 from telemetry.merging.history import add_histories
 from telemetry.merging.series import merged_series, percentiles_of
 from telemetry.wire.events import Define
-from telemetry.wire.snapshot import SeriesStat, WindowStat
+from telemetry.wire.snapshot import Extent, SeriesStat, WindowStat
 
 
 @pytest.fixture
@@ -105,6 +105,21 @@ def test_the_fewest_digits_count(make_run: MakeRun, merged: object) -> None:
     ]
     ((stat,), _) = merged(runs)  # type: ignore[operator]
     assert (stat.digits, stat.error_bound, stat.percentiles["50"]) == (2, 0.01, 1240)
+
+
+def test_extents_join_as_far_as_they_are_known(make_run: MakeRun, merged: object) -> None:
+    """How much was inside of all runs together nobody knows; a series of one run alone keeps its own."""
+    known = Extent(first_ns=1, last_ns=5, last_done_ns=6, end_ns=7, inside=3)
+    (one, first), (two, second) = (make_run(name, {0: [1.0]}) for name in "ab")
+    found = [
+        (run, replace(result, series=[replace(result.series[0], extent=extent)]))
+        for run, result, extent in ((one, first, known), (two, second, replace(known, last_ns=9, last_done_ns=12)))
+    ]
+    ((stat,), _) = merged(found)  # type: ignore[operator]
+    assert stat.extent == Extent(first_ns=1, last_done_ns=12, end_ns=7)
+    nothing = make_run("c", {1: [1.0]})
+    ((stat,), _) = merged([found[0], nothing])  # type: ignore[operator]
+    assert stat.extent == known
 
 
 def test_percentiles_of_all_runs_are_asked_for(make_run: MakeRun) -> None:

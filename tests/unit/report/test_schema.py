@@ -7,7 +7,7 @@ import math
 
 import jsonschema
 import pytest
-from tests.golden.report.renderings import stored_report
+from tests.golden.report.renderings import requests_report, stored_report
 
 from telemetry.report.json import render_json
 from telemetry.report.schema import json_schema
@@ -17,6 +17,7 @@ from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 
 REPORTS = {
     "everything": stored_report(),
+    "requests": requests_report(),
     "nothing": Report(snapshot=MetricsSnapshot(run_id="r", name="n"), source="status"),
     "not finite": Report(
         snapshot=MetricsSnapshot(

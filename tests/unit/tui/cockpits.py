@@ -29,12 +29,13 @@ def cockpit(
     load_baseline: Callable[[str], MetricsSnapshot] = lambda spec: feeds.baseline(),
     baselines: Callable[[], list[tuple[str, str]]] = lambda: RUNS,
     beside_command: bool = False,
+    title: str = "serve-bench",
     **settings: object,
 ) -> Cockpit:
     """Its clock stands still, so that each piece of news waits for one frame."""
     return Cockpit(
         feed,
-        title="serve-bench",
+        title=title,
         settings=TuiConfig(**{"frames_per_s": 30.0, **settings}),  # type: ignore[arg-type]
         stop_words=STOP_WORDS,
         load_baseline=load_baseline,

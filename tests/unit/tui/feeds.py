@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
@@ -35,25 +36,35 @@ _SERIES = (
     ("gpu.step", "ms", {"rank": "1"}, 48.6, 0.05, 20),
 )
 """Name, unit, labels, median, spread, values a second of each producer."""
+Row = tuple[float, int, float]
 _PRODUCERS = (("worker-0", 0), ("worker-1", 1), ("worker-2", 2))
 
 
-class Play:
-    """A run of SECONDS seconds: what it said at each of them, and its history. `pace` slows everything down."""
+class Recorded:
+    """A run of so many seconds: what it said at each of them, and its history."""
 
-    def __init__(self, pace: float = 1.0) -> None:
-        self._pace = pace
-        self._random = np.random.default_rng(7)
+    def __init__(self, name: str, producers: Sequence[tuple[str, int]], seconds: int) -> None:
+        """Each producer is a name and a rank."""
+        self._name = name
+        self._producers = producers
         self._aggregator = Aggregator(AggregatorConfig())
-        self._first = {name: 0 for name, _ in _PRODUCERS}
+        self._first = {producer: 0 for producer, _ in producers}
         self.intervals: list[Interval] = []
         self.snapshots: list[MetricsSnapshot] = []
-        for name, rank in _PRODUCERS:
-            hello = Hello(producer=name, name="serve-bench", host="node-1", pid=4_100 + rank, rank=rank)
+        for producer, rank in producers:
+            hello = Hello(producer=producer, name=name, host="node-1", pid=4_100 + rank, rank=rank)
             assert self._aggregator.hello(hello, MONO_NS, WALL_NS)
-        for second in range(SECONDS):
+        for second in range(seconds):
             self._play(second)
         self.keys: list[SeriesKey] = self._aggregator.keys()
+
+    def records(self, second: int, rank: int) -> Iterable[EventRecord]:
+        """What a producer says in this second."""
+        raise NotImplementedError
+
+    def rows(self, second: int, rank: int, begin_ns: int) -> Sequence[Row]:
+        """What it records; `begin_ns` is when the second begins, monotonic."""
+        raise NotImplementedError
 
     @property
     def last(self) -> MetricsSnapshot:
@@ -97,13 +108,13 @@ class Play:
 
     def _play(self, second: int) -> None:
         begin_ns, end_ns = MONO_NS + second * SECOND_NS, MONO_NS + (second + 1) * SECOND_NS
-        for name, rank in _PRODUCERS:
+        for name, rank in self._producers:
             one = batch(
                 name,
                 second,
                 self._first[name],
-                rows=self._rows(second, rank, begin_ns),
-                records=self._records(second, rank),
+                rows=self.rows(second, rank, begin_ns),
+                records=list(self.records(second, rank)),
             )
             assert self._aggregator.admit(one, end_ns)
             self._aggregator.apply([one], end_ns, WALL_NS + (second + 1) * SECOND_NS)
@@ -112,7 +123,38 @@ class Play:
         self.intervals.append(self._aggregator.roll(wall_ns, wall_ns + SECOND_NS, SECOND_NS))
         self.snapshots.append(self._aggregator.snapshot(self._facts(second), end_ns, wall_ns + SECOND_NS))
 
-    def _records(self, second: int, rank: int) -> list[EventRecord]:
+    def _facts(self, second: int) -> RunFacts:
+        cost = SelfCost(
+            cpu_s=0.05 * second,
+            cpu_percent=4.8,
+            rss_bytes=71 << 20,
+            events_per_s=2_628.0,
+            ticks=10 * second,
+            series=12,
+        )
+        return RunFacts(
+            run_id=f"{self._name}-20231114T221320Z-a1b2",
+            name=self._name,
+            epoch="1",
+            started_ns=WALL_NS,
+            started_mono_ns=MONO_NS,
+            seq=second * 10,
+            state="LIVE",
+            refresh_hz=10.0,
+            cost=cost,
+            directory=f"runs/{self._name}-20231114T221320Z-a1b2",
+        )
+
+
+class Play(Recorded):
+    """A benchmark of a server. `pace` slows everything down."""
+
+    def __init__(self, pace: float = 1.0) -> None:
+        self._pace = pace
+        self._random = np.random.default_rng(7)
+        super().__init__("serve-bench", _PRODUCERS, SECONDS)
+
+    def records(self, second: int, rank: int) -> list[EventRecord]:
         marks = {3: "warm-up over", 30: "concurrency 64 → 128", 68: "replica failover"}
         records: list[EventRecord] = []
         if second == 0:
@@ -132,8 +174,8 @@ class Play:
             records.append(Mark(marks[second], MONO_NS + second * SECOND_NS))
         return records
 
-    def _rows(self, second: int, rank: int, begin_ns: int) -> list[tuple[float, int, float]]:
-        rows: list[tuple[float, int, float]] = []
+    def rows(self, second: int, rank: int, begin_ns: int) -> list[Row]:
+        rows: list[Row] = []
         for index, (name, _, labels, median, spread, per_second) in enumerate(_SERIES):
             slow = 2.4 if second >= 66 and (name, labels.get("pool")) == ("db.query", "replica") else 1.0
             values = self._random.lognormal(np.log(median * self._pace * slow), spread, per_second)
@@ -144,28 +186,6 @@ class Play:
         if rank == 0:
             rows.append((103, begin_ns, 64.0 if second < 30 else 128.0))
         return [*rows, (104, begin_ns, 61_440.0 + 512 * rank)]
-
-    def _facts(self, second: int) -> RunFacts:
-        cost = SelfCost(
-            cpu_s=0.05 * second,
-            cpu_percent=4.8,
-            rss_bytes=71 << 20,
-            events_per_s=2_628.0,
-            ticks=10 * second,
-            series=12,
-        )
-        return RunFacts(
-            run_id="serve-bench-20231114T221320Z-a1b2",
-            name="serve-bench",
-            epoch="1",
-            started_ns=WALL_NS,
-            started_mono_ns=MONO_NS,
-            seq=second * 10,
-            state="LIVE",
-            refresh_hz=10.0,
-            cost=cost,
-            directory="runs/serve-bench-20231114T221320Z-a1b2",
-        )
 
 
 @cache
@@ -195,9 +215,10 @@ def interrupted(snapshot: MetricsSnapshot) -> MetricsSnapshot:
 
 
 class FakeFeed:
-    """Tells what it is given to tell, and answers questions about the played run at once."""
+    """Tells what it is given to tell, and answers questions about a run at once: the played one, or another."""
 
-    def __init__(self, *news: News, answers: bool = True) -> None:
+    def __init__(self, *news: News, answers: bool = True, run: Recorded | None = None) -> None:
+        self._run = run or play()
         self._first = news
         self._answers = answers
         self._tell: Tell = lambda news: None
@@ -218,12 +239,12 @@ class FakeFeed:
     def follow(self, series: SeriesId | None) -> None:
         self.followed.append(series)
         if series is not None and self._answers:
-            self._tell(TimelineOf(series, play().timeline(series)))
+            self._tell(TimelineOf(series, self._run.timeline(series)))
 
     def look_at(self, end_ns: int, seconds: float) -> None:
         self.looked_at.append((end_ns, seconds))
         if self._answers:
-            self._tell(MomentOf(play().moment(end_ns, seconds)))
+            self._tell(MomentOf(self._run.moment(end_ns, seconds)))
 
     def stop_run(self) -> None:
         self.stops += 1

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.tui import feeds
+from tests.unit.tui import feeds, loads
 from tests.unit.tui.cockpits import RUNS, STOP_WORDS, cockpit, lacks, lines, live, press, shows, text, until
 
 from telemetry.errors import RunNotFoundError
@@ -256,6 +256,54 @@ async def test_tabs_by_number_by_tab_and_by_click() -> None:
         await shows(pilot, "queue_wait")
         await press(pilot, "3")
         await shows(pilot, "Marks")
+    assert app.failures == []
+
+
+async def test_the_tab_of_requests_is_there_where_there_are_any() -> None:
+    """It comes with the first of them, and does not go while one is in it."""
+    app = cockpit(feed := live())
+    async with app.run_test(notifications=True) as pilot:
+        await shows(pilot, "queue_wait")
+        await press(pilot, "4")
+        assert app.current_mode == "overview"
+        feed.tell(Fresh(loads.load().last, 0))
+        await shows(pilot, "4 Requests")
+        await press(pilot, "3", "tab")
+        await shows(pilot, "issued ▸")
+        feed.tell(Fresh(feeds.play().last, 0))
+        await shows(pilot, "no requests yet", "4 Requests")
+        await press(pilot, "tab")
+        await shows(pilot, "queue_wait")
+        await lacks(pilot, "4 Requests")
+    assert app.failures == []
+
+
+async def test_two_tabs_have_a_series_open_each() -> None:
+    """The history that is asked for is that of the one that is seen."""
+    chat = ("chat.latency", (("model", "llama-70b"), ("window", "measured")))
+    app = cockpit(feed := loads.live())
+    async with app.run_test(notifications=True, size=BIG) as pilot:
+        await shows(pilot, "embed.latency")
+        await press(pilot, "slash", *"embed", "enter", "enter")
+        await shows(pilot, "embed.latency", "over 60 s")
+        await press(pilot, "4")
+        await shows(pilot, "issued ▸")
+        await press(pilot, "enter")
+        await shows(pilot, "chat.latency", "over 60 s")
+        await press(pilot, "space", "tab")
+        await shows(pilot, "embed.latency", "over 60 s")
+        assert app.timeline is not None
+        assert app.timeline.key.name == "embed.latency"
+        await press(pilot, "4")
+        await shows(pilot, "chat.latency", "over 60 s")
+        await press(pilot, "4")
+        await shows(pilot, "issued ▸")
+        assert feed.followed == [("embed.latency", ()), chat, ("embed.latency", ()), chat, None]
+        await press(pilot, "1")
+        await shows(pilot, "embed.latency", "over 60 s")
+        assert feed.followed[-1] == ("embed.latency", ())
+        await press(pilot, "escape")
+        await shows(pilot, "1 of 19 series")
     assert app.failures == []
 
 

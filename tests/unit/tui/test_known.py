@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import feeds
+from tests.unit.tui import feeds, loads
 
 from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends, Trouble
 from telemetry.tui.known import Known
@@ -28,6 +28,19 @@ def test_news_become_the_scene() -> None:
     assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"))
     known.learn(Trouble(""))
     assert known.scene(S).trouble == ""
+
+
+def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
+    """A rate of what they have grown by since."""
+    known, played = Known(0), loads.load().snapshots
+    known.learn(Fresh(played[-5], 0))
+    assert known.scene(0).tokens_per_s == {}
+    known.learn(Fresh(played[-1], 0))
+    rates = known.scene(0).tokens_per_s
+    assert {dict(labels)["window"]: rate > 500 for (_, labels), rate in rates.items()} == {
+        "warm-up": False,
+        "measured": True,
+    }
 
 
 def test_trends_grow_at_their_end() -> None:

@@ -23,14 +23,21 @@ def test_tags_are_those_of_the_protocol() -> None:
     tags = [kind.__struct_config__.tag for kind in typing.get_args(events.EventRecord)]
     assert tags == [
         "define", "sample", "count", "gauge", "expect", "mark", "params", "scalars", "step_end", "span", "text",
-        "artifact", "session",
+        "artifact", "session", "uncounted", "counted",
     ]  # fmt: skip
 
 
 def test_only_definitions_and_instruments_stay_off_the_stream() -> None:
     """The record stream carries what is a fact of its own."""
     off = set(typing.get_args(events.EventRecord)) - set(events.STREAMED)
-    assert off == {events.Define, events.Sample, events.Count, events.Gauge}
+    assert off == {
+        events.Define,
+        events.Sample,
+        events.Count,
+        events.Gauge,
+        events.Uncounted,
+        events.Counted,
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,18 @@ def test_only_definitions_and_instruments_stay_off_the_stream() -> None:
         ("params", {str(i): 1 for i in range(limits.PARAMS_PER_RECORD + 1)}),
         ("scalars", "step", 1 << 63, {}),
         ("scalars", "step", 1, {"loss": "low"}),
+        ("define", 0, "s", "series", "", {}, 3, None, None, LONG),
+        ("define", 0, "s", "series", "", {}, 3, None, None, None),
+        ("uncounted", "text"),
+        ("uncounted", "text", ""),
+        ("uncounted", "x" * (limits.UNCOUNTED_CHARS + 1), "tokens"),
+        ("uncounted", "text", "tokens", 0, {}, LONG),
+        ("uncounted", "text", "tokens", 0, {}, "tpot", -1),
+        ("uncounted", "text", "tokens", 0, {}, "tpot", 0, -1),
+        ("counted", [-1]),
+        ("counted", [1 << 63]),
+        ("counted", list(range(limits.BATCH_RECORDS + 1))),
+        ("counted", [0], -1),
         ("issued", 1),
         ("", 1),
         (1, 1),

@@ -12,6 +12,7 @@ from telemetry.report import accounts, content, measured
 from telemetry.report.gates import gate_lines
 from telemetry.report.html.data import embedded
 from telemetry.report.html.page import asset, page
+from telemetry.report.html.requests import requests_section
 from telemetry.report.html.sections import block, table
 from telemetry.report.html.series import series_data
 from telemetry.report.sources import sources_sections
@@ -74,12 +75,19 @@ def _part(report: Report) -> str:
 def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
     """Name, section and HTML of each part that has something to say."""
     snapshot = report.snapshot
-    command, series = content.command(snapshot.command), measured.series(report)
-    bodies = {"command": _command(command), "gates": _gates(report.gates), "series": _series(report, series)}
+    command, series = content.command(snapshot.command), measured.series(report, requests=True)
+    requests, drawn = requests_section(report)
+    bodies = {
+        "command": _command(command),
+        "gates": _gates(report.gates),
+        "requests": drawn,
+        "series": _series(report, series),
+    }
     sources = [(f"sources-{at}", section) for at, section in enumerate(sources_sections(report))]
     for name, section in (
         ("command", command),
         ("gates", gate_lines(report.gates)),
+        ("requests", requests),
         ("series", series),
         ("counters", measured.counters(snapshot)),
         ("gauges", measured.gauges(snapshot)),

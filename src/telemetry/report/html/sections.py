@@ -14,9 +14,14 @@ def block(section: Section, name: str = "", body: str = "", rows: int | None = N
     """
     if not section and not body:
         return ""
-    inner = body or _lines(section.lines) + (table(section.table, rows) if section.table else "")
     named = f' id="{escape(name)}"' if name else ""
-    return f"<section{named}><h2>{escape(section.title)}</h2>{inner}{_lines(section.notes, 'soft')}</section>"
+    return f"<section{named}><h2>{escape(section.title)}</h2>{content(section, body, rows)}</section>"
+
+
+def content(section: Section, body: str = "", rows: int | None = None) -> str:
+    """What is below the title."""
+    inner = body or _lines(section.lines) + (table(section.table, rows) if section.table else "")
+    return inner + _lines(section.notes, "soft")
 
 
 def table(of: Table, most: int | None = None) -> str:

@@ -21,7 +21,7 @@ Times = list[tuple[Column, Column]]
 
 def series_data(report: Report) -> dict[str, Any]:
     """For `report.js`. Every number in it is one of the JSON form; those over time are rounded to be drawn."""
-    keys = percentile_keys(report.snapshot)
+    keys = percentile_keys(report.snapshot.series)
     times: Times = []
     over = {_identity(one): _over_time(one, times) for one in report.over_time if one.points}
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +11,11 @@ import msgspec
 from telemetry.intervals.figures import Figures
 from telemetry.intervals.timeline import Timeline
 from telemetry.tui.model import plots
-from telemetry.tui.model.overview import COMPARED, others_shown
+from telemetry.tui.model.flows import Flow
+from telemetry.tui.model.overview import others_shown
 from telemetry.tui.model.producers import producers
+from telemetry.tui.model.requests import Part, told
+from telemetry.tui.model.rows import COMPARED
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.model.series import digest_of, figures_shown, points_of, stat_of
 from telemetry.tui.model.shown import Shown, run_figures, shown, stretch_words
@@ -26,8 +30,8 @@ def export_json(
     scene: Scene, view: View, screen: str, *, series: SeriesId | None = None, timeline: Timeline | None = None
 ) -> Json:
     """Strict JSON: what the screen of this name shows, in its order, values in the units of their series, and
-    nothing that the filter hides. `screen` is `overview`, `series`, `producers` or `log`; the second of them needs
-    a `series`."""
+    nothing that the filter hides. `screen` is `overview`, `series`, `producers`, `log` or `requests`; the second of
+    them needs a `series`."""
     document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
     if screen == "overview":
         document |= _overview(scene, view)
@@ -35,6 +39,8 @@ def export_json(
         document["series"] = _detail(scene, view, series, timeline)
     elif screen == "producers":
         document["producers"] = _producers(scene, view)
+    elif screen == "requests":
+        document["requests"] = [_requests(flow, parts, scene, view) for flow, parts in told(scene, view)]
     elif screen == "log":
         snapshot = scene.snapshot
         document["warnings"] = list(snapshot.warnings) if snapshot else []
@@ -140,6 +146,33 @@ def _points(view: View, timeline: Timeline) -> list[Json]:
 def _producers(scene: Scene, view: View) -> list[Any]:
     stats = {stat.producer: stat for stat in scene.snapshot.producers} if scene.snapshot else {}
     return [msgspec.to_builtins(stats[row.key]) for row in producers(scene, view).rows]
+
+
+def _requests(flow: Flow, parts: Sequence[Part], scene: Scene, view: View) -> Json:
+    funnel = flow.funnel
+    kind = {"kind": funnel.kind, "labels": dict(funnel.labels), **_flow(flow, scene, view)}
+    if flow.windows:
+        kind["windows"] = [{"window": part.flow.funnel.window, **_flow(part.flow, scene, view)} for part in parts]
+    kind["series"] = [_series(item, "", view) for part in parts for item in part.members]
+    return kind
+
+
+def _flow(flow: Flow, scene: Scene, view: View) -> Json:
+    """Counts and rates as they are shown; of the past nobody knows reasons."""
+    funnel, past = flow.funnel, scene.moment is not None
+    counts: Json = {name: getattr(flow, name) for name in ("issued", "in_flight", "completed", "failed", "expired")}
+    if not past:
+        counts |= {"failed_by_reason": dict(funnel.failed), "finished": dict(funnel.finishes)}
+        counts["after_end"] = funnel.after_end
+    if view.figures == "run" and not past:
+        return {**counts, "rates": msgspec.to_builtins(funnel.rates)}
+    per_s = {
+        "issued": flow.issuing,
+        "completed": flow.completing,
+        "failed": flow.failing,
+        "output_tokens": flow.tokens,
+    }
+    return {**counts, "per_s": per_s}
 
 
 def _strict(value: Any) -> Any:

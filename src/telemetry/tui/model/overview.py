@@ -12,37 +12,23 @@ from msgspec import structs
 
 from telemetry import humane, phrases
 from telemetry.humane import printable
-from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model import numbers, rows
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.shown import (
     Group,
     Shown,
-    delta_column,
-    few_beyond,
     in_order,
     key_of,
     matches,
-    percentile_keys,
     shown,
     stretch_words,
 )
-from telemetry.tui.model.sparkline import Move, move, sparkline
 from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 PIN: Final = "★ "
-COMPARED: Final = ("50", "99")
-_KEEP: Final = {"50": 0, "99": 0, "99.9": 4, "90": 7, "99.99": 8, "95": 9, "75": 10}
-"""What a narrow table keeps longest; see Column.keep. At 80 columns: name, rate, p50, p99, p99.9, trend, and max
-where names are short."""
-_MOVES: Final[dict[Move, tuple[str, Tone]]] = {
-    "steady": (" ", "plain"),
-    "risen": ("↑", "warn"),
-    "jumped": ("⇑", "bad"),
-}
-_TREND_COLUMNS: Final = ((200, 60), (150, 30), (120, 20), (0, 9))
-"""From so many columns of screen on, so many seconds of trend."""
+_TITLE: Final = "series"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +77,7 @@ def label_keys(scene: Scene) -> tuple[str, ...]:
 
 def sort_keys(scene: Scene, view: View) -> tuple[str, ...]:
     """What the series can be sorted by, from left to right; "" is the order in which they were defined."""
-    return ("", *(column.key for column in _columns(scene, view)))
+    return ("", *(column.key for column in rows.columns(scene, view, _TITLE)))
 
 
 def marks(scene: Scene) -> tuple[Line, ...]:
@@ -141,37 +127,21 @@ def _caption(scene: Scene, view: View, groups: tuple[Group, ...], width: int) ->
     return fitted(pieces, width)
 
 
-def _columns(scene: Scene, view: View) -> tuple[Column, ...]:
-    keys = percentile_keys(scene.snapshot)
-    window = view.figures == "window" and scene.moment is None
-    columns = [
-        Column("name", "series", right=False),
-        Column("count", "count", keep=6),
-        Column("rate", "rate", keep=2),
-        *(Column(f"p{key}", printable(f"p{key}"), keep=_KEEP.get(key, 11)) for key in keys),
-        # Of a window the greatest value is not known, so that of the run is shown, and called something else.
-        Column("max", "peak" if window else "max", keep=5),
-    ]
-    if view.compare and scene.baseline:
-        columns += [Column(delta_column(key), f"Δp{key}", keep=1) for key in COMPARED if key in keys]
-    return (*columns, Column("trend", "p99 trend", right=False, keep=3))
-
-
 def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> Grid:
-    columns = _columns(scene, view)
-    rows: list[Row] = []
-    seconds = next(points for least, points in _TREND_COLUMNS if width >= least)
+    columns = rows.columns(scene, view, _TITLE)
+    lines: list[Row] = []
+    seconds = rows.trend_seconds(width)
     for group in groups:
         if group.heading:
-            rows.append(Row(f"group {group.heading}", Cell(group.heading, "strong"), heading=True))
-        rows += [
-            Row(key_of(item.series), _name(item, view), partial(_figures, item, columns[1:], view, seconds))
+            lines.append(Row(f"group {group.heading}", Cell(group.heading, "strong"), heading=True))
+        lines += [
+            Row(key_of(item.series), _name(item, view), partial(rows.figures, item, columns[1:], view, seconds))
             for item in group.members
         ]
     known = {column.key for column in columns}
     return Grid(
         columns=columns,
-        rows=tuple(rows),
+        rows=tuple(lines),
         sorted_by=view.sort if view.sort in known else "",
         descending=view.descending,
         empty=_nothing(scene, view),
@@ -184,34 +154,6 @@ def _nothing(scene: Scene, view: View) -> str:
     return f"no series matches '{printable(view.filter)}'"
 
 
-def _figures(item: Shown, columns: tuple[Column, ...], view: View, seconds: int) -> Line:
-    stat, figures, units = item.stat, item.figures, view.units
-    moved = move(item.trend)
-    cells: list[Cell] = []
-    for column in columns:
-        key = column.key
-        if key == "count":
-            cells.append(Cell(numbers.counted(figures.count, units), "plain" if figures.count else "dim"))
-        elif key == "rate":
-            cells.append(Cell(numbers.rate(figures.rate, "", units), "plain" if figures.rate else "dim"))
-        elif key == "max":
-            cells.append(Cell(numbers.value(item.max, stat.unit, units)))
-        elif key == "trend":
-            mark, tone = _MOVES[moved]
-            # Nothing moves when one goes back to where there is none.
-            drawn = sparkline(item.trend, seconds) if item.trend else " " * seconds
-            cells.append(Cell(f"{drawn}{mark}", tone))
-        elif key in _DELTAS:
-            difference = item.change(_DELTAS[key])
-            cells.append(Cell(numbers.change_words(difference), numbers.change_tone(difference, stat.unit)))
-        else:
-            cells.append(_percentile(item, key[1:], view, moved))
-    return tuple(cells)
-
-
-_DELTAS: Final = {delta_column(key): key for key in COMPARED}
-
-
 def _name(item: Shown, view: View) -> Cell:
     """Without the label that the heading says already."""
     labels: Mapping[str, str] = item.stat.labels
@@ -219,17 +161,6 @@ def _name(item: Shown, view: View) -> Cell:
         labels = {key: value for key, value in labels.items() if key != view.group}
     name = numbers.instrument(item.stat.name, labels, item.stat.unit, view.units)
     return Cell(f"{PIN}{name}", "accent") if item.pinned else Cell(name)
-
-
-def _percentile(item: Shown, percentile: str, view: View, moved: Move) -> Cell:
-    """p99 of the window takes the colour of its trend. What rests on few values is dim."""
-    tone: Tone = "plain"
-    if few_beyond(percentile, item.figures.count):
-        tone = "dim"
-    if percentile == "99" and view.figures == "window" and moved != "steady":
-        tone = _MOVES[moved][1]
-    value = item.figures.percentiles.get(percentile)
-    return Cell(numbers.value(value, item.stat.unit, view.units), tone)
 
 
 def _others(scene: Scene, view: View) -> Grid:

@@ -37,6 +37,8 @@ class Scene:
     trouble: str = ""
     trends: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
     """p99 of each second, the newest last, at most TREND_POINTS."""
+    tokens_per_s: Mapping[SeriesId, float] = field(default_factory=dict)
+    """By how much the series of output tokens have grown since they were watched, over the window at most."""
     baseline: MetricsSnapshot | None = None
     moment: Moment | None = None
     """Where the viewer has gone back to; None is now."""

@@ -149,9 +149,7 @@ def matches(text: str, wanted: str) -> bool:
 
 def shown(scene: Scene, view: View) -> tuple[Group, ...]:
     """What passes the filter: pinned ones first, then group by group; within a group in the order of the view."""
-    if scene.snapshot is None:
-        return ()
-    everything = list(_passing(scene, scene.snapshot, view))
+    everything = list(passing(scene, view))
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
         members = tuple(sorted(ordered, key=lambda item: not item.pinned))
@@ -191,9 +189,10 @@ def by_number(percentile: str) -> tuple[bool, float, str]:
         return True, 0.0, percentile
 
 
-def _passing(scene: Scene, snapshot: MetricsSnapshot, view: View) -> Iterator[Shown]:
+def passing(scene: Scene, view: View) -> Iterator[Shown]:
+    """What passes the filter, in the order in which it was defined."""
     known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
-    for stat in snapshot.series:
+    for stat in scene.snapshot.series if scene.snapshot else ():
         if view.filter and not matches(phrases.instrument(stat.name, stat.labels, stat.unit), view.filter):
             continue
         series = series_id(stat.name, stat.labels)

@@ -101,7 +101,12 @@ class Bar(Widget):
         return placed
 
 
-TABS: Final[tuple[tuple[Place, str], ...]] = (("overview", "Overview"), ("producers", "Producers"), ("log", "Log"))
+TABS: Final[tuple[tuple[Place, str], ...]] = (
+    ("overview", "Overview"),
+    ("producers", "Producers"),
+    ("log", "Log"),
+    ("requests", "Requests"),
+)
 
 
 class TabsLine(Bar):
@@ -109,11 +114,10 @@ class TabsLine(Bar):
 
     GAP = 0
 
-    def show(self, place: Place, tab_keys: Sequence[str], status: Line) -> None:
-        """`tab_keys` are those of the tabs, as they stand on the keyboard."""
-        here = "overview" if place == "series" else place
+    def show(self, here: str, tab_keys: Sequence[str], status: Line) -> None:
+        """`here` is a tab. `tab_keys` are those of the tabs there are, as they stand on the keyboard."""
         tabs = []
-        for number, ((name, words), key) in enumerate(zip(TABS, tab_keys, strict=True), 1):
+        for number, ((name, words), key) in enumerate(zip(TABS, tab_keys, strict=False), 1):
             tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {words} ")), f"tab_{number}", name == here))
         self.show_entries(tabs, (), status)
 

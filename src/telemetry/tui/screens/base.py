@@ -35,6 +35,8 @@ class Shown:
     frozen: bool = False
     now_ns: int = 0
     """Monotonic clock."""
+    tab: str = "overview"
+    """The tab that one is in, also where a series is open in it."""
     tab_keys: Sequence[str] = ("1", "2", "3")
     shortcuts: Sequence[Shortcut] = ()
     always: Sequence[Shortcut] = ()
@@ -82,7 +84,7 @@ class CockpitScreen(Screen[None]):
         said = self.draw_body(shown)
         if shown.frozen:
             said = (Cell("frozen", "warn"), BETWEEN, *said) if said else (Cell("frozen", "warn"),)
-        self.query_one(TabsLine).show(self.PLACE, shown.tab_keys, said)
+        self.query_one(TabsLine).show(shown.tab, shown.tab_keys, said)
 
     def draw_body(self, shown: Shown) -> Line:
         """Returns what is to be said of the screen beside the tabs."""

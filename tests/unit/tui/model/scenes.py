@@ -162,8 +162,11 @@ def tones(grid: Grid, key: str) -> list[str]:
 
 
 def drawn(grid: Grid, width: int) -> list[str]:
-    """The grid as a table of at most so many columns, as far as `keep` lets columns go."""
-    lines = [[head.title for head in grid.columns], *([cell.text for cell in row.cells] for row in grid.rows)]
+    """The grid without headings, as a table of at most so many columns, as far as `keep` lets columns go."""
+    lines = [
+        [head.title for head in grid.columns],
+        *([cell.text for cell in row.cells] for row in grid.rows if not row.heading),
+    ]
     widths = [max(columns(line[index]) for line in lines) for index in range(len(grid.columns))]
     kept = list(range(len(widths)))
     while sum(widths[index] + 2 for index in kept) - 2 > width:

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from tests.unit.tui import loads
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, series, snapshot, timeline
 
 from telemetry.intervals.figures import Figures
@@ -66,6 +67,31 @@ def test_a_series_with_its_course() -> None:
     assert exported(shown, View(), "series", series=("other", ()))["series"] is None
 
 
+def test_requests_with_their_windows() -> None:
+    """Counts and rates as they are shown, and all series once."""
+    known = Scene(snapshot=loads.load().last)
+    chat, embed = exported(known, View(), "requests")["requests"]
+    assert (chat["kind"], chat["labels"]) == ("chat", {"model": "llama-70b"})
+    assert (chat["issued"], chat["failed"], sum(chat["failed_by_reason"].values())) == (2_400, 48, 48)
+    assert [window["window"] for window in chat["windows"]] == ["warm-up", "measured"]
+    assert chat["windows"][1]["per_s"]["issued"] == chat["per_s"]["issued"] == 40.0
+    assert len(chat["series"]) + len(embed["series"]) == 19
+    assert (embed["expired"], embed["after_end"], "windows" in embed) == (2, 0, False)
+    whole = exported(known, View(figures="run", filter="embed"), "requests")["requests"]
+    assert [kind["kind"] for kind in whole] == ["embed"]
+    assert set(whole[0]["rates"]) == {"while_issuing", "loadgen", "overall"}
+
+
+def test_requests_of_the_past() -> None:
+    """What the history does not have is null, and reasons are left out."""
+    moment = Moment(start_ns=NOON, end_ns=NOON + SECOND)
+    (kind,) = exported(Scene(snapshot=loads.load("embed").last, moment=moment), View(figures="run"), "requests")[
+        "requests"
+    ]
+    assert (kind["issued"], kind["completed"], kind["per_s"]["completed"]) == (None, 0, 0.0)
+    assert "failed_by_reason" not in kind
+
+
 def test_producers_and_log() -> None:
     """In the order of the screen, with nothing left out."""
     stats = [producer("b", rank=1), producer("a", rank=0)]
@@ -85,5 +111,5 @@ def test_strict_json_whatever_the_values() -> None:
     )
     assert document["series"][0]["percentiles"] == {"50": None, "99": None}
     assert document["gauges"][0]["value"] is None
-    for screen in ("overview", "producers", "log", "help"):
+    for screen in ("overview", "producers", "log", "requests", "help"):
         assert exported(Scene(), View(), screen)["run"] is None

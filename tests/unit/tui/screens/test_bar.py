@@ -49,25 +49,35 @@ async def test_a_note_takes_what_the_tabs_leave() -> None:
     """It is cut rather than they are."""
     bar = TabsLine(id="tabs")
     async with Showing(bar).run_test(size=(44, 3)) as pilot:
-        bar.show("series", KEYS, (Cell("last 10 s"),))
+        bar.show("overview", KEYS, (Cell("last 10 s"),))
         await pilot.pause()
         assert picture(bar) == ["  1 Overview  2 Producers  3 Log  last 10 s"]
-        bar.show("series", KEYS, (Cell("last 10 seconds"),))
+        bar.show("overview", KEYS, (Cell("last 10 seconds"),))
         await pilot.pause()
         assert picture(bar)[0].endswith("last 10 …")
 
 
 async def test_the_tab_one_is_in_looks_different() -> None:
-    """A series is part of the overview."""
+    """And no other."""
     bar = TabsLine(id="tabs")
     async with Showing(bar).run_test(size=(80, 3)) as pilot:
-        for place, name in (("series", "Overview"), ("log", "Log")):
-            bar.show(place, KEYS, ())  # type: ignore[arg-type]
+        for tab, name in (("overview", "Overview"), ("log", "Log")):
+            bar.show(tab, KEYS, ())
             await pilot.pause()
             (strip,) = bar.render_lines(bar.size.region)
             bold = [segment.text for segment in strip if segment.style and segment.style.bold]
             assert name in "".join(bold)
             assert "Producers" not in "".join(bold)
+
+
+async def test_there_are_as_many_tabs_as_keys() -> None:
+    """The last is there for some runs only."""
+    bar = TabsLine(id="tabs")
+    async with Showing(bar).run_test(size=(80, 3)) as pilot:
+        for keys, there in ((KEYS, False), ((*KEYS, "4"), True)):
+            bar.show("overview", keys, ())
+            await pilot.pause()
+            assert ("4 Requests" in picture(bar)[0]) == there
 
 
 async def test_a_click_does_what_stands_there() -> None:

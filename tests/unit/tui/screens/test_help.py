@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.tui import loads
 from tests.unit.tui.cockpits import cockpit, lacks, lines, live, press, shows, text
 
 from telemetry.tui import keys
@@ -13,14 +14,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("opening", "place"),
-    [([], "overview"), (["enter"], "series"), (["2"], "producers"), (["3"], "log")],
+    [([], "overview"), (["enter"], "series"), (["2"], "producers"), (["3"], "log"), (["4"], "requests")],
     ids=keys.PLACES,
 )
 async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place: keys.Place) -> None:
     """Each that does something now, in one line, at 80 by 24."""
-    app = cockpit(live())
+    app = cockpit(loads.live())
     async with app.run_test() as pilot:
-        await shows(pilot, "queue_wait")
+        await shows(pilot, "latency")
         await press(pilot, *opening, "question_mark")
         await shows(pilot, "leave; the run goes on")
         second = {key.beside for key in keys.TABLE}

@@ -1,0 +1,108 @@
+"""Rows of all instruments that have an extent, while they may be later than all beginnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.values import grown
+
+_FEWEST: Final = 1_024  # looked through at once
+
+
+class TailRows(NamedTuple):
+    places: NDArray[np.int32]
+    walls: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+class Tail:
+    """In order of arrival. Looked through only when as many came as were left the last time, so that each row costs
+    the same however many there are. So there are at most twice EXTENT_ROWS, and a turn's."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"rows": TailRows, "_left": int, "_came": int}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_places", "_walls", "_values", "_used")
+
+    def __init__(self) -> None:
+        self._places = np.zeros(0, np.int32)
+        self._walls = np.zeros(0, np.int64)
+        self._values = np.zeros(0)
+        self._used = 0
+        self._left = 0
+        """Rows that were left when it was last looked through."""
+        self._came = 0
+        """Rows that were announced since then."""
+
+    def restored(self) -> None:
+        values = self.values
+        good = bool((values >= 0).all() and (values < np.inf).all()) and self.places.min(initial=0) >= 0
+        good = good and self._used <= self._left + self._came
+        if not good or not 0 <= self._left <= limits.EXTENT_ROWS or self._came < 0 or self.is_due:
+            raise ValueError("a tail that can't be")
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def rows(self) -> TailRows:
+        """All of them, as views. Once, a new tail can be given them."""
+        return TailRows(self.places, self.walls, self.values)
+
+    @rows.setter
+    def rows(self, rows: TailRows) -> None:
+        if len({len(column) for column in rows}) != 1:
+            raise ValueError("a tail that can't be")
+        self.add(*rows)
+
+    @property
+    def places(self) -> NDArray[np.int32]:
+        """Whose rows they are."""
+        return self._places[: self._used]
+
+    @property
+    def walls(self) -> NDArray[np.int64]:
+        return self._walls[: self._used]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        return self._values[: self._used]
+
+    @property
+    def is_due(self) -> bool:
+        """Time to look for rows that are no longer later."""
+        return self._came >= max(_FEWEST, self._left)
+
+    @property
+    def is_full(self) -> bool:
+        """More is left than there is room for."""
+        return self._used > limits.EXTENT_ROWS
+
+    def expect(self, rows: int) -> None:
+        """At most so many will be added before it is looked through."""
+        self._came += rows
+
+    def add(self, places: NDArray[np.int32], walls: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        start, self._used = self._used, self._used + len(places)
+        self._places = grown(self._places, self._used)
+        self._walls = grown(self._walls, self._used)
+        self._values = grown(self._values, self._used)
+        self._places[start : self._used] = places
+        self._walls[start : self._used] = walls
+        self._values[start : self._used] = values
+
+    def release(self, gone: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Takes these rows out; returns whose they are, and their values."""
+        places, values = self.places[gone], self.values[gone]
+        stay = ~gone
+        self._places, self._walls, self._values = self.places[stay], self.walls[stay], self.values[stay]
+        self._used = self._left = len(self._places)
+        self._came = 0
+        return places, values
+
+    def shed(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Takes the oldest rows out for which there is no room, as `release` does."""
+        return self.release(np.arange(self._used) < self._used - limits.EXTENT_ROWS)

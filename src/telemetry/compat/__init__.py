@@ -1,0 +1,1 @@
+"""The faces of other systems, for programs that were written against them."""

@@ -1,0 +1,214 @@
+"""The instruments of one kind of request in one tracking window, each made when it is first needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite, ldexp
+from operator import index
+from typing import TYPE_CHECKING, Final, Protocol, SupportsFloat, SupportsIndex
+
+from telemetry import limits
+from telemetry.emit import records
+from telemetry.emit.catalog import NO_ID, Catalog
+from telemetry.emit.recorders import Recorders, Rows, checked_ns
+from telemetry.emit.tally import Tally
+from telemetry.wire import requests as words
+from telemetry.wire.events import Uncounted
+
+if TYPE_CHECKING:
+    from telemetry.emit.request import Request
+
+OTHER: Final = "other"
+_WHOLE: Final = 1 << 32  # the sum over the chunks of a request stays an integer of 64 bits
+_LABEL_OF: Final = {
+    words.COMPLETED: words.FINISH,
+    words.FAILED: words.REASON,
+    words.TURN_LATENCY: words.TURN,
+    words.TURN_TTFT: words.TURN,
+}
+
+
+class Host(Protocol):
+    """What requests need of their process."""
+
+    catalog: Catalog
+    recorders: Recorders
+    unencodable: Tally
+    endpoint: str
+
+    @property
+    def state(self) -> str:
+        """`idle` while nothing is recorded."""
+        ...
+
+    def put_record(self, make: Callable[[], bytes]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all families of a kind of request have in common."""
+
+    open: dict[Request, Request] = field(default_factory=dict)
+    """Requests in flight, in order of issue. Whoever pops one ends it: nobody else does."""
+    by_key: dict[Hashable, Request] = field(default_factory=dict)
+    """Those of them that have a key."""
+    values: dict[str, set[str]] = field(default_factory=dict)
+    """Of the label that an instrument has of its own."""
+
+
+class Family:
+    """Shared by the requests that were issued in one window. Thread-safe; nothing here raises for a value."""
+
+    __slots__ = ("_host", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
+
+    def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared) -> None:
+        self.kind = kind
+        self.open = shared.open
+        self.claim = shared.open.pop
+        self.by_key = shared.by_key
+        self.put: Callable[[Rows], object] = host.recorders.put
+        """Replaced when an id is asked for and there are no more: look it up after the ids of what it is given."""
+        self.ids = _Ids(self._make)
+        self._host = host
+        self.labels = labels
+        self._values = shared.values
+
+    def moment(self, at_ns: SupportsIndex) -> int:
+        """`at_ns` if it is a time; else now, and it is counted."""
+        try:
+            return checked_ns(at_ns)
+        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
+            self._host.recorders.refused.hit()
+            return time.monotonic_ns()
+
+    def moment_or_none(self, at_ns: SupportsIndex) -> int | None:
+        """`at_ns` if it is a time; else None, and it is counted."""
+        try:
+            return checked_ns(at_ns)
+        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
+            self._host.recorders.refused.hit()
+            return None
+
+    def tokens(self, tokens: SupportsIndex) -> int:
+        """A number of tokens; 0 for what is none, and it is counted."""
+        return self.whole(tokens) or 0
+
+    def whole(self, value: SupportsIndex) -> int | None:
+        """A whole number from 0 up; None for what is none, and it is counted."""
+        try:
+            plain = int(index(value))
+        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
+            plain = -1
+        if 0 <= plain < _WHOLE:
+            return plain
+        self._host.recorders.refused.hit()
+        return None
+
+    def amount(self, value: SupportsFloat) -> float | None:
+        """A total of tokens; None for what is none, and it is counted."""
+        try:
+            plain = ldexp(value, 0)
+        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
+            plain = -1.0
+        if plain >= 0 and isfinite(plain):
+            return plain
+        self._host.recorders.refused.hit()
+        return None
+
+    def text(self, text: object) -> str | None:
+        """A text; None for what is none, and it is counted."""
+        if isinstance(text, str):
+            return text
+        self._host.recorders.refused.hit()
+        return None
+
+    def after_end(self, at: int) -> None:
+        """A call for a request that had ended."""
+        rows = (self.ids[words.AFTER_END], at, 1.0)
+        self.put(rows)
+
+    def free(self, key: Hashable) -> None:
+        """The key of a request that has just ended is anybody's again: until then no other has it."""
+        try:
+            self.by_key.pop(key, None)
+        except Exception:  # noqa: BLE001 – the caller's key may compare in any way; it is counted with the run
+            self._host.recorders.refused.hit()
+
+    def labelled(self, word: str, value: object) -> float:
+        """The id of an instrument with one label more, whose values are bounded: beyond, they are `other`."""
+        text = value if type(value) is str else self._said(value)
+        found = self.ids.get((word, text))
+        return found if found is not None else self._label(word, text)
+
+    def _said(self, value: object) -> str:
+        try:
+            return records.clean(value, limits.LABEL_VALUE_CHARS)
+        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
+            self._host.recorders.refused.hit()
+            return OTHER
+
+    def _label(self, word: str, value: str) -> float:
+        known = self._values.setdefault(word, set())
+        if value not in known:
+            value = records.clean(value, limits.LABEL_VALUE_CHARS)
+        if value not in known and len(known) >= limits.REASONS:
+            value = OTHER
+        else:
+            known.add(value)
+        return self.ids[word, value]
+
+    def count_later(self, word: str, text: str, at: int, first: int | None = None, skipped: int = 0) -> None:
+        """Has the tokens of a text counted, and, with `first`, the time for each of them after it."""
+        span_ns = -1 if first is None else at - first
+        self.ids[word]  # who counts knows no more of the series than its name: it is defined here
+        self._host.put_record(
+            lambda: records.uncounted(
+                Uncounted(
+                    text=text,
+                    tokens=words.name_of(self.kind, word),
+                    time_ns=at,
+                    labels=dict(self.labels),
+                    per_token=words.name_of(self.kind, words.TPOT) if span_ns >= 0 else "",
+                    span_ns=max(0, span_ns),
+                    skipped=skipped,
+                )
+            )
+        )
+
+    def _make(self, key: str | tuple[str, str]) -> float:
+        word, *value = (key,) if isinstance(key, str) else key
+        labels = {**self.labels, _LABEL_OF[word]: value[0]} if value else self.labels
+        kind, unit = words.INSTRUMENTS[word]
+        within = words.name_of(self.kind, words.LATENCY) if word in words.WITHIN else ""
+        made = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)
+        if made == NO_ID:
+            self.put = self._put_known
+        return made
+
+    def _put_known(self, rows: Rows) -> None:
+        known = with_ids(rows, self._host.unencodable)
+        if known:
+            self._host.recorders.put(known)
+
+
+def with_ids(rows: Rows, lost: Tally) -> Rows:
+    """The rows without those of instruments for which there is no id; these are counted."""
+    without = rows[::3].count(NO_ID)
+    if not without:
+        return rows
+    lost.hit_many(without)
+    return [number for at in range(0, len(rows), 3) if rows[at] != NO_ID for number in rows[at : at + 3]]
+
+
+class _Ids(dict[str | tuple[str, str], float]):
+    """Row ids by word, or by word and label value."""
+
+    def __init__(self, make: Callable[[str | tuple[str, str]], float]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str | tuple[str, str]) -> float:
+        made = self[key] = self._make(key)
+        return made

@@ -1,0 +1,150 @@
+"""All kinds of request of a process, and the tracking windows that are open."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from telemetry import limits
+from telemetry.emit import records
+from telemetry.emit.catalog import check_text, checked_labels
+from telemetry.emit.families import Host
+from telemetry.emit.known import Asker, parse
+from telemetry.emit.requests import Requests
+from telemetry.errors import InstrumentError
+from telemetry.wire import requests as words
+
+T = TypeVar("T")
+
+_OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN)
+_LONGEST_EXPIRY_S: Final = 1e9
+
+
+class Kinds:
+    """Thread-safe."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Requests] = {}
+        self._windows: list[Tracking] = []
+        self._lock = threading.Lock()
+        self._asker = Asker(lambda: host.endpoint)
+
+    def requests(
+        self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
+    ) -> Requests:
+        """The kind of this name and these labels. Raises InstrumentError, and UsageError for `stop_when`."""
+        checked = _checked_labels(name, labels)
+        found = self._kinds.get((name, tuple(checked.items())))
+        if found is None:
+            self._host.catalog.reserve(
+                {words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()}
+            )
+            with self._lock:
+                made = Requests(self._host, name, checked, self._asker)
+                made.enter(self.window)
+                found = self._kinds.setdefault((name, tuple(checked.items())), made)
+        if expire_s is not None:
+            found.expire_s = _settled(name, "expire_s", found.expire_s, _checked_age(name, expire_s))
+        if stop_when:
+            parse(stop_when)
+            found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+        return found
+
+    @property
+    def window(self) -> str:
+        """The tracking window that is open: of several, the one opened last."""
+        return self._windows[-1].window if self._windows else ""
+
+    def track(self, window: Tracking) -> None:
+        """Requests that are issued from now on belong to this window."""
+        with self._lock:
+            self._windows.append(window)
+            self._enter()
+
+    def leave(self, window: Tracking) -> None:
+        """And from now on to the one that was opened last of those that are still open, if any is."""
+        with self._lock:
+            if window in self._windows:
+                self._windows.remove(window)
+            self._enter()
+
+    def _enter(self) -> None:
+        for kind in self._kinds.values():
+            kind.enter(self.window)
+
+    # --- what the process does for all of them ---------------------------------------------------
+
+    def forget(self) -> None:
+        """Nothing that is open is this run's, or this process's."""
+        self._asker.forget()
+        for kind in list(self._kinds.values()):
+            kind.forget()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self.forget()
+
+    def close(self) -> None:
+        """Records what is left of conversations. Never blocks."""
+        for kind in list(self._kinds.values()):
+            kind.close()
+
+    def tend(self) -> None:
+        """What is to be done now and then: requests and conversations expire. Bounded, never blocks."""
+        if self._kinds:
+            now_ns = time.monotonic_ns()
+            for kind in list(self._kinds.values()):
+                kind.tend(now_ns)
+
+
+class Tracking:
+    """A block within which this process's requests belong to a window of their own. Entered once."""
+
+    def __init__(self, kinds: Kinds, host: Host, window: str) -> None:
+        check_text("the name of a tracking window", window, limits.LABEL_VALUE_CHARS)
+        self.window = window
+        self._kinds = kinds
+        self._host = host
+
+    def __enter__(self) -> Self:
+        self._say("began")
+        self._kinds.track(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kinds.leave(self)
+        self._say("ended")
+
+    def _say(self, what: str) -> None:
+        now_ns = time.monotonic_ns()
+        self._host.put_record(lambda: records.mark(f"tracking {self.window} {what}", {}, now_ns))
+
+
+def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
+    check_text("the name of a kind of request", name, limits.NAME_CHARS)
+    taken = sorted(labels.keys() & set(_OURS))
+    if taken:
+        raise InstrumentError(
+            f"{name!r}: the label {taken[0]!r} of requests is made by telemetry", hint="use another"
+        )
+    if len(labels) > limits.LABEL_COUNT - 2:
+        raise InstrumentError(f"{name!r} has {len(labels)} labels, requests can have {limits.LABEL_COUNT - 2}")
+    return checked_labels(name, labels)
+
+
+def _checked_age(name: str, expire_s: float) -> float:
+    if not isinstance(expire_s, (int, float)) or not 0 < expire_s <= _LONGEST_EXPIRY_S:
+        raise InstrumentError(f"{name!r}: expire_s is {expire_s!r}, it has to be a positive number of seconds")
+    return float(expire_s)
+
+
+def _settled(name: str, what: str, known: T | None, new: T) -> T:
+    if known and known != new:
+        raise InstrumentError(f"requests {name!r} have {what} {known!r} already, not {new!r}")
+    return new

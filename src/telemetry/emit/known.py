@@ -1,0 +1,179 @@
+"""Whether a percentile of requests is known by now: what a load generator asks that wants to stop once it is.
+
+The aggregator has the figures, so it is asked, at most once a second.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.transport.client import ControlClient
+from telemetry.wire import requests as words
+from telemetry.wire.cells import edge
+from telemetry.wire.control import GetStatus, Status
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+
+CONFIDENCE: Final = 0.99
+_ASK_AGAIN_S: Final = 1.0
+_PATIENCE_S: Final = 1.0
+_PERCENTILE: Final = re.compile(r"\d{1,2}(\.\d{1,7})?", re.ASCII)
+_CONDITION: Final = re.compile(
+    r"p(?P<percentile>[\d.]+)(?: of (?P<of>[a-z_]+))? known(?: within (?P<within>\d+(?:\.\d+)?) ?%)?", re.ASCII
+)
+_SERIES: Final = (
+    words.LATENCY,
+    words.CORRECTED,
+    words.QUEUE_DELAY,
+    words.TTFT,
+    words.CHUNK_GAP,
+    words.TPOT,
+    words.INPUT_TOKENS,
+    words.OUTPUT_TOKENS,
+    words.FAILED_LATENCY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What can be said of a percentile after so many samples. Values are in the unit of their series."""
+
+    percentile: str
+    count: int
+    """Samples so far."""
+    needed: int
+    """The least that say anything of the percentile, with the confidence asked for."""
+    missing: int
+    known: bool
+    value: float | None
+    """Of the samples so far."""
+    bound: float | None
+    """What the percentile of the process is below, with that confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A question, checked. The percentile lies between 0 and 100."""
+
+    percentile: str = "99"
+    of: str = words.LATENCY
+    confidence: float = CONFIDENCE
+    within: float | None = None
+    """Known only if the bound exceeds the value by no more than this share of it."""
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        return (Fraction(self.percentile) / 100).as_integer_ratio()
+
+
+def condition(percentile: object, of: str, confidence: float, within: float | None) -> Condition:
+    """Raises UsageError for what can't be asked."""
+    text = str(percentile)
+    if not _PERCENTILE.fullmatch(text) or not Fraction(text):
+        raise UsageError(f"{text!r} is no percentile", hint='a number above 0 and below 100, such as "99.9"')
+    if of not in _SERIES:
+        raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"a confidence of {confidence!r}", hint="between 0 and 1, such as 0.99")
+    if within is not None and not 0.0 < within < float("inf"):
+        raise UsageError(f"within {within!r} of the value", hint="a share above 0, such as 0.05")
+    return Condition(text, of, confidence, within)
+
+
+def parse(stop_when: str) -> Condition:
+    """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5%". Raises UsageError."""
+    found = _CONDITION.fullmatch(" ".join(stop_when.split()))
+    if found is None:
+        raise UsageError(
+            f"{stop_when!r} is no condition to stop", hint='such as "p99 known" or "p99 of ttft known within 5%"'
+        )
+    within = found["within"]
+    return condition(
+        found["percentile"],
+        found["of"] or words.LATENCY,
+        CONFIDENCE,
+        None if within is None else float(within) / 100,
+    )
+
+
+class Asker:
+    """The aggregator's figures, a second old at most, or None. Thread-safe."""
+
+    def __init__(self, endpoint: Callable[[], str]) -> None:
+        self._endpoint = endpoint
+        self.forget()
+
+    def forget(self) -> None:
+        """What is known is of another run; also in a forked child, where the lock may have been held."""
+        self._asking = threading.Lock()
+        self._ask_at = 0.0
+        self._newest: MetricsSnapshot | None = None
+
+    def ask(self) -> MetricsSnapshot | None:
+        """Blocks for the answer, a second at most, unless one is new enough or somebody else is asking."""
+        asking = self._asking
+        if time.monotonic() < self._ask_at or not asking.acquire(blocking=False):
+            return self._newest
+        try:
+            answer = self._answer()
+            if asking is not self._asking:  # another run has begun: this is of the one before
+                return None
+            self._newest, self._ask_at = answer, time.monotonic() + _ASK_AGAIN_S
+            return answer
+        finally:
+            asking.release()
+
+    def _answer(self) -> MetricsSnapshot | None:
+        endpoint = self._endpoint()
+        if not endpoint:
+            return None
+        try:
+            with ControlClient(endpoint) as client:
+                answer = client.request(GetStatus(), _PATIENCE_S)
+        except TelemetryError:  # not known: whoever asks goes on, and asks again
+            return None
+        return answer.snapshot if isinstance(answer, Status) else None
+
+
+def judge(snapshot: MetricsSnapshot | None, kind: str, labels: Mapping[str, str], asked: Condition) -> Known:
+    """What the snapshot says of the requests with exactly these labels."""
+    from telemetry.statistics.early import bound_rank, samples_needed
+
+    name = words.name_of(kind, asked.of)
+    found: Sequence[SeriesStat] = snapshot.series if snapshot is not None else ()
+    stat = next((stat for stat in found if stat.name == name and stat.labels == labels), SeriesStat(name=name))
+    needed = samples_needed(asked.ratio, asked.confidence)
+    missing = max(0, needed - stat.count)
+    if not stat.count:
+        return Known(asked.percentile, 0, needed, missing, False, None, None)
+    numerator, denominator = asked.ratio
+    value = value_at(stat, -(-numerator * stat.count // denominator))
+    rank = bound_rank(asked.ratio, stat.count, asked.confidence)
+    bound = None if rank is None else value_at(stat, rank)
+    known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
+    return Known(asked.percentile, stat.count, needed, missing, known, value, bound)
+
+
+def value_at(stat: SeriesStat, rank: int) -> float:
+    """The value of a rank, from 1, as far as a snapshot tells: that of a percentile, or between the two beside it
+    where the display histogram has it, its cells taken as even."""
+    low, high = float(stat.min or 0), float(stat.max or 0)
+    for percentile, value in stat.percentiles.items():
+        of_percentile = -(-Fraction(percentile) * stat.count // 100)
+        if of_percentile <= rank:
+            low = max(low, value)
+        if of_percentile >= rank:
+            high = min(high, value)
+    before = 0
+    for cell, count in stat.histogram:
+        if before + count >= rank:
+            lower, upper = edge(cell) * stat.cell_unit, edge(cell + 1) * stat.cell_unit
+            return min(max(low, lower + (upper - lower) * (rank - before) / count), high)
+        before += count
+    return high

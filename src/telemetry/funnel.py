@@ -1,0 +1,365 @@
+"""Requests, gathered from the counters and series of a snapshot: where they are, and how fast they went.
+
+A kind of request is there if there is a counter `<kind>.issued` in requests. Kinds with different labels are apart,
+and so are tracking windows, finish reasons, reasons of failures and turns, which are labels as well. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from telemetry.wire import requests as words
+from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
+from telemetry.wire.report import Rate, Rates
+from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat, WindowStat
+
+Labels = tuple[tuple[str, str], ...]
+"""Sorted."""
+Number = int | float
+_Stat = TypeVar("_Stat", CounterStat, SeriesStat)
+
+_OWN: Final = frozenset({words.WINDOW, words.FINISH, words.REASON, words.TURN})
+_COUNTERS: Final = frozenset(word for word, (kind, _) in words.INSTRUMENTS.items() if kind == "counter")
+_OF_TURNS: Final = frozenset({words.TURN_LATENCY, words.TURN_TTFT})
+_CELL_BOUND: Final = 1.0 / PER_DOUBLING
+_PERCENTILE: Final = re.compile(r"(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funnel:
+    """Requests of one kind, in one tracking window or all together."""
+
+    kind: str
+    labels: Mapping[str, str]
+    """Those of the kind: without window, finish reason, reason and turn."""
+    window: str | None = None
+    """None: all together. Empty: outside any window."""
+    issued: Number = 0
+    completed: Number = 0
+    failed: Mapping[str, Number] = field(default_factory=dict)
+    """By reason."""
+    expired: Number = 0
+    in_flight: Number = 0
+    """Issued and not heard of since. Below 0 where what was issued is in no number, as in a part of a run."""
+    after_end: Number = 0
+    """Calls for requests that had ended, or that nobody knows."""
+    finishes: Mapping[str, Number] = field(default_factory=dict)
+    """Completed ones by finish reason; those without one are in none."""
+    series: Mapping[str, SeriesStat] = field(default_factory=dict)
+    """By word of `telemetry.wire.requests`. Of several windows together: see `together`."""
+    turns: Mapping[str, Mapping[str, SeriesStat]] = field(default_factory=dict)
+    """By turn of the conversation, in their order, then by word."""
+    rates: Rates = field(default_factory=Rates)
+    windows: Sequence[Funnel] = ()
+    """Only of all together: each tracking window, and what was outside if there are any."""
+
+    @property
+    def failures(self) -> Number:
+        """For whatever reason."""
+        return _sum(self.failed.values())
+
+
+def funnels(snapshot: MetricsSnapshot) -> list[Funnel]:
+    """One for each kind and labels, in the order in which they came. Empty if there are no requests."""
+    kinds = set(_kinds(snapshot.counters))
+    if not kinds:
+        return []
+    gathered: dict[tuple[str, Labels], dict[str, _Part]] = {}
+    stats: list[CounterStat | SeriesStat] = [*snapshot.counters, *snapshot.series]
+    for stat in stats:
+        kind, word = _split(stat, kinds)
+        if word:
+            labels = tuple(sorted(item for item in stat.labels.items() if item[0] not in _OWN))
+            parts = gathered.setdefault((kind, labels), {})
+            parts.setdefault(stat.labels.get(words.WINDOW, ""), _Part()).add(word, stat)
+    return [_funnel(kind, dict(labels), parts) for (kind, labels), parts in gathered.items()]
+
+
+def without_requests(stats: Sequence[_Stat], snapshot: MetricsSnapshot) -> list[_Stat]:
+    """Those counters or series of a snapshot that `funnels` has no use for."""
+    kinds = set(_kinds(snapshot.counters))
+    return [stat for stat in stats if not _split(stat, kinds)[1]] if kinds else list(stats)
+
+
+def _kinds(counters: Iterable[CounterStat]) -> Iterator[str]:
+    for stat in counters:
+        kind, _, word = stat.name.rpartition(".")
+        if word == words.ISSUED and kind and stat.unit == words.INSTRUMENTS[word][1]:
+            yield kind
+
+
+def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
+    """Kind and word; no word if it is none of a request. `turn.latency` is a word where there is a label for it."""
+    head, _, last = stat.name.rpartition(".")
+    kind, _, before = head.rpartition(".")
+    for one, word in ((kind, f"{before}.{last}"), (head, last)):
+        known = one in kinds and word in words.INSTRUMENTS and (word in _COUNTERS) == isinstance(stat, CounterStat)
+        if known and (word in _OF_TURNS) == (words.TURN in stat.labels):
+            return one, word
+    return "", ""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What there is of one window."""
+
+    counts: dict[str, Number] = field(default_factory=dict)
+    failed: dict[str, Number] = field(default_factory=dict)
+    finishes: dict[str, Number] = field(default_factory=dict)
+    series: dict[str, SeriesStat] = field(default_factory=dict)
+    turns: dict[str, dict[str, SeriesStat]] = field(default_factory=dict)
+
+    def add(self, word: str, stat: CounterStat | SeriesStat) -> None:
+        if isinstance(stat, SeriesStat):
+            turn = stat.labels.get(words.TURN)
+            (self.series if turn is None else self.turns.setdefault(turn, {}))[word] = stat
+            return
+        self.counts[word] = _sum((self.counts.get(word, 0), stat.value))
+        if word == words.FAILED:
+            reason = stat.labels.get(words.REASON, "")
+            self.failed[reason] = _sum((self.failed.get(reason, 0), stat.value))
+        elif word == words.COMPLETED and words.FINISH in stat.labels:
+            finish = stat.labels[words.FINISH]
+            self.finishes[finish] = _sum((self.finishes.get(finish, 0), stat.value))
+
+    @property
+    def has_requests(self) -> bool:
+        return any(self.counts.get(word) for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED))
+
+    def funnel(
+        self, kind: str, labels: Mapping[str, str], window: str | None, windows: Sequence[Funnel] = ()
+    ) -> Funnel:
+        issued, completed, failed, expired, after_end = (
+            self.counts.get(word, 0)
+            for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED, words.AFTER_END)
+        )
+        return Funnel(
+            kind=kind,
+            labels=labels,
+            window=window,
+            issued=issued,
+            completed=completed,
+            failed=self.failed,
+            expired=expired,
+            in_flight=_sum((issued, -completed, -failed, -expired)),
+            after_end=after_end,
+            finishes=self.finishes,
+            series=self.series,
+            turns={turn: self.turns[turn] for turn in sorted(self.turns, key=_turn_order)},
+            rates=self._rates(completed),
+            windows=windows,
+        )
+
+    def _rates(self, completed: Number) -> Rates:
+        """Unknown where there is no extent, or no time between its ends."""
+        latency, tokens = self.series.get(words.LATENCY), self.series.get(words.OUTPUT_TOKENS)
+        extent = latency.extent if latency is not None else None
+        if extent is None:
+            return Rates()
+        total = tokens.total if tokens is not None and tokens.count > 0 else None
+        own = tokens.extent if total is not None and tokens is not None else None
+        tokens_inside = own.inside_total if own is not None else None
+        return Rates(
+            while_issuing=_rate(extent.inside, tokens_inside, extent, extent.last_ns),
+            loadgen=_rate(max(completed - 1, 0), total, extent, extent.last_done_ns),
+            overall=_rate(completed, total, extent, extent.end_ns),
+        )
+
+
+def _rate(requests: Number, tokens: Number | None, extent: Extent, until_ns: int) -> Rate:
+    seconds = _quotient(until_ns - extent.first_ns, 1e9)
+    if seconds is None or seconds <= 0.0:
+        return Rate()
+    return Rate(
+        requests_per_s=_quotient(requests, seconds),
+        tokens_per_s=None if tokens is None else _quotient(tokens, seconds),
+    )
+
+
+def _sum(numbers: Iterable[Number]) -> Number:
+    """Infinite where no float can say it."""
+    try:
+        return sum(numbers)
+    except OverflowError:
+        return math.inf
+
+
+def _quotient(one: Number, other: Number) -> float | None:
+    """None for what no float can say."""
+    try:
+        return one / other
+    except (OverflowError, ZeroDivisionError):
+        return None
+
+
+def _funnel(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part]) -> Funnel:
+    order = sorted(parts, key=bool)  # what is outside comes first, the rest as it came
+    named = any(window and parts[window].has_requests for window in order)
+    shown = [window for window in order if named and parts[window].has_requests]
+    windows = [parts[window].funnel(kind, labels, window) for window in shown]
+    return _added([parts[window] for window in order]).funnel(kind, labels, None, windows)
+
+
+def _added(parts: Sequence[_Part]) -> _Part:
+    """All windows together; one alone is what it is."""
+    if len(parts) == 1:
+        return parts[0]
+    turns = dict.fromkeys(turn for part in parts for turn in part.turns)
+    return _Part(
+        counts=_sums(part.counts for part in parts),
+        failed=_sums(part.failed for part in parts),
+        finishes=_sums(part.finishes for part in parts),
+        series=_by_word([part.series for part in parts]),
+        turns={turn: _by_word([part.turns.get(turn, {}) for part in parts]) for turn in turns},
+    )
+
+
+def _sums(parts: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    sums: dict[str, Number] = {}
+    for part in parts:
+        for name, value in part.items():
+            sums[name] = _sum((sums.get(name, 0), value))
+    return sums
+
+
+def _by_word(parts: Sequence[Mapping[str, SeriesStat]]) -> dict[str, SeriesStat]:
+    known = dict.fromkeys(word for part in parts for word in part)
+    return {word: together([part[word] for part in parts if word in part]) for word in known}
+
+
+def _turn_order(turn: str) -> tuple[bool, int, str]:
+    """By number; "32+" and what is none come last."""
+    number = turn.isascii() and turn.isdigit()
+    return not number, int(turn) if number else 0, turn
+
+
+def joined(extents: Sequence[Extent | None]) -> Extent | None:
+    """Of things that happened apart, from the first beginning to the last end; None if one of them is unknown.
+
+    How much of all came inside nobody knows then: `last_ns` is 0. So is `last_done_ns` if it was of one of them.
+    """
+    known = [extent for extent in extents if extent is not None]
+    if not known or len(known) < len(extents):
+        return None
+    if len(known) == 1:
+        return known[0]
+    last = max(known, key=lambda extent: extent.last_ns)
+    return Extent(
+        first_ns=min(extent.first_ns for extent in known),
+        last_done_ns=last.last_done_ns if all(extent.last_ns for extent in known) else 0,
+        end_ns=max(extent.end_ns for extent in known),
+    )
+
+
+def shifted(extent: Extent | None, by_ns: int) -> Extent | None:
+    """By the clock of somebody who is so much ahead. 0 stands for no time."""
+    if extent is None or not by_ns:
+        return extent
+    times = ("first_ns", "last_ns", "last_done_ns", "end_ns")
+    return replace(extent, **{name: getattr(extent, name) and getattr(extent, name) + by_ns for name in times})
+
+
+# --- several series as one -----------------------------------------------------------------------
+
+
+def together(stats: Sequence[SeriesStat]) -> SeriesStat:
+    """Windows of one series as one, without a label for the window. One with values stands for itself.
+
+    Count, total, extremes, mean and deviation are those of all values. A percentile is the highest that it can be,
+    by the percentiles of the windows and their display histograms; `error_bound` says how far that may be above.
+    """
+    stats = [stat for stat in stats if stat.count > 0] or list(stats[:1])
+    if len(stats) == 1:
+        return stats[0]
+    count, total = sum(stat.count for stat in stats), _sum(stat.total for stat in stats)
+    mean = _quotient(total, count)
+    keys = [key for key in stats[0].percentiles if all(key in stat.percentiles for stat in stats)]
+    cells = _cells(stats)
+    between = {key: span for key in keys if (span := _between(key, stats, cells)) is not None}
+    return replace(
+        stats[0],
+        labels={key: value for key, value in stats[0].labels.items() if key != words.WINDOW},
+        count=count,
+        total=total,
+        min=min((stat.min for stat in stats if stat.min is not None), default=None),
+        max=max((stat.max for stat in stats if stat.max is not None), default=None),
+        mean=mean,
+        stddev=_stddev(stats, count, mean),
+        percentiles={key: high for key, (_, high) in between.items()},
+        exact=False,
+        error_bound=_error(between.values(), stats),
+        resolution=max(stat.resolution for stat in stats),
+        below=sum(stat.below for stat in stats),
+        above=sum(stat.above for stat in stats),
+        imprecise=sum(stat.imprecise for stat in stats),
+        histogram=cells,
+        window=_window([stat.window for stat in stats]),
+        extent=joined([stat.extent for stat in stats]),
+    )
+
+
+def _stddev(stats: Sequence[SeriesStat], count: int, mean: float | None) -> float | None:
+    squares = 0.0
+    for stat in stats:
+        if stat.stddev is None or stat.mean is None or mean is None:
+            return None
+        share = _quotient(stat.count, count) or 0.0
+        apart = stat.mean - mean
+        squares += share * (stat.stddev * stat.stddev + apart * apart)
+    return math.sqrt(squares)
+
+
+def _cells(stats: Sequence[SeriesStat]) -> list[tuple[int, int]]:
+    sums: dict[int, int] = {}
+    for stat in stats:
+        for cell, count in stat.histogram:
+            sums[cell] = sums.get(cell, 0) + count
+    return sorted(sums.items())
+
+
+def _between(
+    key: str, stats: Sequence[SeriesStat], cells: Sequence[tuple[int, int]]
+) -> tuple[Number, Number] | None:
+    """Where a percentile of all lies: between those of the parts, and in the cell of its rank. None for a key that
+    is no number."""
+    match = _PERCENTILE.fullmatch(key)
+    if match is None:
+        return None
+    values = [stat.percentiles[key] for stat in stats]
+    low, high = min(values), max(values)
+    whole, decimals = match[1], match[2] or ""
+    wanted = -(-int(whole + decimals) * sum(stat.count for stat in stats) // (100 * 10 ** len(decimals)))
+    reached = accumulate(count for _, count in cells)
+    cell = next((cell for (cell, _), so_far in zip(cells, reached, strict=True) if so_far >= wanted), None)
+    if cell is not None and 0 <= cell < CELLS:
+        unit = stats[0].cell_unit
+        low, high = max(low, min(edge(cell) * unit, high)), min(high, max(edge(cell + 1) * unit, low))
+    return low, high
+
+
+def _error(between: Iterable[tuple[Number, Number]], stats: Sequence[SeriesStat]) -> float | None:
+    """Relative, the worst of all; None if one of the parts has no bound."""
+    bounds = [stat.error_bound for stat in stats if stat.error_bound is not None]
+    if len(bounds) < len(stats):
+        return None
+    widths = [(_quotient(high, low) or 1.0) - 1.0 if low > 0 else _CELL_BOUND for low, high in between]
+    return max(widths, default=0.0) + max(bounds)
+
+
+def _window(windows: Sequence[WindowStat]) -> WindowStat:
+    """The last seconds; their percentiles are known if they were of one window."""
+    busy = [window for window in windows if window.count]
+    if len(busy) < 2:
+        return busy[0] if busy else windows[0]
+    return WindowStat(
+        seconds=max(window.seconds for window in busy),
+        count=sum(window.count for window in busy),
+        rate=sum(window.rate for window in busy),
+    )

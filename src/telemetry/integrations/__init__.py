@@ -1,0 +1,1 @@
+"""What connects a run to programs that know nothing of telemetry."""

@@ -1,0 +1,226 @@
+"""Events of an endpoints benchmark → requests of a run, with the benchmark's own times."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from telemetry import limits
+from telemetry.humane import printable
+from telemetry.integrations.endpoints import decode
+from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
+from telemetry.integrations.feeds import FeedOptions
+
+if TYPE_CHECKING:
+    from telemetry.emit import Counter, Request, Run
+
+KIND: Final = "request"
+WINDOW: Final = "tracked"
+REFUSED: Final = "feed.refused"
+"""Label `reason`: bytes that are no event, and events that make no sense where they stand."""
+ERRORS: Final = "feed.errors"
+"""Label `error`: what the benchmark reports that is about no request."""
+
+_SHOWN_CHARS: Final = 200
+
+
+class EndpointsFeed:
+    """One benchmark. A request is one from `sample.issued` to `sample.complete` or the first `error` with its id.
+
+    What a benchmark sends after an error of the same request says nothing new and is passed over. Requests that
+    this never saw begin count in `request.after_end`. A chunk counts as a token unless the texts are handed on:
+    then the first chunk alone does, so that the time per token begins after it.
+    """
+
+    topics: Sequence[bytes] = (b"",)
+    addresses: Sequence[str] = ("ipc:///dev/shm/zmq_*/ev_pub_*", "ipc:///tmp/zmq_*/ev_pub_*")
+
+    def __init__(self, run: Run, options: FeedOptions) -> None:
+        self.over = False
+        self.events = 0
+        """Those that were understood."""
+        self._run = run
+        self._options = options
+        self._requests = run.requests(KIND)
+        self._open: dict[str, Request] = {}
+        self._failed: OrderedDict[str, None] = OrderedDict()
+        """Ids of failed requests whose end is still to come, oldest first: found at once, as in no dict that
+        loses its first ones."""
+        self._tracking = ExitStack()
+        self._tracks = False
+        self._begun = False
+        self._words_left = limits.FEED_WORDS
+        self._refusals: dict[str, Counter] = {}
+        self._errors: dict[str, Counter] = {}
+        self._takers: dict[str, Callable[[Event], None]] = {
+            decode.STARTED: self._started,
+            decode.ENDED: self._ended,
+            decode.INTERRUPTED: self._interrupted,
+            decode.TRACKING_BEGINS: self._begin_tracking,
+            decode.TRACKING_ENDS: self._end_tracking,
+            decode.ISSUED: self._issued,
+            decode.FIRST: self._first,
+            decode.CHUNK: self._chunk,
+            decode.COMPLETE: self._complete,
+            **dict.fromkeys(decode.ERRORS, self._error),
+            **dict.fromkeys(decode.SILENT, _pass),
+        }
+
+    def take(self, message: bytes) -> None:
+        """One message of the benchmark. Never raises."""
+        for event in decode.decode(message):
+            if isinstance(event, Refused):
+                self._refuse(event.reason)
+            elif self.over:
+                self._refuse("after_ended")
+            else:
+                self.events += 1
+                if not self._begun:
+                    self._begin(event)
+                self._takers[event.event_type](event)
+
+    def close(self) -> None:
+        self._tracking.close()
+        if not self.over and self._begun:
+            self._say("the benchmark has not said that it ended: what it sent last may be missing")
+
+    # --- the session -----------------------------------------------------------------------------
+
+    def _begin(self, event: Event) -> None:
+        self._begun = True
+        if event.event_type != decode.STARTED:
+            self._say("the benchmark had begun before: what it sent until now is unknown")
+
+    def _started(self, event: Event) -> None:
+        if self.events > 1:
+            self._refuse("started_again")
+        else:
+            self._run.mark("session started", at_ns=event.timestamp_ns)
+
+    def _ended(self, event: Event) -> None:
+        self.over = True
+        self._run.mark("session ended", at_ns=event.timestamp_ns)
+
+    def _interrupted(self, event: Event) -> None:
+        self._run.mark("session interrupted", at_ns=event.timestamp_ns)
+
+    def _begin_tracking(self, _event: Event) -> None:
+        if self._tracks:
+            self._refuse("tracking_again")
+            return
+        self._tracks = True
+        self._tracking.enter_context(self._run.tracking(WINDOW))
+
+    def _end_tracking(self, _event: Event) -> None:
+        if not self._tracks:
+            self._refuse("not_tracking")
+            return
+        self._tracks = False
+        self._tracking.close()
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def _issued(self, event: Event) -> None:
+        key = event.sample_uuid
+        if not key or key in self._open:
+            self._refuse("issued_again" if key else "no_id")
+            return
+        self._failed.pop(key, None)
+        prompt = self._data(event)
+        tokens = text = None
+        if isinstance(prompt, Prompt):
+            tokens = prompt.tokens
+            text = prompt.text if tokens is None and self._options.texts else None
+        self._open[key] = self._requests.issue(
+            input_tokens=tokens,
+            input_text=text,
+            conversation=event.conversation_id or None,
+            turn=event.turn,
+            at_ns=event.timestamp_ns,
+        )
+
+    def _first(self, event: Event) -> None:
+        if (request := self._of(event)) is not None:
+            request.first(at_ns=event.timestamp_ns)
+
+    def _chunk(self, event: Event) -> None:
+        if (request := self._of(event)) is not None:
+            request.chunk(at_ns=event.timestamp_ns)
+
+    def _complete(self, event: Event) -> None:
+        key = event.sample_uuid
+        request = self._of(event)
+        if request is None:
+            self._failed.pop(key, None)
+            return
+        self._open.pop(key, None)
+        output = self._data(event) if self._options.texts else None
+        text = output.text if isinstance(output, Output) else None
+        request.complete(
+            output_tokens=0 if text == "" else None,
+            finish_reason=event.finish_reason or None,
+            output_text=text,
+            at_ns=event.timestamp_ns,
+        )
+
+    def _error(self, event: Event) -> None:
+        key = event.sample_uuid
+        failure = self._data(event)
+        what = failure.error_type if isinstance(failure, Failure) else ""
+        what = what or event.event_type.removeprefix("error.")
+        if not key:
+            self._count_error(what, failure.error_message if isinstance(failure, Failure) else "")
+        elif (request := self._of(event)) is not None:
+            request.fail(what, at_ns=event.timestamp_ns)
+            if self._open.pop(key, None) is not None:
+                self._remember_failed(key)
+
+    def _of(self, event: Event) -> Request | None:
+        """The request; one whose calls are counted if nobody knows it; None for one that has failed."""
+        key = event.sample_uuid
+        request = self._open.get(key)
+        if request is None and key not in self._failed:
+            return self._requests.find(key)
+        return request
+
+    def _remember_failed(self, key: str) -> None:
+        self._failed[key] = None
+        if len(self._failed) > limits.FEED_ENDED_IDS:
+            self._failed.popitem(last=False)
+
+    def _data(self, event: Event) -> decode.Data | None:
+        """What can't be read costs what it would have said; the event and its time count."""
+        data = data_of(event)
+        if isinstance(data, Refused):
+            self._refuse(data.reason)
+            return None
+        return data
+
+    # --- what is counted -------------------------------------------------------------------------
+
+    def _refuse(self, reason: str) -> None:
+        counter = self._refusals.get(reason)
+        if counter is None:
+            counter = self._refusals[reason] = self._run.counter(REFUSED, reason=reason)
+        counter.add(1)
+
+    def _count_error(self, what: str, message: str) -> None:
+        known = what if what in self._errors or len(self._errors) < limits.REASONS else "other"
+        if known not in self._errors:
+            self._errors[known] = self._run.counter(ERRORS, error=known[: limits.LABEL_VALUE_CHARS])
+        self._errors[known].add(1)
+        if self._words_left:
+            self._words_left -= 1
+            self._say(f"the benchmark reports {': '.join(filter(None, (what, message)))}")
+
+    def _say(self, words: str) -> None:
+        """To whoever watches, and in the run for whoever reads it later."""
+        line = printable(words[:_SHOWN_CHARS])
+        self._options.say(line)
+        self._run.mark(line)
+
+
+def _pass(_event: Event) -> None:
+    """An event that means nothing for a run."""

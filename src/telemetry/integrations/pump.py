@@ -1,0 +1,99 @@
+"""From a socket to a feed, until one of them, the run or somebody else ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+from telemetry import limits
+from telemetry.integrations.feeds import Feed
+
+Ending = Literal["ended", "stopped", "run_over", "gone"]
+"""`gone`: the other side is not there any more, and did not say that it would go."""
+
+_LOOK_S: Final = 0.2
+_LAST_S: Final = 0.2  # of silence, and nothing more is on its way from a sender that has ended
+_LAST_WORDS_S: Final = 5.0
+_QUIET_S: Final = 30.0
+
+
+class Messages(Protocol):
+    """A subscription."""
+
+    address: str
+    connected: bool
+    ever_connected: bool
+
+    def recv(self, timeout_s: float) -> bytes | None: ...
+
+
+class Pump:
+    """`run_over` tells whether the run takes nothing more; it is asked a few times a second."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        messages: Messages,
+        *,
+        run_over: Callable[[], bool],
+        stopped: Callable[[], bool],
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.taken = 0
+        """Messages."""
+        self._feed = feed
+        self._messages = messages
+        self._run_over = run_over
+        self._stopped = stopped
+        self._say = say
+        self._clock = clock
+        self._quiet_said = False
+        self._heard_s = self._there_s = clock()
+
+    def run(self) -> Ending:
+        """Blocks. Told to stop, it takes what has been sent already."""
+        look_s = 0.0
+        while True:
+            message = self._messages.recv(_LOOK_S)
+            now_s = self._clock()
+            if message is not None:
+                self._take(message)
+                if self._feed.over:
+                    return "ended"
+            else:
+                self._be_patient(now_s)
+            if message is None or now_s >= look_s:
+                look_s = now_s + _LOOK_S
+                if self._run_over():
+                    return "run_over"
+                if self._stopped():
+                    return self._take_the_rest(now_s + _LAST_WORDS_S)
+                if now_s - self._there_s > limits.RETURN_S:
+                    return "gone"
+
+    def _take(self, message: bytes) -> None:
+        self.taken += 1
+        self._heard_s = self._there_s = self._clock()
+        self._feed.take(message)
+
+    def _be_patient(self, now_s: float) -> None:
+        """A sender that has not come yet is waited for; one that went may come back for a while."""
+        messages = self._messages
+        if messages.connected or not messages.ever_connected:
+            self._there_s = now_s
+        if now_s - self._heard_s > _QUIET_S and not self._quiet_said:
+            self._quiet_said = True
+            who = "nothing comes from" if messages.connected else "nobody listens at"
+            self._say(f"{who} {messages.address} for {_QUIET_S:g} s now; still waiting")
+
+    def _take_the_rest(self, deadline_s: float) -> Ending:
+        while (left_s := deadline_s - self._clock()) > 0:
+            message = self._messages.recv(min(_LAST_S, left_s))
+            if message is None:
+                break
+            self._take(message)
+            if self._feed.over:
+                return "ended"
+        return "stopped"

@@ -1,0 +1,72 @@
+"""Requests on a page: under each kind and window a bar of what became of them, and the tables of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from html import escape
+from typing import Final
+
+from telemetry import humane
+from telemetry.funnel import Funnel, Number
+from telemetry.humane import printable
+from telemetry.report.html.sections import content
+from telemetry.report.measured import BOUNDS_KEEP
+from telemetry.report.requests import is_part, outcomes, sections_of
+from telemetry.report.table import Section, Table
+from telemetry.wire.report import Report
+
+_WIDTH: Final = 1_000.0
+_LEAST: Final = 4.0
+"""Of a share that is there at all."""
+_KINDS: Final = {"completed": "good", "failed": "bad", "expired": "warn", "in flight": "calm"}
+
+
+def requests_section(report: Report) -> tuple[Section, str]:
+    """All of them as one section of the page, and its HTML; nothing where there are no requests."""
+    blocks = [html for section, of in sections_of(report) if section for html in _block(report, section, of)]
+    return Section("Requests", ["…"] if blocks else []), "".join(blocks)
+
+
+def _block(report: Report, section: Section, of: Funnel | None) -> Iterator[str]:
+    yield f"<h3>{escape(section.title.removeprefix('Requests: '))}</h3>"
+    if of is None:
+        yield _narrow(section)
+        return
+    shown = [(what, number, said) for what, number, said in outcomes(of, part=is_part(report)) if number > 0]
+    keys = "".join(
+        f'<span class="key {_KINDS[what]}-key">{escape(printable(said))}</span> ' for what, _, said in shown
+    )
+    yield f'<p class="outcomes"><span>{humane.count(of.issued)} issued →</span> {keys}</p>'
+    yield _bar([(what, number) for what, number, _ in shown], section.lines[0])
+    yield _narrow(replace(section, lines=section.lines[1:]))
+
+
+def _narrow(section: Section) -> str:
+    """Without the columns of bounds: the table of series has them."""
+    if section.table is None:
+        return content(section)
+    kept = [index for index, column in enumerate(section.table.columns) if column.keep <= BOUNDS_KEEP]
+    columns = [section.table.columns[index] for index in kept]
+    rows = [[row[index] for index in kept] for row in section.table.rows]
+    return content(replace(section, table=Table(columns, rows)))
+
+
+def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
+    """A share of the width for each, none so small that it can't be seen. Nothing for numbers beyond all floats."""
+    try:
+        total = math.fsum(number for _, number in numbers)
+    except OverflowError:
+        return ""
+    if not 0.0 < total < math.inf:
+        return ""
+    rects, at = [], 0.0
+    for what, number in numbers:
+        width = max(number / total * _WIDTH, _LEAST)
+        rects.append(f'<rect class="{_KINDS[what]}-key" x="{at:.1f}" width="{width:.1f}" height="10"/>')
+        at += width
+    return (
+        f'<svg class="outcome" viewBox="0 0 {at:.1f} 10" preserveAspectRatio="none" role="img"'
+        f' aria-label="{escape(said)}">{"".join(rects)}</svg>'
+    )

@@ -1,0 +1,231 @@
+"""What a report says of requests: what became of them, how fast they went, what percentiles are surely below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.funnel import Funnel, Number, funnels
+from telemetry.humane import NOTHING, printable
+from telemetry.report.measured import by_number, keep_of, series_table
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire import requests as words
+from telemetry.wire.report import EarlyStop, Report, RequestFigures
+from telemetry.wire.snapshot import SeriesStat
+
+KINDS_SHOWN: Final = 8
+"""With the most requests; so of windows the first ones."""
+_REASONS_SHOWN: Final = 6
+_OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
+_RATES: Final = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts", "overall": "overall"}
+
+
+def requests(report: Report) -> list[Section]:
+    """Of each kind what became of it, in each tracking window what was measured; the busiest kinds only."""
+    return [section for section, _ in sections_of(report)]
+
+
+def sections_of(report: Report) -> Iterator[tuple[Section, Funnel | None]]:
+    """The same, with what a section says the outcomes of; None where it is about something else."""
+    kinds = sorted(funnels(report.snapshot), key=lambda one: -one.issued)
+    for one in kinds[:KINDS_SHOWN]:
+        yield from _kind(report, one)
+    if hidden := kinds[KINDS_SHOWN:]:
+        names = ", ".join(phrases.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
+        more = ", …" if len(hidden) > KINDS_SHOWN else ""
+        yield Section("Requests of other kinds", [f"{names}{more}: all of them are in the JSON form"]), None
+
+
+def title_of(of: Funnel) -> str:
+    """`Requests: llm{model=a}, window measured`."""
+    return f"Requests: {phrases.instrument(of.kind, of.labels)}{_window(of)}"
+
+
+def parts_of(whole: Funnel) -> Sequence[Funnel]:
+    """What has figures of its own: the tracking windows, or all if there are none."""
+    return whole.windows[:KINDS_SHOWN] or (whole,)
+
+
+def outcomes(of: Funnel, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
+    """(what became of them, how many, in words with the reasons). `part`: of a part of a run, where nobody knows
+    how many were in flight."""
+    yield "completed", of.completed, f"{humane.count(of.completed)} completed{_named(of.finishes)}"
+    yield "failed", of.failures, f"{humane.count(of.failures)} failed{_named(of.failed)}"
+    yield "expired", of.expired, f"{humane.count(of.expired)} expired"
+    if not part:
+        yield "in flight", of.in_flight, f"{humane.count(of.in_flight)} in flight"
+
+
+def facts(report: Report, of: Funnel) -> Iterator[str]:
+    """What became of them, and their rates by each definition."""
+    shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
+    yield printable(f"{humane.count(of.issued)} issued → {' · '.join(shown)}")
+    for what, field in (("requests", "requests_per_s"), ("output tokens", "tokens_per_s")):
+        known = [(words, getattr(getattr(of.rates, name), field)) for name, words in _RATES.items()]
+        said = [f"{humane.rate(rate)} {words}" for words, rate in known if rate is not None]
+        if said:
+            yield f"{what}: {' · '.join(said)}"
+    if is_part(report):
+        yield "rates are known of the whole run only"
+
+
+def is_part(report: Report) -> bool:
+    """Whether its counters are of a part of the run."""
+    return any(one.in_flight is None for one in report.requests)
+
+
+def measured(report: Report, of: Funnel) -> Section:
+    """The series of one window, by the words they are called after the kind."""
+    shown = [word for word in words.INSTRUMENTS if word in of.series and word not in _OF_CONVERSATIONS]
+    stats = [of.series[word] for word in shown if of.series[word].count]
+    return series_table(title_of(of), report, stats, [_word(stat, of.kind) for stat in stats])
+
+
+def windows(report: Report, whole: Funnel) -> Section:
+    """All windows beside each other, and all together, whose percentiles are estimates."""
+    part = is_part(report)
+    heads = [
+        Column("window"),
+        Column("issued"),
+        Column("completed", 1),
+        Column("failed", 2),
+        Column("expired", 7),
+        Column("in flight", 5),
+        Column("overall", 6),
+        Column("tokens", 8),
+        Column("latency p50", 4),
+        Column("p99", 3),
+    ]
+    rows = [_window_row(one, one.window or "(outside)", part) for one in parts_of(whole)]
+    estimated = sum(_latencies(one) > 0 for one in whole.windows) > 1
+    rows.append(_window_row(whole, "all together", part, "≈" if estimated else ""))
+    notes = ["≈: at most; percentiles of windows together are not known better"] if estimated else []
+    if hidden := len(whole.windows) - KINDS_SHOWN:
+        notes += [f"{humane.count(hidden)} more windows are in the JSON form"] if hidden > 0 else []
+    return Section(title_of(whole), table=Table(heads, rows), notes=notes)
+
+
+def early_stopping(report: Report, of: Funnel) -> Section:
+    """What percentiles are surely below, or how many samples it takes to tell."""
+    figures = _figures(report, of)
+    found = figures.early_stopping if figures is not None else {}
+    title = f"{title_of(of)}, early stopping"
+    if figures is None or not found:
+        return Section(title)
+    keys = sorted({key for stops in found.values() for key in stops}, key=by_number)
+    heads = [Column("percentile is below"), *(Column(f"p{printable(key)}", keep_of(key)) for key in keys)]
+    rows = [
+        [word, *(_stop(stops.get(key), of.series[word].unit) for key in keys)]
+        for word, stops in found.items()
+        if word in of.series
+    ]
+    percent = humane.percent(figures.confidence)
+    notes = [f"with {percent} confidence, as MLPerf's early stopping reckons; “more” are samples still missing"]
+    return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def turns(of: Funnel) -> Section:
+    """By turn of the conversation."""
+    heads = [Column("turn"), Column("count")]
+    rows = []
+    for place, word in enumerate(("ttft", "latency")):
+        heads += [
+            Column(f"{word} p50", 2 + place),
+            Column("p90", 6 + place),
+            Column("p99", 1 - place),
+            Column("max", 4 + place),
+        ]
+    for turn, stats in of.turns.items():
+        pair = [stats.get(word) for word in (words.TURN_TTFT, words.TURN_LATENCY)]
+        count = max((stat.count for stat in pair if stat is not None), default=0)
+        rows.append([printable(turn), humane.count(count), *(cell for stat in pair for cell in _shape(stat))])
+    return Section(f"{title_of(of)}, by turn", table=Table(heads, rows))
+
+
+def conversations(report: Report, whole: Funnel) -> Section:
+    """How long they took, and how many turns."""
+    own = {id(stat) for stat in report.snapshot.series}
+    found = {
+        id(part.series[word]): (part, part.series[word])
+        for word in _OF_CONVERSATIONS
+        for part in (whole, *whole.windows)
+        if word in part.series
+    }
+    kept = [(part, stat) for key, (part, stat) in found.items() if key in own and stat.count]
+    names = [f"{_word(stat, whole.kind)}{_window(part) if part.window else ''}" for part, stat in kept]
+    title = f"Requests: {phrases.instrument(whole.kind, whole.labels)}, conversations"
+    return series_table(title, report, [stat for _, stat in kept], names)
+
+
+def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | None]]:
+    parts = parts_of(whole)
+    late = [f"{humane.count(whole.after_end)} calls for requests that had ended, or that nobody knows"]
+    late = late if whole.after_end else []
+    if len(parts) > 1:
+        yield replace(windows(report, whole), lines=[*facts(report, whole), *late]), whole
+    for part in parts:
+        lines = [*facts(report, part), *(late if len(parts) == 1 else [])]
+        yield replace(measured(report, part), lines=lines), part
+        if part.window != "":  # what is outside of windows is what nobody wants to claim anything of
+            yield early_stopping(report, part), None
+        yield turns(part), None
+    yield conversations(report, whole), None
+
+
+def _figures(report: Report, of: Funnel) -> RequestFigures | None:
+    """What the report says of the same."""
+    for one in report.requests:
+        if one.kind == of.kind and one.labels == of.labels:
+            return next((part for part in (one, *one.windows) if part.window == of.window), None)
+    return None
+
+
+def _window(of: Funnel) -> str:
+    if of.window is None:
+        return ""
+    return f", window {printable(of.window)}" if of.window else ", outside any window"
+
+
+def _window_row(of: Funnel, name: str, part: bool, mark: str = "") -> list[str]:
+    counts = (of.issued, of.completed, of.failures, of.expired, None if part else of.in_flight)
+    overall = of.rates.overall
+    rates = (humane.rate(rate) for rate in (overall.requests_per_s, overall.tokens_per_s))
+    median, _, p99, _ = _shape(of.series.get(words.LATENCY))
+    cells = (cell if cell == NOTHING else f"{mark}{cell}" for cell in (median, p99))
+    return [printable(name), *map(humane.count, counts), *rates, *cells]
+
+
+def _latencies(of: Funnel) -> int:
+    return of.series[words.LATENCY].count if words.LATENCY in of.series else 0
+
+
+def _stop(stop: EarlyStop | None, unit: str) -> str:
+    if stop is None:
+        return NOTHING
+    if stop.missing:
+        return f"{humane.count(stop.missing)} more"
+    return humane.quantity(stop.bound, unit)
+
+
+def _shape(stat: SeriesStat | None) -> list[str]:
+    """p50, p90, p99 and the maximum."""
+    if stat is None:
+        return [NOTHING] * 4
+    values = (*(stat.percentiles.get(key) for key in ("50", "90", "99")), stat.max)
+    return [humane.quantity(value, stat.unit) for value in values]
+
+
+def _word(stat: SeriesStat, kind: str) -> str:
+    """With its unit if that is not the one it has by definition."""
+    word = stat.name.removeprefix(f"{kind}.")
+    return word if stat.unit == words.INSTRUMENTS[word][1] else phrases.instrument(word, {}, stat.unit)
+
+
+def _named(numbers: Mapping[str, Number]) -> str:
+    """` (7 stop, 3 length)`, the most first."""
+    ordered = sorted(numbers.items(), key=lambda item: -item[1])
+    shown = [f"{humane.count(number)} {name or 'without a reason'}" for name, number in ordered[:_REASONS_SHOWN]]
+    hidden = len(ordered) - len(shown)
+    return f" ({', '.join([*shown, *([f'{hidden} more reasons'] if hidden else [])])})" if shown else ""

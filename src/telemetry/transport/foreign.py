@@ -1,0 +1,82 @@
+"""The PUB socket of a program that knows nothing of us: its messages as bytes."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import zmq
+
+from telemetry.errors import TelemetryError
+from telemetry.transport import sockets
+from telemetry.transport.endpoints import split_key
+
+_MONITORED: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+_EVENT: Final = struct.Struct("=HI")
+
+
+class ForeignSubscription:
+    """Single-frame messages in order. One thread at a time.
+
+    What was published before the subscription arrived there is never seen, and what the other side drops is not
+    counted by anybody: a PUB socket has no memory. A connection that breaks is made again in the background.
+    """
+
+    def __init__(self, address: str, topics: Sequence[bytes] = (b"",)) -> None:
+        """Connects in the background. `topics` are prefixes. Raises EndpointError for an address that is none."""
+        self.address = address
+        self.connected = False
+        """Whether the other side is there, as far as `recv` has heard."""
+        self.ever_connected = False
+        self._context: sockets.ZmqContext = zmq.Context()
+        self._socket = sockets.make_socket(self._context, sockets.FOREIGN_IN, 0)
+        self._news = self._socket.get_monitor_socket(_MONITORED)
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._news, zmq.POLLIN)
+        for topic in topics:
+            self._socket.subscribe(topic)
+        try:
+            sockets.connect(self._socket, split_key(address)[0])
+        except TelemetryError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def recv(self, timeout_s: float) -> bytes | None:
+        """The next message, or None if there is none in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                pass
+            left_ms = round((deadline - time.monotonic()) * 1_000)
+            if not self._poller.poll(max(0, left_ms)) and left_ms <= 0:
+                return None
+            self._hear()
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._context.destroy(0)
+
+    def _hear(self) -> None:
+        """Takes what libzmq says of the connection."""
+        while True:
+            try:
+                head, _ = self._news.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            event, _ = _EVENT.unpack(head)
+            self.connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
+            self.ever_connected |= self.connected

@@ -1,0 +1,254 @@
+"""Requests: where they are, why they failed, and how long they took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from telemetry import humane, phrases
+from telemetry.funnel import Funnel
+from telemetry.humane import NOTHING, printable
+from telemetry.tui.model import numbers, rows
+from telemetry.tui.model.flows import Flow, flows, has_requests
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model.lines import Piece, elided, fitted
+from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
+from telemetry.tui.model.shown import Shown, key_of, passing, stretch_words
+from telemetry.wire import requests as words
+from telemetry.wire.snapshot import SeriesStat
+
+KEEP: Final[Mapping[str, int]] = {**rows.KEEP, "trend": 1, "max": 2, "p90": 3, "rate": 5}
+"""At 80 columns: name, p50, p90, p99, p99.9, max and trend."""
+NO_WINDOW: Final = "no window"
+_INDENT: Final = "  "
+_TABS_COLUMNS: Final = 46
+"""Beside the tabs there is so much less room for the caption."""
+_MARGINS: Final = 3
+"""Columns at the edges of a table, and of its scrollbar."""
+
+
+class _Figure(NamedTuple):
+    """A column of the upper table, and what stands in it."""
+
+    column: Column
+    of: Callable[[Flow], float | None]
+    bad: bool = False
+    """Whether any are too many."""
+
+
+_COUNTS: Final = (
+    _Figure(Column("issued", "issued ▸"), lambda flow: flow.issued),
+    _Figure(Column("in_flight", "in flight ▸"), lambda flow: flow.in_flight),
+    _Figure(Column("completed", "completed"), lambda flow: flow.completed),
+    _Figure(Column("failed", "failed"), lambda flow: flow.failed, bad=True),
+    _Figure(Column("expired", "expired", keep=3), lambda flow: flow.expired, bad=True),
+)
+_RATES: Final = (
+    _Figure(Column("issuing", "issuing", keep=4), lambda flow: flow.issuing),
+    _Figure(Column("completing", "rate", keep=1), lambda flow: flow.completing),
+    _Figure(Column("failing", "failing", keep=5), lambda flow: flow.failing),
+)
+_TOKENS: Final = (_Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.tokens),)
+_DEFINED: Final = (
+    _Figure(Column("while_issuing", "rate", keep=1), lambda flow: flow.funnel.rates.while_issuing.requests_per_s),
+    _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.funnel.rates.loadgen.requests_per_s),
+    _Figure(Column("overall", "overall", keep=5), lambda flow: flow.funnel.rates.overall.requests_per_s),
+)
+"""The plain one is that while requests were issued."""
+_DEFINED_TOKENS: Final = (
+    _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.funnel.rates.while_issuing.tokens_per_s),
+    _Figure(
+        Column("loadgen_tokens", "LoadGen tokens", keep=6), lambda flow: flow.funnel.rates.loadgen.tokens_per_s
+    ),
+    _Figure(
+        Column("overall_tokens", "overall tokens", keep=7), lambda flow: flow.funnel.rates.overall.tokens_per_s
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """`caption` says of what stretch the figures are, and what the filter leaves of them."""
+
+    funnels: Grid
+    """How many are where."""
+    series: Grid
+    """How long they took; where there is nothing at all, this says so."""
+    caption: Line = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The series of a kind of request, or of one of its windows: those that pass the filter."""
+
+    flow: Flow
+    members: tuple[Shown, ...]
+
+
+def requests(scene: Scene, view: View, width: int = 80) -> Requests:
+    """`width` is that of the screen, in columns."""
+    shown = told(scene, view)
+    kept = [flow for flow, _ in shown]
+    return Requests(
+        _funnels(kept, scene, view, width),
+        # What is measured now is looked at, not the warm-up before it.
+        _series([part for _, members in shown for part in reversed(members)], scene, view, width),
+        _caption(scene, view, len(kept), width),
+    )
+
+
+def told(scene: Scene, view: View) -> list[tuple[Flow, tuple[Part, ...]]]:
+    """Each kind of request, and its parts: with a filter, those of which it leaves any series."""
+    known = {item.series: item for item in passing(scene, view)}
+    shown = [(flow, tuple(_part(part, known) for part in flow.parts)) for flow in flows(scene, view)]
+    return [pair for pair in shown if not view.filter or any(part.members for part in pair[1])]
+
+
+def _part(flow: Flow, known: Mapping[SeriesId, Shown]) -> Part:
+    """In the order of `telemetry.wire.requests`, the turns of conversations last."""
+    stats = (series_id(stat.name, stat.labels) for stat in _stats(flow.funnel))
+    return Part(flow, tuple(known[series] for series in stats if series in known))
+
+
+def called(funnel: Funnel) -> str:
+    """A kind with its labels; of a window its name."""
+    return phrases.instrument(funnel.kind, funnel.labels) if funnel.window is None else _window(funnel.window)
+
+
+def _window(name: str) -> str:
+    return printable(name) or NO_WINDOW
+
+
+def _stats(funnel: Funnel) -> Iterator[SeriesStat]:
+    for stats in (funnel.series, *funnel.turns.values()):
+        yield from (stats[word] for word in words.INSTRUMENTS if word in stats)
+
+
+def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
+    pieces = [
+        Piece(stretch_words(scene, view), "strong"),
+        Piece("1 kind" if kinds == 1 else f"{kinds:,} kinds", keep=3),
+        Piece(f"filter '{printable(view.filter)}'" if view.filter else "", "accent"),
+    ]
+    if view.compare and scene.baseline:
+        baseline = printable(f"{scene.baseline.name} {scene.baseline.run_id}")
+        pieces.append(Piece(f"Δ to all of {baseline}", "accent", 2))
+    return fitted(pieces, width - _TABS_COLUMNS)
+
+
+# --- the upper table: how many ---------------------------------------------------------------------
+
+
+def _funnels(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Grid:
+    rates = _rates(shown, scene, view)
+    lines: list[Row] = []
+    for flow in shown:
+        for part in (flow, *flow.windows):
+            cells = [
+                *(_count(figure, part) for figure in _COUNTS),
+                *(_rate(figure, part, view) for figure in rates),
+            ]
+            lines.append(Row(_key(part.funnel), _name(part.funnel), tuple(cells)))
+            if part is flow:
+                lines += _said(flow, scene, width)
+    columns = (Column("name", "requests", right=False), *(figure.column for figure in (*_COUNTS, *rates)))
+    return Grid(columns, tuple(lines))
+
+
+def _rates(shown: Sequence[Flow], scene: Scene, view: View) -> tuple[_Figure, ...]:
+    whole = view.figures == "run" and scene.moment is None
+    if any(words.OUTPUT_TOKENS in part.funnel.series for flow in shown for part in flow.parts):
+        return (*_DEFINED, *_DEFINED_TOKENS) if whole else (*_RATES, *_TOKENS)
+    return _DEFINED if whole else _RATES
+
+
+def _name(funnel: Funnel) -> Cell:
+    return Cell(called(funnel), "strong") if funnel.window is None else Cell(f"{_INDENT}{called(funnel)}")
+
+
+def _key(funnel: Funnel) -> str:
+    return json.dumps([funnel.kind, sorted(funnel.labels.items()), funnel.window], ensure_ascii=False)
+
+
+def _count(figure: _Figure, flow: Flow) -> Cell:
+    value = figure.of(flow)
+    return Cell(humane.count(value), "dim" if not value else "bad" if figure.bad else "plain")
+
+
+def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
+    value = figure.of(flow)
+    return Cell(numbers.rate(value, "", view.units), "plain" if value else "dim")
+
+
+def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
+    """Why they failed, how they finished, and what became of the others; the history knows nothing of it."""
+    funnel, past = flow.funnel, scene.moment is not None
+    room = width - _MARGINS - humane.columns(f"{_INDENT}finished:  ")
+    said: list[tuple[str, str, Tone]] = []
+    if funnel.failed:
+        said.append(("failed", by_count(funnel.failed, room), "warn"))
+    if funnel.expired:
+        said.append(("expired", f"{humane.count(funnel.expired)} without an outcome in time", "warn"))
+    if funnel.finishes:
+        said.append(("finished", by_count(funnel.finishes, room), "dim"))
+    if funnel.after_end:
+        calls = f"{humane.count(funnel.after_end)} calls for requests that had ended or are unknown"
+        said.append(("too late", calls, "dim"))
+    for what, text, tone in said:
+        cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
+        yield Row(f"{what} {_key(funnel)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)
+
+
+def by_count(counts: Mapping[str, float], width: int) -> str:
+    """`timeout 200 · http_500 25 · 3 others 7`: the most frequent ones that have room in `width` columns."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    for most in range(len(ordered), 0, -1):
+        said = [f"{printable(name) or NOTHING} {humane.count(count)}" for name, count in ordered[:most]]
+        if rest := ordered[most:]:
+            others = "1 other" if len(rest) == 1 else f"{len(rest):,} others"
+            said.append(f"{others} {humane.count(sum(count for _, count in rest))}")
+        if humane.columns(" · ".join(said)) <= width:
+            break
+    return elided(" · ".join(said), width)
+
+
+# --- the lower table: how long ---------------------------------------------------------------------
+
+
+def _series(parts: Sequence[Part], scene: Scene, view: View, width: int) -> Grid:
+    columns = rows.columns(scene, view, "series", KEEP)
+    seconds = rows.trend_seconds(width)
+    lines: list[Row] = []
+    for part in parts:
+        if len(parts) > 1 and part.members:
+            lines.append(
+                Row(f"part {_key(part.flow.funnel)}", Cell(_heading(part.flow.funnel), "strong"), heading=True)
+            )
+        for item in part.members:
+            figures = partial(rows.figures, item, columns[1:], view, seconds)
+            lines.append(Row(key_of(item.series), Cell(_word(item, part.flow.funnel, view)), figures))
+    return Grid(columns, tuple(lines), empty=_nothing(scene, view, parts))
+
+
+def _heading(funnel: Funnel) -> str:
+    kind = phrases.instrument(funnel.kind, funnel.labels)
+    return kind if funnel.window is None else f"{kind}, {_window(funnel.window)}"
+
+
+def _word(item: Shown, funnel: Funnel, view: View) -> str:
+    """Without what the heading says already; the unit where numbers carry none."""
+    stat = item.stat
+    own = {key: value for key, value in stat.labels.items() if key == words.TURN}
+    unit = stat.unit if view.units == "raw" else ""
+    return numbers.instrument(stat.name.removeprefix(f"{funnel.kind}."), own, unit, view.units)
+
+
+def _nothing(scene: Scene, view: View, parts: Sequence[Part]) -> str:
+    if parts:
+        return "nothing has been measured yet"
+    if view.filter and has_requests(scene):
+        return f"no request matches '{printable(view.filter)}'"
+    return "no requests yet" if scene.live else "the run has no requests"

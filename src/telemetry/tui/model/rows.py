@@ -1,0 +1,98 @@
+"""Rows of series: what columns their figures have, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from telemetry.humane import printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Column, Line, Tone
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.shown import Shown, delta_column, few_beyond, percentile_keys
+from telemetry.tui.model.sparkline import Move, move, sparkline
+
+COMPARED: Final = ("50", "99")
+KEEP: Final[Mapping[str, int]] = {
+    "p50": 0,
+    "p99": 0,
+    "rate": 2,
+    "trend": 3,
+    "p99.9": 4,
+    "max": 5,
+    "count": 6,
+    "p90": 7,
+    "p99.99": 8,
+    "p95": 9,
+    "p75": 10,
+}
+"""What a narrow table keeps longest; see Column.keep. At 80 columns: name, rate, p50, p99, p99.9, trend, and max
+where names are short."""
+_KEEP_OTHER: Final = 11
+_MOVES: Final[dict[Move, tuple[str, Tone]]] = {
+    "steady": (" ", "plain"),
+    "risen": ("↑", "warn"),
+    "jumped": ("⇑", "bad"),
+}
+_TREND_COLUMNS: Final = ((200, 60), (150, 30), (120, 20), (0, 9))
+"""From so many columns of screen on, so many seconds of trend."""
+_DELTAS: Final = {delta_column(key): key for key in COMPARED}
+
+
+def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP) -> tuple[Column, ...]:
+    """`title` is that of the names."""
+    keys = percentile_keys(scene.snapshot)
+    window = view.figures == "window" and scene.moment is None
+    found = [
+        Column("name", title, right=False),
+        Column("count", "count", keep=keep["count"]),
+        Column("rate", "rate", keep=keep["rate"]),
+        *(Column(f"p{key}", printable(f"p{key}"), keep=keep.get(f"p{key}", _KEEP_OTHER)) for key in keys),
+        # Of a window the greatest value is not known, so that of the run is shown, and called something else.
+        Column("max", "peak" if window else "max", keep=keep["max"]),
+    ]
+    if view.compare and scene.baseline:
+        found += [Column(delta_column(key), f"Δp{key}", keep=1) for key in COMPARED if key in keys]
+    return (*found, Column("trend", "p99 trend", right=False, keep=keep["trend"]))
+
+
+def trend_seconds(width: int) -> int:
+    """How many of them a trend has on a screen of so many columns."""
+    return next(points for least, points in _TREND_COLUMNS if width >= least)
+
+
+def figures(item: Shown, shown: tuple[Column, ...], view: View, seconds: int) -> Line:
+    """A cell for each of these columns, the one of the names excepted."""
+    stat, known, units = item.stat, item.figures, view.units
+    moved = move(item.trend)
+    cells: list[Cell] = []
+    for column in shown:
+        key = column.key
+        if key == "count":
+            cells.append(Cell(numbers.counted(known.count, units), "plain" if known.count else "dim"))
+        elif key == "rate":
+            cells.append(Cell(numbers.rate(known.rate, "", units), "plain" if known.rate else "dim"))
+        elif key == "max":
+            cells.append(Cell(numbers.value(item.max, stat.unit, units)))
+        elif key == "trend":
+            mark, tone = _MOVES[moved]
+            # Nothing moves when one goes back to where there is none.
+            drawn = sparkline(item.trend, seconds) if item.trend else " " * seconds
+            cells.append(Cell(f"{drawn}{mark}", tone))
+        elif key in _DELTAS:
+            difference = item.change(_DELTAS[key])
+            cells.append(Cell(numbers.change_words(difference), numbers.change_tone(difference, stat.unit)))
+        else:
+            cells.append(_percentile(item, key[1:], view, moved))
+    return tuple(cells)
+
+
+def _percentile(item: Shown, percentile: str, view: View, moved: Move) -> Cell:
+    """p99 of the window takes the colour of its trend. What rests on few values is dim."""
+    tone: Tone = "plain"
+    if few_beyond(percentile, item.figures.count):
+        tone = "dim"
+    if percentile == "99" and view.figures == "window" and moved != "steady":
+        tone = _MOVES[moved][1]
+    value = item.figures.percentiles.get(percentile)
+    return Cell(numbers.value(value, item.stat.unit, view.units), tone)

@@ -1,0 +1,52 @@
+"""Requests of every kind: how many are where, why they failed, and how long they took."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from telemetry.tui.keys import bindings
+from telemetry.tui.model.grid import Line
+from telemetry.tui.model.requests import requests
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.filtering import FilterLine
+from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
+from telemetry.tui.widgets.plot_view import PlotView
+
+FRAME_LINES: Final = 8
+"""At most, of a screen: header, tabs, the titles of both tables and a line between them, the keys."""
+
+
+class RequestsScreen(TablesScreen):
+    """The upper table, how many, has half of the screen at most; the lower one, how long, can be opened."""
+
+    PLACE = "requests"
+    MAIN = "durations"
+    OTHERS = "funnels"
+    AUTO_FOCUS = "SeriesTable"
+    BINDINGS = bindings("requests")
+
+    def body(self) -> ComposeResult:
+        with Container(id="requests"):
+            yield ValuesTable(id="funnels")
+            yield SeriesTable(id="durations")
+            yield PlotView(id="preview")
+        yield FilterLine()
+
+    def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
+        """None: rows of different units and meaning stand in an order of their own."""
+        return ()
+
+    def draw_body(self, shown: Shown) -> Line:
+        found = requests(shown.scene, shown.view, self.size.width)
+        spare = self.size.height - FRAME_LINES - len(found.funnels.rows) - len(found.series.rows)
+        self.set_class(spare >= 0, "-roomy")
+        funnels = self.query_one("#funnels", ValuesTable)
+        funnels.display = bool(found.funnels.rows)
+        funnels.show(found.funnels)
+        self.query_one("#durations", SeriesTable).show(found.series)
+        self.draw_preview(shown, spare)
+        return found.caption

@@ -1,0 +1,72 @@
+"""Screens with a table of series that can be opened, a second table, and the course of what is under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from textual.binding import Binding, BindingType
+
+from telemetry.phrases import instrument
+from telemetry.tui.model.overview import series_of
+from telemetry.tui.model.plot import Plot
+from telemetry.tui.model.plots import trend_plot
+from telemetry.tui.model.series import stat_of
+from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.filtering import FilteringScreen
+from telemetry.tui.widgets.grid_view import GridView
+from telemetry.tui.widgets.plot_view import PlotView
+
+PREVIEW_FROM: Final = 10
+"""Lines to spare from which the course of the series under the cursor is drawn in them."""
+
+
+class SeriesTable(GridView):
+    """Its `enter` can be another key."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False, id="open")]
+
+
+class ValuesTable(GridView):
+    """Nothing in it can be opened, so its cursor is seen only while it is moved."""
+
+    CURSOR_RESTS = False
+
+
+class TablesScreen(FilteringScreen):
+    """MAIN is a SeriesTable. The plot, `#preview`, is there where the tables leave PREVIEW_FROM lines."""
+
+    OTHERS: ClassVar[str]
+    """Id of the ValuesTable."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Key of the row of the table of series that the keyboard acts on."""
+        return self.query_one(f"#{self.MAIN}", SeriesTable).cursor
+
+    def open(self) -> None:
+        self.query_one(f"#{self.MAIN}", SeriesTable).action_open()
+
+    def next_pane(self) -> None:
+        """The keyboard goes to the other table."""
+        series, others = self.query_one(f"#{self.MAIN}"), self.query_one(f"#{self.OTHERS}")
+        (others if series.has_focus else series).focus()
+
+    def on_grid_view_moved(self) -> None:
+        if self.query_one("#preview", PlotView).display:
+            self.post_message(self.Wanted())
+
+    def draw_preview(self, shown: Shown, spare: int) -> None:
+        """`spare` is how many lines the tables leave. The last minute of the series under the cursor."""
+        plot = self.query_one("#preview", PlotView)
+        plot.display = spare >= PREVIEW_FROM
+        if plot.display:
+            plot.show(self._preview(shown))
+
+    def _preview(self, shown: Shown) -> Plot:
+        series = series_of(shown.scene, self.cursor) if self.cursor is not None else None
+        stat = stat_of(shown.scene.snapshot, series) if series is not None else None
+        if series is None or stat is None:
+            return Plot(empty="")
+        plot = trend_plot(shown.scene, series, stat.unit, shown.view.units)
+        return replace(plot, title=f"{instrument(stat.name, stat.labels)}: {plot.title}")

@@ -1,0 +1,73 @@
+"""What the instruments of a kind of request are called: `<kind>.<word>`, with the kind's labels.
+
+A request that belongs to a tracking window has the label WINDOW in all of them. Anybody who makes instruments of
+these names has requests: producers in other languages need nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry.wire.events import Kind
+
+WINDOW: Final = "window"
+REASON: Final = "reason"
+FINISH: Final = "finish"
+TURN: Final = "turn"
+
+ISSUED: Final = "issued"
+COMPLETED: Final = "completed"
+"""Label FINISH if the caller gave a finish reason."""
+FAILED: Final = "failed"
+"""Label REASON."""
+EXPIRED: Final = "expired"
+AFTER_END: Final = "after_end"
+"""Calls for a request that had ended, and keys of requests nobody knows."""
+
+LATENCY: Final = "latency"
+"""Completed requests only, as all that follow; from issued to complete."""
+CORRECTED: Final = "latency_corrected"
+"""From planned to complete: what a user who came on time would have seen."""
+QUEUE_DELAY: Final = "queue_delay"
+"""From planned to issued."""
+TTFT: Final = "ttft"
+CHUNK_GAP: Final = "chunk_gap"
+TPOT: Final = "tpot"
+INPUT_TOKENS: Final = "input_tokens"
+OUTPUT_TOKENS: Final = "output_tokens"
+FAILED_LATENCY: Final = "failed_latency"
+"""From issued to failed."""
+TURN_LATENCY: Final = "turn.latency"
+"""Label TURN, as TURN_TTFT."""
+TURN_TTFT: Final = "turn.ttft"
+CONVERSATION_DURATION: Final = "conversation.duration"
+CONVERSATION_TURNS: Final = "conversation.turns"
+
+INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
+    ISSUED: ("counter", "requests"),
+    COMPLETED: ("counter", "requests"),
+    FAILED: ("counter", "requests"),
+    EXPIRED: ("counter", "requests"),
+    AFTER_END: ("counter", "requests"),
+    LATENCY: ("series", "ns"),
+    CORRECTED: ("series", "ns"),
+    QUEUE_DELAY: ("series", "ns"),
+    TTFT: ("series", "ns"),
+    CHUNK_GAP: ("series", "ns"),
+    TPOT: ("series", "ns"),
+    INPUT_TOKENS: ("series", "tokens"),
+    OUTPUT_TOKENS: ("series", "tokens"),
+    FAILED_LATENCY: ("series", "ns"),
+    TURN_LATENCY: ("series", "ns"),
+    TURN_TTFT: ("series", "ns"),
+    CONVERSATION_DURATION: ("series", "ns"),
+    CONVERSATION_TURNS: ("series", "count"),
+}
+"""Kind and unit of each."""
+WITHIN: Final = frozenset({LATENCY, OUTPUT_TOKENS})
+"""Those defined within LATENCY, so that rates have a window that stragglers don't stretch."""
+
+
+def name_of(kind: str, word: str) -> str:
+    """What an instrument of this kind of request is called."""
+    return f"{kind}.{word}"

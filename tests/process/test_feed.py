@@ -1,0 +1,342 @@
+"""What an endpoints benchmark publishes, through real sockets into a run: `telemetry feed`, `serve`, `run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zmq
+from tests.unit.integrations.endpoints import bus
+
+from telemetry.integrations.endpoints import decode
+
+if TYPE_CHECKING:
+    from tests.process.conftest import Ground
+
+pytestmark = pytest.mark.slow
+
+WaitUntil = Callable[..., Any]
+DEADLINE_S = 60.0
+SOON = {"TELEMETRY_RUN__ORPHAN_GRACE_S": "0.2"}
+MS = 1_000_000
+
+NATIVE = """
+import sys, telemetry
+base = int(sys.argv[1])
+with telemetry.start("native") as run:
+    requests = run.requests("request")
+    def at(ms): return base + ms * 1_000_000
+    warm = requests.issue(key="warm", input_tokens=5, at_ns=at(0))
+    warm.complete(at_ns=at(7))
+    requests.find("nobody").complete(at_ns=at(8))
+    with run.tracking("tracked"):
+        streamed = requests.issue(key="s", input_tokens=3, conversation="c", turn=1, at_ns=at(10))
+        failed = requests.issue(key="f", at_ns=at(11))
+        lost = requests.issue(key="l", at_ns=at(12))
+        streamed.first(at_ns=at(20))
+        for number in range(1, 30):
+            streamed.chunk(at_ns=at(20 + 3 * number))
+        failed.first(at_ns=at(25))
+        failed.fail("ReadTimeout", at_ns=at(90))
+        alone = requests.issue(key="a", at_ns=at(91))
+        alone.fail("client", at_ns=at(95))
+    late = requests.issue(key="late", conversation="c", at_ns=at(110))
+    streamed.complete(finish_reason="stop", at_ns=at(120))
+    late.complete(finish_reason="length", at_ns=at(130))
+"""
+
+
+def scenario(base: int) -> list[bytes]:
+    """The same as NATIVE, as a benchmark would send it: alone, in batches, and with what is no event between."""
+
+    def event(kind: str, ms: int, *words: Any, **more: Any) -> bytes:
+        return bus.event(kind, base + ms * MS, *words, **more)
+
+    chunks = [event(decode.CHUNK, 20 + 3 * number, "s") for number in range(1, 30)]
+    failure = bus.error("ReadTimeout", "nothing for 60 s")
+    return [
+        bus.single(decode.STARTED, base),
+        bus.single(decode.ISSUED, base, "warm", bus.prompt(ids=[1, 2, 3, 4, 5])),
+        b"noise",
+        bus.batch(
+            [
+                event(decode.COMPLETE, 7, "warm", bus.output("hello")),
+                event(decode.COMPLETE, 8, "nobody"),
+                event(decode.TRACKING_BEGINS, 9),
+                event(decode.ISSUED, 10, "s", bus.prompt("text", [7, 8, 9]), conversation="c", turn=1),
+                event(decode.ISSUED, 11, "f", bus.prompt("text")),
+                event(decode.ISSUED, 11, "f", bus.prompt("text")),
+                event(decode.ISSUED, 12, "l"),
+                event(decode.FIRST, 20, "s"),
+                b"\xc1",
+                *chunks[:10],
+            ]
+        ),
+        bus.batch([*chunks[10:], event(decode.FIRST, 25, "f"), event("error.client", 90, "f", failure)]),
+        bus.batch(
+            [
+                event(decode.COMPLETE, 90, "f"),
+                event(decode.ISSUED, 91, "a"),
+                event("error.client", 95, "a"),
+                event(decode.TRACKING_ENDS, 96),
+                event(decode.ISSUED, 110, "late", conversation="c"),
+                event(decode.COMPLETE, 120, "s", bus.output("x", "y"), finish_reason="stop", worker_id=3),
+                event(decode.COMPLETE, 130, "late", finish_reason="length"),
+            ]
+        ),
+        bus.single(decode.ENDED, base + 140 * MS),
+    ]
+
+
+class Benchmark:
+    """The PUB socket of a benchmark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"ipc://{folder}/p"
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.bind(self.address)
+
+    def await_subscriber(self) -> None:
+        assert self._socket.poll(DEADLINE_S * 1_000), "nobody subscribed"
+        self._socket.recv()
+
+    def send(self, *messages: bytes) -> None:
+        for message in messages:
+            self._socket.send(message)
+
+    def close(self) -> None:
+        self._context.destroy(1_000)
+
+
+@pytest.fixture
+def benchmark(short_dir: Path) -> Iterator[Benchmark]:
+    made = Benchmark(short_dir)
+    yield made
+    made.close()
+
+
+def figures(final: dict[str, Any]) -> dict[str, Any]:
+    """All that is known of the requests of a run, but for when they were."""
+    found: dict[str, Any] = {}
+    for stat in (*final["counters"], *final["series"]):
+        if stat["name"].startswith("request."):
+            kept = {key: value for key, value in stat.items() if key not in ("window", "rate", "extent")}
+            extent = stat.get("extent")
+            if extent:
+                kept["inside"] = (extent["inside"], extent["inside_total"])
+            found[f"{stat['name']} {sorted(stat['labels'].items())}"] = kept
+    return found
+
+
+def counted(final: dict[str, Any], name: str) -> dict[str, int]:
+    """A counter, by the value of its only label."""
+    return {"".join(stat["labels"].values()): stat["value"] for stat in final["counters"] if stat["name"] == name}
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = child.communicate(timeout=DEADLINE_S)
+    return child.returncode, err
+
+
+def test_a_feed_comes_to_what_the_api_comes_to(ground: Ground, benchmark: Benchmark) -> None:
+    """To the nanosecond, with noise between and errors in either form; what is no event is counted."""
+    base = time.monotonic_ns() - 10**9
+    native = ground.program("native.py", NATIVE)
+    code, _, err = ground.run("run", "--quiet", "--", sys.executable, native, str(base))
+    assert code == 0, err
+    wanted = figures(ground.final())
+    child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
+    benchmark.await_subscriber()
+    benchmark.send(*scenario(base))
+    code, err = ended(child)
+    assert code == 0, err
+    final = ground.final()
+    assert figures(final) == wanted
+    assert wanted["request.latency [('window', 'tracked')]"]["max"] == 110 * MS
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "complete")
+    assert counted(final, "feed.refused") == {"frame": 1, "event": 1, "issued_again": 1}
+    assert "the sender has ended" in err
+
+
+def test_the_summary_has_their_names(ground: Ground, benchmark: Benchmark) -> None:
+    """Of the requests in the tracking window, from the command line."""
+    child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
+    benchmark.await_subscriber()
+    benchmark.send(*scenario(time.monotonic_ns() - 10**9))
+    assert ended(child)[0] == 0
+    code, out, err = ground.run("report", "--format", "endpoints")
+    assert code == 0, err
+    summary = json.loads(out)
+    assert [summary[f"n_samples_{what}"] for what in ("issued", "completed", "failed")] == [4, 1, 2]
+    assert summary["latency"]["max"] == 110 * MS
+    assert summary["duration_ns"] == pytest.approx(110 * MS, rel=0.01)
+    assert summary["finish_reason_counts"] == {"stop": 1}
+
+
+def test_texts_are_counted_where_there_is_a_tokenizer(
+    ground: Ground, benchmark: Benchmark, tokenizer_file: Path
+) -> None:
+    """As the library counts them; the first chunk is one token of the time per token."""
+    from tokenizers import Tokenizer
+
+    def tokens(text: str) -> int:
+        return len(Tokenizer.from_file(str(tokenizer_file)).encode(text).ids)
+
+    words = ("--feed", f"endpoints:{benchmark.address}", "--tokenizer", str(tokenizer_file))
+    child, _ = ground.serve(*words, environ=SOON)
+    benchmark.await_subscriber()
+    base = time.monotonic_ns() - 10**9
+    asked, chunks = "to be or not to be", ["the quick ", "brown fox ", "jumps"]
+    benchmark.send(
+        bus.single(decode.STARTED, base),
+        bus.single(decode.ISSUED, base, "a", bus.prompt(asked)),
+        bus.single(decode.FIRST, base + 10 * MS, "a"),
+        bus.single(decode.CHUNK, base + 15 * MS, "a"),
+        bus.single(decode.COMPLETE, base + 50 * MS, "a", bus.output(*chunks)),
+        bus.single(decode.ENDED, base + 60 * MS),
+    )
+    code, err = ended(child)
+    assert code == 0, err
+    totals = {stat["name"]: stat["total"] for stat in ground.final()["series"]}
+    generated = tokens("".join(chunks))
+    assert totals["request.input_tokens"] == tokens(asked)
+    assert totals["request.output_tokens"] == generated
+    assert totals["request.tpot"] == pytest.approx(40 * MS / (generated - 1))
+
+
+BENCHMARK = """
+import sys, time, zmq
+sys.path.insert(0, sys.argv[1])
+from tests.unit.integrations.endpoints import bus
+address, count, end = sys.argv[2], int(sys.argv[3]), sys.argv[4] == "end"
+context = zmq.Context()
+socket = context.socket(zmq.XPUB)
+socket.setsockopt(zmq.SNDHWM, 0)
+socket.bind(address)
+socket.recv()
+now = time.monotonic_ns()
+batches = []
+for first in range(0, count, 500):
+    batch = []
+    for number in range(first, first + 500):
+        batch.append(bus.event("sample.issued", now + number, str(number)))
+        batch.append(bus.event("sample.complete", now + number + 1_000_000, str(number)))
+    batches.append(bus.batch(batch))
+for message in [bus.single("session.started", now), *batches]:
+    socket.send(message)  # all at once: whoever listens falls behind
+if end:
+    socket.send(bus.single("session.ended", time.monotonic_ns()))
+context.destroy(10_000)
+"""
+
+
+@pytest.mark.parametrize("end", ["end", "die"])
+def test_beside_a_command_everything_it_sent_is_taken(ground: Ground, end: str) -> None:
+    """Its address is found by a pattern, and the run ends after its last event, whether or not that is said."""
+    (ground.folder / "zmq_1").mkdir()
+    program = ground.program("bench.py", BENCHMARK)
+    repository = str(Path(__file__).parents[2])
+    code, _, err = ground.run(
+        *("run", "--feed", f"endpoints:ipc://{ground.folder}/zmq_*/ev_*", "--"),
+        *(sys.executable, program, repository, f"ipc://{ground.folder}/zmq_1/ev_pub_1", "60000", end),
+    )
+    assert code == 0, err
+    final = ground.final()
+    assert counted(final, "request.completed") == {"": 60_000}
+    assert final["completeness"] == "complete"
+    assert ("has not said that it ended" in err) == (end == "die")
+
+
+def test_a_feed_that_is_killed_is_started_again(
+    ground: Ground, benchmark: Benchmark, wait_until: WaitUntil
+) -> None:
+    """And says that it does not know what came before."""
+    quick = {"TELEMETRY_RUN__DRAIN_TIMEOUT_S": "0.2"}  # the dead one's end never comes
+    child, endpoint = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=quick)
+    benchmark.await_subscriber()
+    benchmark.send(bus.single(decode.STARTED, 1))
+    feed = wait_until(lambda: child_of(child.pid), DEADLINE_S, "the feed's process")
+    os.kill(feed, signal.SIGKILL)
+    benchmark.await_subscriber()
+    wait_until(lambda: child_of(child.pid) not in (0, feed), DEADLINE_S, "another")
+
+    def known() -> int:
+        benchmark.send(bus.single(decode.ISSUED, time.monotonic_ns(), os.urandom(4).hex()))
+        return issued(ground, endpoint)
+
+    wait_until(known, DEADLINE_S, "an event of the second one")
+    assert ground.run("stop", endpoint)[0] == 0
+    code, err = ended(child)
+    assert code == 0, err
+    assert "the feed was ended by signal 9; it is started again" in err
+    assert "had begun before" in err
+
+
+def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, wait_until: WaitUntil) -> None:
+    """With what was sent until then; so does a late joiner, which says so."""
+    _, endpoint = ground.serve()
+    feed = ground.telemetry("feed", f"endpoints:{benchmark.address}", endpoint)
+    benchmark.await_subscriber()
+    benchmark.send(bus.single(decode.ISSUED, time.monotonic_ns(), "a"))
+    wait_until(lambda: issued(ground, endpoint), DEADLINE_S, "the event")
+    feed.send_signal(signal.SIGTERM)
+    code, err = ended(feed)
+    assert code == 0, err
+    assert "had begun before" in err
+    assert "stopped; 1 messages taken" in err
+
+
+def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
+    """Nobody has to look for its process."""
+    child, endpoint = ground.serve()
+    feed = ground.telemetry("feed", f"endpoints:{benchmark.address}", environ={"TELEMETRY_ENDPOINT": endpoint})
+    benchmark.await_subscriber()
+    assert ground.run("stop", endpoint)[0] == 0
+    code, err = ended(feed)
+    assert code == 0, err
+    assert "the run is over" in err
+    assert ended(child)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("feed", "endpoint:ipc:///x"), "did you mean endpoints"),
+        (("serve", "--feed", "nobody"), "there is no feed 'nobody'"),
+        (("run", "--feed", "endpoints:/x", "--", "true"), "is no address to feed from"),
+        (("serve", "--feed", "endpoints", "--feed", "endpoints"), "named twice"),
+        (("feed", "endpoints:ipc:///x", "ipc:///nowhere/at/all"), "nobody listens"),
+    ],
+)
+def test_what_can_not_be_is_said_at_once(ground: Ground, words: tuple[str, ...], said: str) -> None:
+    """Before there is a run, and with the exit code of the error."""
+    code, _, err = ground.run(*words)
+    assert code == (1 if "nowhere" in words[-1] else 2)
+    assert re.search(said, err), err
+    assert not (ground.folder / "runs").exists()
+
+
+def child_of(pid: int) -> int:
+    """The process that a process has started; 0 if there is none."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for word in path.read_text().split():
+            return int(word)
+    return 0
+
+
+def issued(ground: Ground, endpoint: str) -> int:
+    """Requests that the run knows of."""
+    code, out, _ = ground.run("status", endpoint, "--json")
+    assert code == 0
+    return sum(counted(json.loads(out), "request.issued").values())

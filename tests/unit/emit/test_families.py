@@ -1,0 +1,125 @@
+"""Instruments of requests: made when needed, bounded, and of one meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from telemetry import limits
+from telemetry.emit import notice
+from telemetry.wire import requests as words
+
+
+def test_instruments_are_made_when_they_are_needed(program: Any) -> None:
+    """A kind that nobody uses is in no result."""
+    llm = program.requests()
+    assert program.definitions == []
+    llm.issue().complete()
+    assert [made.name for made in program.definitions] == ["llm.issued", "llm.completed", "llm.latency"]
+
+
+def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
+    """And those that rates are made of are defined within the latency."""
+    llm = program.requests()
+    made = llm.issue(planned=1, input_tokens=1, conversation="c")
+    made.first()
+    made.chunk()
+    made.complete()
+    made.complete()
+    llm.issue().fail()
+    llm.expire_s = 1.0
+    llm.issue(at_ns=0)
+    llm.tend(1 << 62)
+    meanings = {made.name.removeprefix("llm."): (made.kind, made.unit) for made in program.definitions}
+    assert meanings == words.INSTRUMENTS
+    within = {made.name: made.within for made in program.definitions if made.within}
+    assert within == {"llm.latency": "llm.latency", "llm.output_tokens": "llm.latency"}
+
+
+@pytest.mark.parametrize(
+    ("end", "name", "label"), [("fail", "failed", "reason"), ("complete", "completed", "finish")]
+)
+def test_reasons_are_bounded(program: Any, end: str, name: str, label: str) -> None:
+    """The first of them have a label each, in all windows together; the rest is called other."""
+    llm = program.requests()
+
+    def finish(reason: Any) -> str:
+        made = llm.issue()
+        made.fail(reason) if end == "fail" else made.complete(finish_reason=reason)
+        found = [labels[label] for known, labels, *_ in program.events if known == f"llm.{name}"]
+        return found[-1]
+
+    assert finish("x" * 300) == "x" * (limits.LABEL_VALUE_CHARS - 1) + "…"
+    assert finish("\udc00") == "?"
+    assert finish(7) == "7"
+    assert [finish(f"r{number}") for number in range(limits.REASONS)][-4:] == ["r60", "other", "other", "other"]
+    with program.tracking("w"):
+        assert [finish("r1"), finish("new"), finish("other")] == ["r1", "other", "other"]
+    assert len(llm._shared.values[name]) == limits.REASONS
+
+
+def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of instruments that have one are recorded as ever."""
+    said: list[str] = []
+    monkeypatch.setattr(notice, "warn", said.append)
+    monkeypatch.setattr(limits, "PRODUCER_IDS", 2)
+    llm = program.requests()
+    for _ in range(2):
+        llm.issue().complete()
+    assert [name for name, *_ in program.events] == ["llm.issued", "llm.completed"] * 2
+    assert (program.unencodable.total, len(said)) == (2, 1)
+    llm.expire_s = 1.0
+    with program.tracking("w"):
+        llm.issue().fail()
+        llm.issue(at_ns=0, conversation="c")
+        llm.tend(1 << 62)
+    assert program.unencodable.total == 2 + 3 + 3
+    assert min(program.recorders.buffer[::3]) >= 0.0
+
+
+def test_an_instrument_somebody_made_before_is_taken(program: Any) -> None:
+    """Whatever its precision: it is of the same kind and unit."""
+    program.catalog.instrument("series", "llm.latency", "ns", digits=5)
+    program.requests().issue(at_ns=0).complete(at_ns=8)
+    assert program.values("llm.latency") == [8.0]
+
+
+def test_keys_that_compare_oddly_harm_nobody(program: Any) -> None:
+    """Their request ends all the same."""
+
+    class Odd:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def __hash__(self) -> int:
+            self.asked += 1
+            if self.asked > 1:
+                raise RuntimeError("not again")
+            return 1
+
+    llm = program.requests()
+    llm.issue(key=Odd()).complete()
+    assert llm.in_flight == 0
+    assert program.recorders.refused.total == 1
+
+
+def test_values_that_raise_leave_no_request_without_an_outcome(program: Any) -> None:
+    """They are counted; a reason that can't be said is another one."""
+
+    class Odd:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+        def __index__(self) -> int:
+            raise RuntimeError("no number")
+
+    llm = program.requests()
+    llm.issue(planned=Odd(), turn=Odd(), at_ns=Odd()).fail(Odd())
+    request = llm.issue()
+    request.first(Odd())
+    request.chunk(Odd(), at_ns=Odd())
+    request.complete(finish_reason=Odd(), at_ns=Odd())
+    outcomes = [(name, labels) for name, labels, *_ in program.events if name in ("llm.failed", "llm.completed")]
+    assert outcomes == [("llm.failed", {"reason": "other"}), ("llm.completed", {"finish": "other"})]
+    assert program.recorders.refused.total == 9

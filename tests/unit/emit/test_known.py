@@ -1,0 +1,161 @@
+"""Whether a percentile is known: the condition, the question, and the figures."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.emit import known as module
+from telemetry.emit.known import Asker, Condition, condition, judge, parse, value_at
+from telemetry.errors import UsageError
+from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.cells import cell
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("p99 known", Condition()),
+        ("  p99.9   of ttft known ", Condition("99.9", "ttft")),
+        ("p50 of latency_corrected known within 2.5%", Condition("50", "latency_corrected", 0.99, 0.025)),
+        ("p99 known within 5 %", Condition(within=0.05)),
+    ],
+)
+def test_conditions_are_read(text: str, expected: Condition) -> None:
+    """Latency unless another series is named."""
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "p99", "known", "99 known", "p100 known", "p0 known", "p9.9.9 known", "p99 of nothing known",
+     "p99 of turn.latency known", "p99 known within 0%", "p99 known within %", "p99 known and p50 known"],
+)  # fmt: skip
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    """With a hint at one that is."""
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"percentile": "x"}, {"percentile": 100}, {"of": "issued"}, {"confidence": 1.0}, {"within": 0.0},
+     {"within": float("inf")}],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
+    """Numbers do as well as text."""
+    good: dict[str, Any] = {"percentile": 99.9, "of": "ttft", "confidence": 0.95, "within": None}
+    assert condition(**good).ratio == (999, 1000)
+    with pytest.raises(UsageError):
+        condition(**(good | wrong))
+
+
+def series(values: list[int], percentiles: tuple[int, ...] = ()) -> SeriesStat:
+    """What a snapshot holds of sorted values."""
+    cells: dict[int, int] = {}
+    for value in values:
+        cells[cell(value)] = cells.get(cell(value), 0) + 1
+    return SeriesStat(
+        name="llm.latency",
+        unit="ns",
+        count=len(values),
+        min=values[0],
+        max=values[-1],
+        percentiles={str(p): values[-(-p * len(values) // 100) - 1] for p in percentiles},
+        histogram=sorted(cells.items()),
+        cell_unit=1.0,
+    )
+
+
+def snapshot(found: list[SeriesStat]) -> MetricsSnapshot:
+    return MetricsSnapshot(run_id="r", name="n", epoch="e", seq=1, state="LIVE", series=found)
+
+
+def test_a_value_lies_where_the_snapshot_puts_it() -> None:
+    """That of a percentile exactly, others between the two beside them and the edges of their cell."""
+    values = sorted(1_000 + 7 * number for number in range(1_000))
+    stat = series(values, (50, 90, 99))
+    assert [value_at(stat, rank) for rank in (1, 500, 900, 990, 1_000)] == [1_000, 4_493, 7_293, 7_923, 7_993]
+    for rank in (200, 700, 950, 995):
+        assert values[rank - 1] / 1.2 <= value_at(stat, rank) <= 1.2 * values[rank - 1]
+    assert 7_293 <= value_at(stat, 950) <= 7_923
+
+
+def test_known_within_a_share_depends_on_the_spread() -> None:
+    """A bound far above the value is a bound, but not near enough."""
+    asked = Condition(within=0.05)
+    steady = snapshot([series([100] * 700, (99,))])
+    assert judge(steady, "llm", {}, asked).known
+    wild = snapshot([series([100] * 693 + [150_000] * 7, (99,))])
+    found = judge(wild, "llm", {}, asked)
+    assert (found.known, found.value, found.bound) == (False, 100.0, 150_000.0)
+    assert judge(wild, "llm", {}, Condition()).known
+
+
+def test_without_figures_nothing_is_known() -> None:
+    """And all samples are missing."""
+    for figures in (None, snapshot([])):
+        found = judge(figures, "llm", {}, Condition())
+        assert (found.count, found.missing, found.known, found.value) == (0, 662, False, None)
+
+
+def test_the_aggregator_is_asked_once_a_second(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often somebody wants to know, and again after the run is another."""
+    now = [100.0]
+    with FakeAggregator(short_dir) as aggregator:
+        asker = Asker(lambda: aggregator.endpoint)
+        monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+        assert asker.ask() is asker.ask()
+        assert len(aggregator.requests) == 1
+        now[0] += 1.5
+        assert asker.ask() is not None
+        asker.forget()
+        assert asker.ask() is not None
+        assert len(aggregator.requests) == 3
+
+
+def test_without_an_answer_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No endpoint, or nobody there: the caller goes on."""
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
+    assert Asker(lambda: "").ask() is None
+    assert Asker(lambda: "ipc:///nowhere/c").ask() is None
+
+
+def test_nobody_waits_for_somebody_elses_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They get the answer before that."""
+    asking, answered = threading.Event(), threading.Event()
+    asker = Asker(lambda: "x")
+
+    def answer() -> MetricsSnapshot:
+        asking.set()
+        answered.wait(10.0)
+        return snapshot([])
+
+    monkeypatch.setattr(asker, "_answer", answer)
+    first = threading.Thread(target=asker.ask)
+    first.start()
+    assert asking.wait(10.0)
+    assert asker.ask() is None
+    answered.set()
+    first.join()
+    assert asker.ask() is not None
+
+
+def test_an_answer_that_comes_after_another_run_began_is_not_its(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked about the old run hears nothing, and raises nothing; the new one is asked at once."""
+    asker = Asker(lambda: "x")
+
+    def answer() -> MetricsSnapshot:
+        asker.forget()
+        return snapshot([])
+
+    monkeypatch.setattr(asker, "_answer", answer)
+    assert asker.ask() is None
+    new = snapshot([])
+    monkeypatch.setattr(asker, "_answer", lambda: new)
+    assert asker.ask() is new

@@ -1,0 +1,227 @@
+"""One request: what its calls come to, to the nanosecond, and when they come to nothing."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+from typing import Any
+
+import pytest
+
+from telemetry import limits
+from telemetry.emit import request as request_module
+from telemetry.emit.request import Request
+from telemetry.wire.events import Uncounted
+
+
+def test_a_streamed_request_comes_to_these_figures(program: Any) -> None:
+    """Latency, time to the first output, each gap, the tokens and the time for each after the first output."""
+    made = program.requests(model="m").issue(at_ns=1_000)
+    told = [
+        made.first(at_ns=1_400),
+        made.chunk(at_ns=1_500),
+        made.chunk(3, at_ns=1_850),
+        made.complete(at_ns=2_000),
+    ]
+    assert told == [1_400, 1_500, 1_850, 2_000]
+    assert program.events == [
+        ("llm.issued", {"model": "m"}, 1_000, 1.0),
+        ("llm.completed", {"model": "m"}, 2_000, 1.0),
+        ("llm.latency", {"model": "m"}, 2_000, 1_000.0),
+        ("llm.ttft", {"model": "m"}, 1_400, 400.0),
+        ("llm.chunk_gap", {"model": "m"}, 1_500, 100.0),
+        ("llm.chunk_gap", {"model": "m"}, 1_850, 350.0),
+        ("llm.output_tokens", {"model": "m"}, 2_000, 5.0),
+        ("llm.tpot", {"model": "m"}, 2_000, 150.0),
+    ]
+
+
+def test_an_outcome_is_one_call_to_the_buffer(program: Any) -> None:
+    """All of its rows or none; what came before the outcome is held until then."""
+    made = program.requests().issue(planned=5, at_ns=10)
+    made.first(at_ns=11)
+    for at in range(12, 40):
+        made.chunk(at_ns=at)
+    assert len(program.puts) == 1
+    made.complete(finish_reason="stop", at_ns=50)
+    assert len(program.puts) == 2
+    assert all(type(number) in (int, float) for number in program.puts[1])
+    assert all(type(number) is float for number in program.puts[1][2::3] + program.puts[1][::3])
+
+
+def test_without_output_in_between_there_is_only_a_latency(program: Any) -> None:
+    """Nothing is recorded of what was not said."""
+    program.requests().issue(at_ns=10).complete(at_ns=30)
+    assert [name for name, *_ in program.events] == ["llm.issued", "llm.completed", "llm.latency"]
+
+
+def test_the_first_output_is_the_first_that_is_told(program: Any) -> None:
+    """A chunk without a first is one, and a second first is a chunk."""
+    made = program.requests().issue(at_ns=0)
+    made.chunk(2, at_ns=5)
+    made.first(at_ns=8)
+    made.complete(at_ns=11)
+    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([5.0], [3.0])
+    assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([3.0], [6.0])
+
+
+@pytest.mark.parametrize(
+    ("first", "told", "output", "per_token"),
+    [(1, None, [1.0], []), (4, 4, [4.0], []), (4, 2, [2.0], []), (1, 5, [5.0], [2.5]), (0, 4, [4.0], [2.5])],
+)
+def test_tokens_are_what_complete_is_told(
+    program: Any, first: int, told: int | None, output: list[float], per_token: list[float]
+) -> None:
+    """Else the sum; the time per token is that of those after the first output, and only if there are any."""
+    made = program.requests().issue(at_ns=0)
+    made.first(first, at_ns=10)
+    made.complete(told, at_ns=20)
+    assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == (output, per_token)
+
+
+def test_a_planned_request_has_both_latencies(program: Any) -> None:
+    """One that goes out before its time has waited for nothing."""
+    llm = program.requests()
+    llm.issue(planned=100, at_ns=250).complete(at_ns=300)
+    llm.issue(planned=100, at_ns=90).complete(at_ns=120)
+    assert program.values("llm.latency") == [50.0, 30.0]
+    assert program.values("llm.latency_corrected") == [200.0, 20.0]
+    assert program.values("llm.queue_delay") == [150.0, 0.0]
+
+
+def test_a_failure_is_in_no_figure_of_successes(program: Any) -> None:
+    """Its reason is a label, and its latency has a series of its own."""
+    made = program.requests().issue(planned=1, input_tokens=7, at_ns=10)
+    made.first(at_ns=12)
+    made.chunk(at_ns=13)
+    program.take()
+    assert made.fail("timeout", at_ns=40) == 40
+    assert program.events == [
+        ("llm.failed", {"reason": "timeout"}, 40, 1.0),
+        ("llm.failed_latency", {}, 40, 30.0),
+    ]
+
+
+def test_calls_after_the_outcome_are_counted_and_change_nothing(program: Any) -> None:
+    """Each returns its time as before."""
+    made = program.requests().issue(at_ns=0)
+    made.complete(at_ns=9)
+    program.take()
+    calls = [made.first, made.chunk, made.complete, made.fail]
+    assert [call(at_ns=at) for at, call in enumerate(calls, 10)] == [10, 11, 12, 13]
+    assert program.events == [("llm.after_end", {}, at, 1.0) for at in range(10, 14)]
+
+
+def test_times_are_those_of_the_monotonic_clock(program: Any) -> None:
+    """Without `at_ns` they are now, in order."""
+    before = time.monotonic_ns()
+    made = program.requests().issue()
+    told = [made.first(), made.chunk(), made.chunk(2), made.complete()]
+    assert sorted(told) == told
+    assert before <= program.events[0][2] <= told[0] <= told[-1] <= time.monotonic_ns()
+
+
+def test_a_block_completes_or_fails(program: Any) -> None:
+    """With the name of the exception's type, which goes on; what the block has ended stays as it is."""
+    llm = program.requests()
+    with llm.issue() as whole:
+        whole.first()
+    with pytest.raises(TimeoutError), llm.issue():
+        raise TimeoutError
+    with llm.issue() as ended:
+        ended.complete(finish_reason="length")
+    kinds = [(name, labels) for name, labels, *_ in program.events if name in ("llm.completed", "llm.failed")]
+    assert kinds == [
+        ("llm.completed", {}),
+        ("llm.failed", {"reason": "TimeoutError"}),
+        ("llm.completed", {"finish": "length"}),
+    ]
+    assert program.values("llm.after_end") == []
+
+
+def test_values_that_are_none_cost_their_neighbours_nothing(program: Any) -> None:
+    """Each is counted; a time that is none is now, tokens that are none are not there."""
+    odd: Any = "seven"
+    none: Any = b"7"
+    made = program.requests().issue(planned=odd, input_tokens=odd, input_text=none, turn=odd)
+    assert made.first(odd, at_ns=odd) <= time.monotonic_ns()
+    made.chunk(odd)
+    made.chunk(-1)
+    made.chunk(1 << 40)
+    made.chunk(2, at_ns=-1)
+    made.complete(float("nan"), output_text=none, at_ns=odd)
+    assert program.recorders.refused.total == 13
+    names = [name for name, *_ in program.events]
+    assert names == [f"llm.{word}" for word in ("issued", "completed", "latency", "ttft", *["chunk_gap"] * 4)]
+
+
+def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gaps beyond it are recorded before the outcome; no figure changes."""
+    monkeypatch.setattr(request_module, "_FULL", 3 + 4)
+    made = program.requests().issue(at_ns=0)
+    made.first(2, at_ns=10)
+    for number in range(11):
+        made.chunk(number, at_ns=20 + number * number)
+    assert 0 < len(program.values("llm.chunk_gap")) < 11
+    made.complete(at_ns=200)
+    assert program.values("llm.chunk_gap") == [10.0, *[float(2 * number + 1) for number in range(10)]]
+    assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([57.0], [190 / 55])
+
+
+def test_texts_go_to_whoever_counts_their_tokens(program: Any) -> None:
+    """With what the time per token is made of; the rows of tokens are left to them."""
+    made = program.requests(model="m").issue(input_text="ask", at_ns=0)
+    made.first(2, at_ns=10)
+    made.chunk(at_ns=12)
+    made.complete(output_text="answer", at_ns=40)
+    asked, answered = program.records
+    assert asked == Uncounted(text="ask", tokens="llm.input_tokens", time_ns=40, labels={"model": "m"})
+    assert answered == Uncounted(
+        text="answer",
+        tokens="llm.output_tokens",
+        time_ns=40,
+        labels={"model": "m"},
+        per_token="llm.tpot",
+        span_ns=30,
+        skipped=2,
+    )
+    assert program.values("llm.output_tokens") == program.values("llm.tpot") == []
+
+
+def test_a_number_of_tokens_wins_over_a_text(program: Any) -> None:
+    """Then nobody has to count it, and nobody does who is not asked to: not of failures either."""
+    llm = program.requests()
+    llm.issue(input_tokens=3, input_text="a b c").complete(2, output_text="d e")
+    llm.issue(input_text="a").fail()
+    assert program.records == []
+    assert (program.values("llm.input_tokens"), program.values("llm.output_tokens")) == ([3.0], [2.0])
+
+
+@pytest.mark.parametrize("text", ["x" * (limits.UNCOUNTED_CHARS + 1), "\ud800"], ids=["long", "surrogate"])
+def test_a_text_that_fits_in_no_record_is_counted_as_such(program: Any, text: str) -> None:
+    """The rest of its request is recorded all the same."""
+    program.requests().issue().complete(output_text=text)
+    assert (program.records, program.unencodable.total) == ([], 1)
+    assert len(program.values("llm.latency")) == 1
+
+
+def test_the_collector_never_looks_at_requests(program: Any) -> None:
+    """Nor can one be part of a cycle for ever: what was the caller's is let go with the outcome."""
+    llm = program.requests()
+    made = llm.issue(key="k", conversation="c", input_text="t")
+    assert not gc.is_tracked(made)
+    assert not gc.is_tracked(llm._open)
+    made.complete()
+    assert (made._key, made._turn, made._times) == (None, None, None)
+
+
+def test_a_request_stays_in_its_process(program: Any) -> None:
+    """It says what it is, and is nothing that could be sent."""
+    made = program.requests().issue()
+    assert repr(made) == "<Request of 'llm', in flight>"
+    with pytest.raises(TypeError, match="belongs to the process"):
+        pickle.dumps(made)
+    made.fail()
+    assert repr(made) == "<Request of 'llm', ended>"
+    assert isinstance(made, Request)

@@ -1,0 +1,281 @@
+"""What the events of a benchmark do to a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from tests.unit.integrations.endpoints import bus
+
+from telemetry import limits
+from telemetry.integrations.endpoints import decode
+from telemetry.integrations.endpoints.translate import ERRORS, REFUSED, EndpointsFeed
+from telemetry.integrations.feeds import FeedOptions
+
+if TYPE_CHECKING:
+    from telemetry.emit import Run
+
+STARTED = bus.event(decode.STARTED, 1)
+
+
+class FakeRequest:
+    def __init__(self, log: list[tuple[Any, ...]], number: str) -> None:
+        self._log = log
+        self._number = number
+
+    def first(self, tokens: int = 1, at_ns: int | None = None) -> int:
+        return self._note("first", tokens, at_ns)
+
+    def chunk(self, tokens: int = 1, at_ns: int | None = None) -> int:
+        return self._note("chunk", tokens, at_ns)
+
+    def complete(self, *, at_ns: int, **more: Any) -> int:
+        return self._note("complete", {key: value for key, value in more.items() if value is not None}, at_ns)
+
+    def fail(self, reason: str, at_ns: int | None = None) -> int:
+        return self._note("fail", reason, at_ns)
+
+    def _note(self, what: str, value: object, at_ns: int | None) -> int:
+        self._log.append((self._number, what, value, at_ns))
+        return at_ns or 0
+
+
+class FakeRun:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.marks: list[str] = []
+        self._issued = 0
+
+    def requests(self, name: str) -> FakeRun:
+        assert name == "request"
+        return self
+
+    def issue(self, *, at_ns: int, **more: Any) -> FakeRequest:
+        self._issued += 1
+        number = f"r{self._issued}"
+        self.log.append((number, "issue", {key: value for key, value in more.items() if value is not None}, at_ns))
+        return FakeRequest(self.log, number)
+
+    def find(self, key: str) -> FakeRequest:
+        return FakeRequest(self.log, "unknown")
+
+    def mark(self, text: str, *, at_ns: int | None = None) -> None:
+        self.marks.append(text)
+
+    @contextmanager
+    def tracking(self, window: str) -> Iterator[None]:
+        self.log.append(("begin", window))
+        yield
+        self.log.append(("end", window))
+
+    def counter(self, name: str, **labels: str) -> Any:
+        ((label, value),) = labels.items()
+        assert label == {REFUSED: "reason", ERRORS: "error"}[name]
+        run = self
+
+        class Add:
+            @staticmethod
+            def add(amount: int) -> None:
+                run.counts[name, value] += amount
+
+        return Add
+
+
+class Bench:
+    """A feed, and the run it feeds."""
+
+    def __init__(self, *, texts: bool = True) -> None:
+        self.run = FakeRun()
+        self.said: list[str] = []
+        self.feed = EndpointsFeed(cast("Run", self.run), FeedOptions(say=self.said.append, texts=texts))
+
+    def take(self, *events: bytes) -> None:
+        self.feed.take(bus.batch(events))
+
+    @property
+    def refused(self) -> dict[str, int]:
+        return {reason: count for (name, reason), count in self.run.counts.items() if name == REFUSED}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    made = Bench()
+    made.take(STARTED)
+    return made
+
+
+def test_a_request_from_its_issue_to_its_end(bench: Bench) -> None:
+    """With the benchmark's own times, and all that it says of it."""
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a", bus.prompt("hello"), conversation="c", turn=2),
+        bus.event(decode.FIRST, 20, "a"),
+        bus.event(decode.CHUNK, 30, "a"),
+        bus.event(decode.COMPLETE, 40, "a", bus.output("x", "y"), finish_reason="stop"),
+    )
+    assert bench.run.log == [
+        ("r1", "issue", {"input_text": "hello", "conversation": "c", "turn": 2}, 10),
+        ("r1", "first", 1, 20),
+        ("r1", "chunk", 1, 30),
+        ("r1", "complete", {"output_text": "xy", "finish_reason": "stop"}, 40),
+    ]
+    assert bench.refused == {}
+
+
+def test_ids_are_counted_and_texts_only_where_there_are_none(bench: Bench) -> None:
+    """A number is better than a text."""
+    bench.take(bus.event(decode.ISSUED, 10, "a", bus.prompt("text", [1, 2, 3])))
+    assert bench.run.log == [("r1", "issue", {"input_tokens": 3}, 10)]
+
+
+def test_texts_that_nobody_counts_stay_here() -> None:
+    """They would be sent, written down and dropped."""
+    bench = Bench(texts=False)
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a", bus.prompt("text")),
+        bus.event(decode.COMPLETE, 40, "a", bus.output("x", "y")),
+    )
+    assert bench.run.log == [("r1", "issue", {}, 10), ("r1", "complete", {}, 40)]
+
+
+def test_no_output_is_no_token(bench: Bench) -> None:
+    """Nobody has to count that."""
+    bench.take(bus.event(decode.ISSUED, 10, "a"), bus.event(decode.COMPLETE, 40, "a", bus.output()))
+    assert bench.run.log[-1] == ("r1", "complete", {"output_tokens": 0, "output_text": ""}, 40)
+
+
+@pytest.mark.parametrize("with_complete", [True, False])
+def test_an_error_is_the_end_whether_or_not_a_completion_follows(bench: Bench, with_complete: bool) -> None:
+    """Once, and as a failure."""
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a"),
+        bus.event(decode.FIRST, 20, "a"),
+        bus.event("error.client", 30, "a", bus.error("ReadTimeout", "60 s")),
+        bus.event("error.generic", 31, "a", bus.error("Again")),
+        bus.event(decode.CHUNK, 32, "a"),
+    )
+    if with_complete:
+        bench.take(bus.event(decode.COMPLETE, 40, "a", bus.output("x")))
+    assert bench.run.log[1:] == [("r1", "first", 1, 20), ("r1", "fail", "ReadTimeout", 30)]
+    assert bench.refused == {}
+
+
+def test_after_the_completion_that_an_error_announces_the_id_is_nobodys(bench: Bench) -> None:
+    """A second completion is one too many, and counts as such."""
+    done = bus.event(decode.COMPLETE, 40, "a")
+    bench.take(bus.event(decode.ISSUED, 10, "a"), bus.event("error.client", 30, "a"), done, done)
+    assert bench.run.log[1:] == [("r1", "fail", "client", 30), ("unknown", "complete", {}, 40)]
+
+
+def test_an_issue_that_is_repeated_is_refused(bench: Bench) -> None:
+    """The first one counts; an id that has ended may be used again."""
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a"),
+        bus.event(decode.ISSUED, 15, "a"),
+        bus.event(decode.COMPLETE, 20, "a"),
+        bus.event(decode.ISSUED, 30, "a"),
+    )
+    assert [entry[:2] for entry in bench.run.log] == [("r1", "issue"), ("r1", "complete"), ("r2", "issue")]
+    assert bench.refused == {"issued_again": 1}
+
+
+def test_requests_that_nobody_saw_begin(bench: Bench) -> None:
+    """Their events go to a request that counts them; an issue without an id is none."""
+    bench.take(
+        bus.event(decode.FIRST, 20, "z"),
+        bus.event(decode.COMPLETE, 20, "z"),
+        bus.event("error.client", 21, "y"),
+        bus.event(decode.ISSUED, 22),
+    )
+    assert [entry[:2] for entry in bench.run.log] == [
+        ("unknown", "first"),
+        ("unknown", "complete"),
+        ("unknown", "fail"),
+    ]
+    assert bench.refused == {"no_id": 1}
+
+
+def test_tracking_is_a_window(bench: Bench) -> None:
+    """Opened once, closed once, and closed at the end."""
+    begin, end = bus.event(decode.TRACKING_BEGINS, 5), bus.event(decode.TRACKING_ENDS, 6)
+    bench.take(end, begin, begin, end, begin)
+    assert bench.run.log == [("begin", "tracked"), ("end", "tracked"), ("begin", "tracked")]
+    assert bench.refused == {"not_tracking": 1, "tracking_again": 1}
+    bench.feed.close()
+    assert bench.run.log[-1] == ("end", "tracked")
+
+
+def test_the_end_is_the_end(bench: Bench) -> None:
+    """What comes after it is counted and changes nothing."""
+    bench.take(bus.event(decode.ENDED, 50), bus.event(decode.ISSUED, 60, "a"))
+    bench.feed.take(bus.single(decode.ISSUED, 70, "b"))
+    assert bench.feed.over
+    assert bench.run.log == []
+    assert bench.refused == {"after_ended": 2}
+    bench.feed.close()
+    assert bench.said == []
+
+
+def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
+    """To whoever watches, and in the run."""
+    bench.take(bus.event(decode.INTERRUPTED, 50))
+    assert not bench.feed.over
+    bench.feed.close()
+    assert ["has not said that it ended" in line for line in bench.said] == [True]
+    assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
+
+
+def test_a_late_joiner_says_so() -> None:
+    """Once; a feed that never heard anything has nothing to say."""
+    bench = Bench()
+    bench.take(bus.event(decode.ISSUED, 10, "a"), STARTED)
+    assert len(bench.said) == 1
+    assert "had begun before" in bench.said[0]
+    assert bench.refused == {"started_again": 1}
+    silent = Bench()
+    silent.feed.close()
+    assert silent.said == []
+
+
+def test_what_is_no_event_is_counted_by_reason_and_fails_no_request(bench: Bench) -> None:
+    """A request whose payload can't be read is still a request."""
+    bench.take(b"\xc1", bus.event("sample.invented", 5), bus.event(decode.ISSUED, 10, "a", ["Nobody"]))
+    bench.feed.take(b"short")
+    bench.feed.take(bus.topic("batch") + b"\xc1")
+    bench.take(bus.event(decode.COMPLETE, 20, "a", 5))
+    assert bench.refused == {"event": 1, "unknown_event": 1, "data": 2, "frame": 1, "batch": 1}
+    assert bench.run.log == [("r1", "issue", {}, 10), ("r1", "complete", {}, 20)]
+
+
+def test_errors_of_the_session_are_counted_and_the_first_few_said(bench: Bench) -> None:
+    """By type, of which there are not many; what they say is safe to print."""
+    for number in range(limits.REASONS + 10):
+        bench.take(bus.event("error.session", 5, "", bus.error(f"E{number}", "\x1b[2J" + "x" * 1_000)))
+    bench.take(bus.event("error.loadgen", 6))
+    errors = {name: count for (kind, name), count in bench.run.counts.items() if kind == ERRORS}
+    assert len(errors) == limits.REASONS + 1
+    assert sum(errors.values()) == limits.REASONS + 11
+    assert len(bench.said) == limits.FEED_WORDS
+    assert all(line.isprintable() and len(line) < 300 for line in bench.said)
+
+
+def test_failed_ids_are_remembered_up_to_a_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the oldest are forgotten, and what follows them counts as nobody's."""
+    monkeypatch.setattr(limits, "FEED_ENDED_IDS", 2)
+    for key in "abc":
+        bench.take(bus.event(decode.ISSUED, 1, key), bus.event("error.client", 2, key))
+    bench.run.log.clear()
+    bench.take(*(bus.event(decode.COMPLETE, 3, key) for key in "abc"))
+    assert bench.run.log == [("unknown", "complete", {}, 3)]
+
+
+def test_every_known_event_is_taken(bench: Bench) -> None:
+    """A kind that the decoder lets through and nobody takes would end the feed."""
+    for kind in sorted(decode.KNOWN - {decode.ENDED}):
+        bench.take(bus.event(kind, 5, "q"))
+    assert "unknown_event" not in bench.refused

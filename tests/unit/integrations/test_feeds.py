@@ -1,0 +1,64 @@
+"""Which feeds there are, and what names one."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from telemetry.errors import UsageError
+from telemetry.integrations import feeds
+from telemetry.integrations.feeds import FeedSpec, load_feed, parse_feed
+
+
+def entry_points(*points: EntryPoint) -> object:
+    return lambda group: [point for point in points if group == feeds.GROUP]
+
+
+def test_a_name_and_an_address() -> None:
+    """The address may contain colons, and may be missing."""
+    assert parse_feed("endpoints:ipc:///dev/shm/zmq_1/ev_pub_2") == FeedSpec(
+        "endpoints", "ipc:///dev/shm/zmq_1/ev_pub_2"
+    )
+    assert parse_feed("endpoints:tcp://host:5") == FeedSpec("endpoints", "tcp://host:5")
+    assert parse_feed("endpoints") == FeedSpec("endpoints")
+    assert str(parse_feed("endpoints:tcp://host:5")) == "endpoints:tcp://host:5"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("endpoint:ipc:///x", "did you mean endpoints:ipc:///x"),
+        ("nothing", "one of endpoints"),
+        ("endpoints:/dev/shm/x", "write endpoints:ipc://PATH"),
+        ("\x1b[2J", r"\\x1b"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    """And what would be right."""
+    with pytest.raises(UsageError, match=said) as error:
+        parse_feed(text)
+    assert str(error.value).isprintable()
+
+
+def test_ours_has_what_a_feed_needs() -> None:
+    """Topics to subscribe to, and places to look in."""
+    kind = load_feed("endpoints")
+    assert list(kind.topics) == [b""]
+    assert all(address.startswith("ipc://") and "*" in address for address in kind.addresses)
+
+
+def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But none takes the place of ours."""
+    ours = load_feed("endpoints")
+    points = (
+        EntryPoint("mine", "collections:OrderedDict", feeds.GROUP),
+        EntryPoint("endpoints", "collections:OrderedDict", feeds.GROUP),
+        EntryPoint("broken", "no_such_module:thing", feeds.GROUP),
+    )
+    monkeypatch.setattr(feeds, "entry_points", entry_points(*points))
+    assert parse_feed("mine:ipc://x").name == "mine"
+    assert load_feed("endpoints") is ours
+    assert load_feed("mine").__name__ == "OrderedDict"  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="can't be loaded"):
+        load_feed("broken")

@@ -1,0 +1,42 @@
+"""Requests on a page."""
+
+from __future__ import annotations
+
+import re
+
+from tests.golden.report.renderings import requests_report, stored_report
+from tests.unit.recorded.test_requests import report
+from tests.unit.test_funnel import counter
+
+from telemetry.report.html import render_html
+from telemetry.report.html.requests import requests_section
+from telemetry.wire.requests import COMPLETED, FAILED, ISSUED
+
+EVIL = "</script><img src=x onerror=alert(1)>\"'&"
+
+
+def test_requests_are_one_section_before_the_series() -> None:
+    """With a title for each part, and a link to the whole; a run without them has neither."""
+    text = render_html(requests_report())
+    assert text.index('<section id="requests">') < text.index('<section id="series">')
+    assert '<a href="#requests">Requests</a>' in text
+    assert re.findall(r"<h3>([^<]*)</h3>", text)[0] == "llm{model=a-13b}"
+    assert 'id="requests"' not in render_html(stored_report())
+
+
+def test_the_bar_has_a_share_for_each_outcome() -> None:
+    """So wide as its number, but never too narrow to be seen; in words for those who see no bars."""
+    _, text = requests_section(report(counter(ISSUED, 10_000), counter(COMPLETED, 9_990), counter(FAILED, 10)))
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([0-9.]+)"', text)]
+    assert widths == [999.0, 4.0]
+    assert 'aria-label="10,000 issued → 9,990 completed · 10 failed' in text
+    _, nothing = requests_section(report(counter(ISSUED, 0)))
+    assert "<svg" not in nothing
+
+
+def test_names_from_outside_are_text() -> None:
+    """Of kinds, labels, windows, reasons."""
+    stats = [counter(ISSUED, 1, EVIL, window=EVIL, model=EVIL), counter(FAILED, 1, EVIL, window=EVIL, reason=EVIL)]
+    _, text = requests_section(report(*stats))
+    assert "<img" not in text
+    assert "&lt;img" in text

@@ -1,0 +1,134 @@
+"""What a report says of requests."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from tests.golden.report.renderings import requests_report
+from tests.unit.recorded.test_requests import EXTENT, report
+from tests.unit.test_funnel import counter, series
+
+from telemetry import render
+from telemetry.recorded.requests import with_requests
+from telemetry.report.requests import KINDS_SHOWN, requests
+from telemetry.report.table import Section
+from telemetry.wire.report import Stretch
+from telemetry.wire.requests import COMPLETED, FAILED, ISSUED, LATENCY, TTFT
+from telemetry.wire.snapshot import CounterStat, SeriesStat
+
+
+def sections(*stats: CounterStat | SeriesStat) -> list[Section]:
+    return [section for section in requests(with_requests(report(*stats))) if section]
+
+
+def test_a_run_without_requests_says_nothing_of_them() -> None:
+    """No section, not even an empty one."""
+    assert sections(series(LATENCY, [1])) == []
+
+
+def test_a_funnel_and_rates_by_their_definitions() -> None:
+    """What became of all that was issued, the most frequent reasons first; what there is none of is left out."""
+    (one, *_) = sections(
+        counter(ISSUED, 20),
+        counter(COMPLETED, 9, finish="stop"),
+        counter(COMPLETED, 2),
+        counter(FAILED, 1, reason="refused"),
+        counter(FAILED, 3, reason="time\nout"),
+        counter("expired", 4),
+        series(LATENCY, [1] * 11, extent=EXTENT),
+    )
+    assert one.title == "Requests: llm, percentiles exact"
+    assert one.lines == [
+        r"20 issued → 11 completed (9 stop) · 4 failed (3 time\nout, 1 refused) · 4 expired · 1 in flight",
+        "requests: 8/s while issuing · 5/s as LoadGen counts · 2.75/s overall",
+    ]
+    assert sections(counter(ISSUED, 0))[0].lines == ["0 issued → 0 completed"]
+
+
+def test_many_reasons_share_a_line() -> None:
+    """The most frequent are named, the others counted."""
+    failed = [counter(FAILED, 10 + number, reason=f"r{number}") for number in range(20)]
+    (one,) = sections(counter(ISSUED, 500), *failed)
+    assert "390 failed (29 r19, 28 r18, 27 r17, 26 r16, 25 r15, 24 r14, 14 more reasons)" in one.lines[0]
+
+
+def test_series_and_counters_of_requests_stand_nowhere_else() -> None:
+    """Text and Markdown have each of them once."""
+    for form in ("text", "md"):
+        said = render(requests_report(), form, width=140)  # type: ignore[arg-type]
+        assert "Series" in said
+        assert "render" in said
+        assert said.count("sent") == 1
+        assert "llm.latency{" not in said.partition("Warnings")[0]
+        assert "llm.issued" not in said
+
+
+def test_windows_are_beside_each_other_and_apart() -> None:
+    """All together are estimates, which is said; one window alone needs no comparison."""
+    both = [counter(ISSUED, 2), series(LATENCY, [1, 2]), counter(ISSUED, 1, window="a")]
+    last = series(LATENCY, [5], window="a")
+    together, outside, *_ = sections(*both, last)
+    assert together.table is not None
+    assert [row[0] for row in together.table.rows] == ["(outside)", "a", "all together"]
+    assert together.table.rows[-1][-2:] == ["≈3.00 ns", "≈5.00 ns"]
+    assert together.notes == ["≈: at most; percentiles of windows together are not known better"]
+    assert outside.title == "Requests: llm, outside any window, percentiles exact"
+    assert "Requests: llm, window a, early stopping" in [section.title for section in sections(*both, last)]
+    assert "Requests: llm, outside any window, early stopping" not in [one.title for one in sections(*both, last)]
+    alone = sections(counter(ISSUED, 1, window="a"), counter("after_end", 3))
+    assert [section.title for section in alone] == ["Requests: llm, window a"]
+    assert alone[0].lines[1] == "3 calls for requests that had ended, or that nobody knows"
+
+
+def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
+    """In the unit of what it is about."""
+    _, early = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70), series(TTFT, [], extent=None))
+    assert early.table is not None
+    assert early.title == "Requests: llm, early stopping"
+    assert early.table.rows == [["latency", "1.00 µs", "1.00 µs", "592 more"]]
+
+
+def test_turns_are_in_order() -> None:
+    """Both of their series in a row."""
+    found = sections(
+        counter(ISSUED, 3),
+        series("turn.latency", [30], turn="10"),
+        series("turn.latency", [20, 20], turn="2"),
+        series("turn.ttft", [5, 5], turn="2"),
+    )
+    assert found[-1].title == "Requests: llm, by turn"
+    assert found[-1].table is not None
+    assert [row[:3] for row in found[-1].table.rows] == [["2", "2", "5.00 ns"], ["10", "1", "–"]]
+
+
+def test_conversations_belong_to_no_window() -> None:
+    """They are told once, whatever windows their requests were in."""
+    found = sections(
+        counter(ISSUED, 1), counter(ISSUED, 1, window="a"), series("conversation.turns", [4]), series(LATENCY, [1])
+    )
+    assert found[-1].title == "Requests: llm, conversations, percentiles exact"
+    assert found[-1].table is not None
+    assert [row[:2] for row in found[-1].table.rows] == [["conversation.turns", "1"]]
+
+
+def test_a_part_of_a_run_says_that_it_has_no_rates() -> None:
+    """Nor does it know what was in flight."""
+    whole = report(counter(ISSUED, 3), counter(COMPLETED, 1))
+    part = with_requests(replace(whole, stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given")), part=True)
+    (one,) = (section for section in requests(part) if section)
+    assert one.lines == ["3 issued → 1 completed", "rates are known of the whole run only"]
+    apart = with_requests(report(counter(ISSUED, 3), counter(ISSUED, 2, window="a")), part=True)
+    table = requests(apart)[0].table
+    assert table is not None
+    in_flight = [column.title for column in table.columns].index("in flight")
+    assert [row[in_flight] for row in table.rows] == ["–", "–", "–"]
+
+
+def test_the_number_of_sections_is_bounded() -> None:
+    """The busiest kinds have theirs, the others are named."""
+    found = sections(*(counter(ISSUED, number, f"kind{number}") for number in range(1, 41)))
+    assert len(found) == KINDS_SHOWN + 1
+    assert found[0].title == "Requests: kind40"
+    assert found[-1].lines[0].startswith("kind32, kind31, ")
+    many = sections(*(counter(ISSUED, 1, window=f"w{number}") for number in range(30)))
+    assert many[0].notes == ["22 more windows are in the JSON form"]
+    assert len(many) == KINDS_SHOWN + 1

@@ -1,0 +1,225 @@
+"""The tables of requests, as they are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.tui import loads
+from tests.unit.tui.model.scenes import NOON, SECOND, column, drawn, scene, series, snapshot, text, tones
+
+from telemetry.humane import columns
+from telemetry.intervals.figures import Figures
+from telemetry.tui.model.grid import Grid
+from telemetry.tui.model.requests import by_count, requests, told
+from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.wire.snapshot import CounterStat, SeriesStat
+
+RUN = View(figures="run")
+
+
+def counter(name: str, value: int, **labels: str) -> CounterStat:
+    return CounterStat(name=name, unit="requests", labels=labels, value=value, events=value, rate=value / 10)
+
+
+def durations(name: str, **labels: str) -> SeriesStat:
+    return series(name, unit="ns", labels=labels)
+
+
+def llm(**changes: Any) -> Scene:
+    """One kind without windows."""
+    known: dict[str, Any] = {
+        "counters": [
+            counter("llm.issued", 1_000),
+            counter("llm.completed", 900, finish="stop"),
+            counter("llm.completed", 20, finish="length"),
+            counter("llm.failed", 30, reason="timeout"),
+            counter("llm.failed", 40, reason="http_503"),
+        ],
+        "series": [durations("llm.failed_latency"), durations("llm.ttft"), durations("llm.latency"), series()],
+    }
+    return scene(**{**known, **changes})
+
+
+def played() -> Scene:
+    return Scene(snapshot=loads.load().last)
+
+
+def said(grid: Grid) -> list[str]:
+    """The heads between the rows."""
+    return [" ".join(cell.text for cell in row.cells) for row in grid.rows if row.heading]
+
+
+def test_where_the_requests_are() -> None:
+    """From left to right, as they go; what went wrong stands out, what there is none of does not."""
+    found = requests(llm(), View()).funnels
+    assert [head.title for head in found.columns[:6]] == [
+        *("requests", "issued ▸", "in flight ▸", "completed", "failed", "expired")
+    ]
+    assert [cell.text for cell in found.rows[0].cells[:6]] == ["llm", "1,000", "10", "920", "70", "0"]
+    assert (tones(found, "failed"), tones(found, "expired")) == (["bad"], ["dim"])
+
+
+def test_why_they_failed_and_how_they_finished() -> None:
+    """The most frequent first."""
+    assert said(requests(llm(), View()).funnels) == [
+        "  failed: http_503 40 · timeout 30",
+        "  finished: stop 900 · length 20",
+    ]
+
+
+def test_what_is_odd_is_said_only_where_it_happens() -> None:
+    """Requests of which nothing was heard in time, and calls for those that had ended."""
+    odd = [counter("llm.issued", 9), counter("llm.expired", 2), counter("llm.after_end", 3)]
+    assert said(requests(llm(counters=odd), View()).funnels) == [
+        "  expired: 2 without an outcome in time",
+        "  too late: 3 calls for requests that had ended or are unknown",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (60, "http_503 40 · timeout 30 · reset 2 · dns 1"),
+        (41, "http_503 40 · timeout 30 · 2 others 3"),
+        (25, "http_503 40 · 3 others 33"),
+        (10, "http_503 …"),
+        (0, ""),
+    ],
+)
+def test_rare_reasons_go_where_there_is_no_room(width: int, words: str) -> None:
+    """Not without their number."""
+    counts = {"dns": 1, "timeout": 30, "http_503": 40, "reset": 2}
+    assert by_count(counts, width) == words
+    assert columns(words) <= width
+
+
+def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
+    """The last seconds have one of each; a whole run has one by each definition."""
+    now, whole = requests(llm(), View()).funnels, requests(llm(), RUN).funnels
+    assert [head.title for head in now.columns[6:]] == ["issuing", "rate", "failing"]
+    assert [column(now, key) for key in ("issuing", "completing", "failing")] == [["100/s"], ["92/s"], ["7/s"]]
+    assert [head.title for head in whole.columns[6:]] == ["rate", "LoadGen", "overall"]
+    assert column(whole, "while_issuing") == ["–"]
+
+
+def test_tokens_have_columns_where_there_are_any() -> None:
+    """Of the whole run by each definition too."""
+    stats = [durations("llm.latency"), series("llm.output_tokens", unit="tokens")]
+    now, whole = requests(llm(series=stats), View()).funnels, requests(llm(series=stats), RUN).funnels
+    assert [head.title for head in now.columns[9:]] == ["tokens"]
+    assert [head.title for head in whole.columns[9:]] == ["tokens", "LoadGen tokens", "overall tokens"]
+
+
+def test_at_80_columns_where_they_are_and_how_fast_they_complete() -> None:
+    """Of a kind with a long name too."""
+    for view in (View(), RUN):
+        (head, first, *_) = drawn(requests(played(), view).funnels, 77)
+        assert head.split() == ["requests", "issued", "▸", "in", "flight", "▸", "completed", "failed", "rate"]
+        assert first.startswith("chat{model=llama-70b}  ")
+
+
+def test_windows_are_rows_of_their_kind() -> None:
+    """In the order in which they were opened; what is measured now comes first among the series."""
+    found = requests(played(), View())
+    assert column(found.funnels, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured", "embed"]
+    assert said(found.series) == [
+        "chat{model=llama-70b}, measured",
+        "chat{model=llama-70b}, warm-up",
+        "embed",
+    ]
+
+
+def test_outside_any_window_has_a_name() -> None:
+    """Where there are windows."""
+    counters = [counter("llm.issued", 5), counter("llm.issued", 7, window="a\x1b")]
+    assert column(requests(llm(counters=counters), RUN).funnels, "name") == ["llm", "  no window", "  a\\x1b"]
+
+
+def test_series_stand_in_an_order_of_their_own() -> None:
+    """Latency first; without what their kind says already, and without other series."""
+    assert column(requests(llm(), RUN).series, "name") == ["latency", "ttft", "failed_latency"]
+    assert said(requests(llm(), RUN).series) == []
+
+
+def test_turns_of_conversations_come_last() -> None:
+    """In their order."""
+    stats = [durations("llm.turn.latency", turn=turn) for turn in ("10", "2", "32+")]
+    found = requests(llm(series=[*stats, durations("llm.latency")]), RUN).series
+    assert column(found, "name") == [
+        "latency",
+        "turn.latency{turn=2}",
+        "turn.latency{turn=10}",
+        "turn.latency{turn=32+}",
+    ]
+
+
+def test_at_80_columns_the_tail_and_the_trend_have_room() -> None:
+    """And counts do not."""
+    (head, *_) = drawn(requests(llm(), RUN).series, 77)
+    assert head.split() == ["series", "p50", "p90", "p99", "p99.9", "max", "p99", "trend"]
+
+
+def test_raw_numbers_come_with_the_unit_of_their_row() -> None:
+    """To be copied."""
+    found = requests(llm(), View(figures="run", units="raw")).series
+    assert column(found, "name") == ["latency [ns]", "ttft [ns]", "failed_latency [ns]"]
+    assert column(found, "p99") == ["4", "4", "4"]
+
+
+def test_the_filter_leaves_series_and_their_kinds() -> None:
+    """What is left of them is said."""
+    found = requests(played(), View(filter="ttft measured"), 120)
+    assert column(found.funnels, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured"]
+    assert column(found.series, "name") == ["ttft"]
+    assert text(found.caption) == "last 10 s · 1 kind · filter 'ttft measured'"
+    none = requests(played(), View(filter="zzz"))
+    assert (none.funnels.rows, none.series.empty) == ((), "no request matches 'zzz'")
+
+
+def test_the_past_has_what_the_history_has() -> None:
+    """What completed and failed then; neither what was issued nor why it failed. Rows stay where they are."""
+    moment = Moment(
+        start_ns=NOON,
+        end_ns=NOON + 10 * SECOND,
+        series={("llm.latency", ()): Figures(seconds=10.0, count=40, percentiles={"99": 2e6})},
+    )
+    found = requests(replace(llm(), moment=moment), RUN, 120)
+    assert [cell.text for cell in found.funnels.rows[0].cells] == [
+        *("llm", "–", "–", "40", "0", "–", "–", "4/s", "0/s")
+    ]
+    assert said(found.funnels) == ["  failed: –", "  finished: –"]
+    assert column(found.series, "p99") == ["2.00 ms", "–", "–"]
+    assert text(found.caption) == "12:00:00–12:00:10 UTC · 1 kind"
+
+
+def test_compared_with_a_baseline() -> None:
+    """By series, as the overview does."""
+    known = replace(llm(), baseline=snapshot(series=[durations("llm.latency")]))
+    found = requests(known, View(figures="run", compare=True), 120)
+    assert column(found.series, "dp99") == ["0 %", "–", "–"]
+    assert text(found.caption) == "whole run · 1 kind · Δ to all of bench 5ab920cc"
+
+
+def test_names_from_outside_are_printable() -> None:
+    """Kinds, labels and reasons."""
+    counters = [counter("a\x1b.issued", 1, x="\x07"), counter("a\x1b.failed", 1, x="\x07", reason="\x1b[2J")]
+    found = requests(llm(counters=counters), View()).funnels
+    assert column(found, "name") == ["a\\x1b{x=\\x07}"]
+    assert said(found) == ["  failed: \\x1b[2J 1"]
+
+
+def test_without_requests_it_says_so() -> None:
+    """Also before the first snapshot, and of a run that has none."""
+    assert requests(Scene(), View()).series.empty == "no requests yet"
+    assert requests(Scene(live=False, snapshot=snapshot()), RUN).series.empty == "the run has no requests"
+    assert requests(llm(series=[]), View()).series.empty == "nothing has been measured yet"
+
+
+def test_each_series_is_told_once() -> None:
+    """Whatever windows and turns there are: all of both kinds."""
+    known = played()
+    assert known.snapshot is not None
+    told_of = [item.series for _, parts in told(known, View()) for part in parts for item in part.members]
+    assert len(told_of) == len(set(told_of)) == len(known.snapshot.series)

@@ -1,0 +1,73 @@
+"""What columns the figures of series have, and what stands in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.tui.model.scenes import scene, series, snapshot
+
+from telemetry.tui.model.rows import columns, figures, trend_seconds
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.shown import passing
+
+SERIES = ("latency", ())
+
+
+def known(trend: tuple[float, ...] = ()) -> Scene:
+    return replace(scene(series=[series()]), trends={SERIES: trend})
+
+
+def cells(shown: Scene, view: View) -> dict[str, tuple[str, str]]:
+    """By the key of their column."""
+    heads = columns(shown, view, "series")[1:]
+    (item,) = passing(shown, view)
+    return {
+        head.key: (cell.text, cell.tone) for head, cell in zip(heads, figures(item, heads, view, 5), strict=True)
+    }
+
+
+def test_a_cell_for_each_column() -> None:
+    """Of the run, and of the window, whose greatest value is not known."""
+    run = cells(known(), View(figures="run"))
+    assert {key: words for key, (words, _) in run.items()} == {
+        "count": "20.0 k",
+        "rate": "500/s",
+        "max": "80.0 ms",
+        "trend": "      ",
+        "p50": "1.25 ms",
+        "p90": "2.50 ms",
+        "p99": "4.00 ms",
+        "p99.9": "9.50 ms",
+    }
+    heads = {head.key: head.title for head in columns(known(), View(), "series")}
+    assert (heads["name"], heads["max"]) == ("series", "peak")
+
+
+def test_the_trend_gives_p99_its_colour() -> None:
+    """Only in the window, whose p99 it is of."""
+    risen = known((1.0,) * 9 + (3.0,))
+    assert cells(risen, View())["p99"][1] == cells(risen, View())["trend"][1] == "bad"
+    assert cells(risen, View(figures="run"))["p99"][1] == "plain"
+
+
+def test_a_narrow_table_keeps_what_its_screen_wants() -> None:
+    """Each may have an order of its own."""
+    keeps = {
+        head.key: head.keep for head in columns(known(), View(), "x", {"count": 1, "rate": 2, "max": 3, "trend": 4})
+    }
+    assert (keeps["count"], keeps["max"], keeps["p50"], keeps["p99"]) == (1, 3, 11, 11)
+
+
+def test_differences_only_against_a_baseline() -> None:
+    """And only of what both have."""
+    compared = replace(known(), baseline=snapshot(series=[series(percentiles={"50": 1.0})]))
+    found = cells(compared, View(figures="run", compare=True))
+    assert (found["dp50"][0], found["dp99"][0]) == ("+25 %", "–")
+    assert "dp50" not in cells(compared, View(figures="run"))
+
+
+@pytest.mark.parametrize(("width", "seconds"), [(80, 9), (119, 9), (120, 20), (150, 30), (400, 60)])
+def test_wide_screens_have_long_trends(width: int, seconds: int) -> None:
+    """Up to a minute."""
+    assert trend_seconds(width) == seconds

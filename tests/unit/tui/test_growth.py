@@ -1,0 +1,57 @@
+"""Sums that a snapshot has only as a whole."""
+
+from __future__ import annotations
+
+from tests.unit.tui.model.scenes import NOON, SECOND, series, snapshot
+
+from telemetry.tui.growth import Growth
+from telemetry.wire.snapshot import MetricsSnapshot
+
+TOKENS = ("llm.output_tokens", ())
+
+
+def at(second: float, total: float, **more: float) -> MetricsSnapshot:
+    stats = [series(TOKENS[0], unit="tokens", total=total, labels={}), series()]
+    stats += [series("b.output_tokens", total=value, labels={}) for value in more.values()]
+    return snapshot(time_ns=NOON + int(second * SECOND), series=stats)
+
+
+def test_over_the_window_at_most() -> None:
+    """Ten seconds: what came before is forgotten."""
+    growth = Growth()
+    found = [growth.learn(at(second / 4, 100.0 * second if second < 80 else 8_000.0)) for second in range(161)]
+    assert found[40][TOKENS] == 400.0
+    assert found[80][TOKENS] == 400.0
+    assert found[-1][TOKENS] == 0.0
+    assert set(found[-1]) == {TOKENS}
+
+
+def test_the_beginning_is_no_rate() -> None:
+    """One snapshot, and two of the same moment, tell none; what was there before it was watched is none."""
+    growth = Growth()
+    assert growth.learn(at(0, 5_000.0)) == growth.learn(at(0.25, 5_100.0)) == {}
+    assert growth.learn(at(1, 5_300.0)) == {TOKENS: 300.0}
+
+
+def test_a_series_that_comes_later_begins_at_nothing() -> None:
+    """All of it has come since."""
+    growth = Growth()
+    growth.learn(at(0, 0.0))
+    assert growth.learn(at(2, 0.0, b=100.0))["b.output_tokens", ()] == 50.0
+
+
+def test_a_total_never_shrinks() -> None:
+    """Where another aggregator knows less, or the clock has been set back, it begins anew."""
+    growth = Growth()
+    growth.learn(at(5, 900.0))
+    assert growth.learn(at(6, 100.0)) == {TOKENS: 0.0}
+    assert growth.learn(at(2, 100.0)) == {}
+    assert growth.learn(at(3, 150.0)) == {TOKENS: 50.0}
+
+
+def test_a_run_without_a_window() -> None:
+    """It has no last seconds."""
+    growth = Growth()
+    for second in range(3):
+        known = at(second, 9.0 * second)
+        assert growth.learn(snapshot(time_ns=known.time_ns, window_s=0.0, series=known.series)) == {}

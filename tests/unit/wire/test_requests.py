@@ -1,0 +1,29 @@
+"""What the instruments of requests are called."""
+
+from __future__ import annotations
+
+from telemetry.wire import requests as words
+from telemetry.wire.events import KINDS
+from telemetry.wire.units import TIME_NS
+
+
+def test_every_word_is_an_instrument_once() -> None:
+    """No word is without a meaning, none has two."""
+    labels = {words.WINDOW, words.REASON, words.FINISH, words.TURN}
+    said = [value for name, value in vars(words).items() if name.isupper() and isinstance(value, str)]
+    assert sorted(set(said) - labels) == sorted(words.INSTRUMENTS)
+    assert len(said) == len(set(said))
+    assert {kind for kind, _ in words.INSTRUMENTS.values()} <= set(KINDS)
+
+
+def test_what_lies_within_the_latency_has_it_to_lie_in() -> None:
+    """A series in a unit of time."""
+    kind, unit = words.INSTRUMENTS[words.LATENCY]
+    assert kind == "series"
+    assert unit in TIME_NS
+    assert set(words.INSTRUMENTS) >= words.WITHIN
+
+
+def test_a_name_is_the_kind_and_the_word() -> None:
+    """Joined by a dot, as all names are."""
+    assert words.name_of("llm", words.TURN_TTFT) == "llm.turn.ttft"

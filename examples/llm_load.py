@@ -6,7 +6,7 @@
 With `--rate` requests are planned at random times, whatever the server does (an open loop), and go out as soon as
 one of the connections is free. With `--users` everybody sends the next request when the answer to the last is there
 (a closed loop), in conversations of some turns. Without `--port` the server is llm_server.py beside this file, and
-options that this program does not know are for it: `--stall-s 2`.
+options that this program does not know are for it: `--stall-s 2`. It ends with this program, however that ends.
 
 `--log FILE` has a line of JSON for each request: the times that the calls returned, so that anybody can work out
 the report's figures again.
@@ -81,7 +81,7 @@ class Load:
     def __init__(self, run: telemetry.Run, port: int, settings: argparse.Namespace, log: TextIO | None) -> None:
         self.settings = settings
         self.run = run
-        self.kind = run.requests("llm", expire_s=settings.expire_s, stop_when=settings.stop_when)
+        self.kind = requests_of(settings)
         self.port = port
         self.log = log
         self.window = ""
@@ -109,8 +109,11 @@ class Load:
             self.enough = await asyncio.to_thread(lambda: self.kind.enough)
 
     async def send(self, connection: Connection | None, line: Line, prompt: str) -> Connection | None:
-        """One request and its whole answer. Returns a connection that can be used again, or None."""
-        reader, writer = connection or await asyncio.open_connection("127.0.0.1", self.port)
+        """One request and its whole answer. Returns a connection that can be used again, or None.
+
+        Raises TelemetryError if there is no server.
+        """
+        reader, writer = connection or await self.connect()
         asked = {"prompt": prompt, "max_tokens": self.settings.max_tokens}
         body = json.dumps(asked | {"stream": random.random() >= self.settings.plain}).encode()
         line.window, line.issued = self.window, time.monotonic_ns()
@@ -138,6 +141,12 @@ class Load:
             line.ended, line.reason = request.fail("cut"), "cut"
         writer.close()
         return None
+
+    async def connect(self) -> Connection:
+        try:
+            return await asyncio.open_connection("127.0.0.1", self.port)
+        except (OSError, OverflowError) as error:
+            raise telemetry.TelemetryError(f"can't connect to port {self.port}: {error}") from error
 
     async def receive(self, reader: asyncio.StreamReader, request: telemetry.Request, line: Line) -> None:
         """Tells of each piece when it comes, and how it ended."""
@@ -201,29 +210,46 @@ class Load:
             yield round(at_ns)
 
     async def go(self) -> None:
-        """All of it, until the last answer is there."""
+        """All of it, until the last answer is there. Raises TelemetryError."""
         self.ends_ns = time.monotonic_ns() + round(self.settings.seconds * 1e9)
-        plan = self.plan()
-        async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self.track())]
-            if self.settings.stop_when:
-                beside.append(group.create_task(self.watch()))
-            if self.settings.rate:
-                await asyncio.gather(*(self.work(plan) for _ in range(self.settings.connections)))
-            else:
-                await asyncio.gather(*(self.talk(user) for user in range(self.settings.users)))
-            for task in beside:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(self.track())]
+                if self.settings.stop_when:
+                    beside.append(group.create_task(self.watch()))
+                await self.send_all()
+                for task in beside:
+                    task.cancel()
+        except ExceptionGroup as several:  # what the first says is enough
+            raise several.exceptions[0] from None
+
+    async def send_all(self) -> None:
+        if self.settings.rate:
+            plan = self.plan()
+            await asyncio.gather(*(self.work(plan) for _ in range(self.settings.connections)))
+        else:
+            await asyncio.gather(*(self.talk(user) for user in range(self.settings.users)))
+
+
+def requests_of(settings: argparse.Namespace) -> telemetry.Requests:
+    """The kind of request, always the same one. Raises UsageError."""
+    return telemetry.requests("llm", expire_s=settings.expire_s, stop_when=settings.stop_when)
 
 
 @contextmanager
 def running_server(words: list[str]) -> Iterator[int]:
-    """A server in a process of its own; the port it listens on."""
-    command = [sys.executable, str(Path(__file__).with_name("llm_server.py")), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    """A server in a process of its own; the port it listens on. It has said why if it does not start.
+
+    Its stdin is a pipe that nothing is written to: it ends with this process, also if that is killed.
+    """
+    command = [sys.executable, str(Path(__file__).with_name("llm_server.py")), "--until-eof", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            yield int(server.stdout.readline())
+            port = server.stdout.readline()
+            if not port:
+                sys.exit(server.wait())
+            yield int(port)
         finally:
             server.terminate()
 
@@ -242,7 +268,7 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--users", type=int, default=8, help="without --rate (8)")
     parser.add_argument("--turns", type=int, default=3, help="of a conversation (3)")
     parser.add_argument("--requests", type=int, default=0, help="at most so many")
-    parser.add_argument("--seconds", type=float, default=10.0, help="no request is planned later (10)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="then none begins, if windows are over (10)")
     parser.add_argument("--window", type=window, action="append", default=[], metavar="NAME:SECONDS")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--plain", type=float, default=0.0, help="share that is not streamed")
@@ -253,18 +279,32 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--by-key", action="store_true", help="find each request by its number")
     parser.add_argument("--log", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_known_args()
+    settings, rest = parser.parse_known_args()
+    if rest and settings.port is not None:
+        parser.error(f"with --port there is no server to tell {' '.join(rest)}")
+    settings.seconds = max(settings.seconds, sum(seconds for _, seconds in settings.window))
+    return settings, rest
 
 
-def main() -> None:
-    settings, rest = arguments()
-    random.seed(settings.seed)
+def measure(settings: argparse.Namespace, rest: list[str]) -> None:
+    """Raises TelemetryError, of a condition to stop before anything begins."""
+    requests_of(settings)
     with (
         running_server(rest) if settings.port is None else nullcontext(settings.port) as port,
         settings.log.open("w") if settings.log else nullcontext() as log,
         telemetry.start("llm") as run,
     ):
         asyncio.run(Load(run, port, settings, log).go())
+
+
+def main() -> None:
+    settings, rest = arguments()
+    random.seed(settings.seed)
+    try:
+        measure(settings, rest)
+    except telemetry.TelemetryError as error:
+        print(f"llm_load.py: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

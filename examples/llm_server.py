@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -109,11 +110,19 @@ def event(value: dict[str, object]) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
+async def end_of_stdin() -> None:
+    """Waits until whoever writes to stdin has closed it or has ended, in whatever way."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(4_096):
+        pass
+
+
 async def listen(settings: argparse.Namespace) -> None:
-    """Prints the port it listens on, then serves for ever."""
+    """Prints the port it listens on, then serves for ever, or with --until-eof until stdin ends."""
     server = await asyncio.start_server(Server(settings).serve, "127.0.0.1", settings.port)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await (end_of_stdin() if settings.until_eof else server.serve_forever())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    parser.add_argument("--until-eof", action="store_true", help="end when stdin does, a pipe")
     add_arguments(parser)
     settings = parser.parse_args()
     try:

@@ -122,7 +122,7 @@ class _Part:
             (self.series if turn is None else self.turns.setdefault(turn, {}))[word] = stat
             return
         self.counts[word] = _sum((self.counts.get(word, 0), stat.value))
-        if word == words.FAILED:
+        if word == words.FAILED and stat.value:
             reason = stat.labels.get(words.REASON, "")
             self.failed[reason] = _sum((self.failed.get(reason, 0), stat.value))
         elif word == words.COMPLETED and words.FINISH in stat.labels:

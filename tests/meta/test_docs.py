@@ -101,6 +101,7 @@ def test_exit_codes_that_are_written_down_are_the_codes() -> None:
         Exit.INCONCLUSIVE: "inconclusive",
         Exit.INCOMPLETE: "incomplete, with `--strict`",
         Exit.INTERRUPTED: "interrupted",
+        Exit.BACKEND_FAILED: "a feed failed",
         Exit.GATE_FAILED: "a gate failed",
         job._NOT_FOUND: "not found",
         job._NOT_EXECUTABLE: "can't be executed",

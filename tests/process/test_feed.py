@@ -304,8 +304,8 @@ def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
     benchmark.await_subscriber()
     assert ground.run("stop", endpoint)[0] == 0
     code, err = ended(feed)
-    assert code == 0, err
-    assert "the run is over" in err
+    assert code == 6, err
+    assert "the run is over; nothing came" in err
     assert ended(child)[0] == 0
 
 
@@ -315,6 +315,9 @@ def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
         (("feed", "endpoint:ipc:///x"), "did you mean endpoints"),
         (("serve", "--feed", "nobody"), "there is no feed 'nobody'"),
         (("run", "--feed", "endpoints:/x", "--", "true"), "is no address to feed from"),
+        (("run", "--feed", "endpoints:tcp://127.0.0.1", "--", "true"), "is no address to feed from"),
+        (("serve", "--feed", "endpoints:tcp://127.0.0.1:99999"), "is no address to feed from"),
+        (("feed", "endpoints:ipc://"), "is no address to feed from"),
         (("serve", "--feed", "endpoints", "--feed", "endpoints"), "named twice"),
         (("feed", "endpoints:ipc:///x", "ipc:///nowhere/at/all"), "nobody listens"),
     ],
@@ -325,6 +328,38 @@ def test_what_can_not_be_is_said_at_once(ground: Ground, words: tuple[str, ...],
     assert code == (1 if "nowhere" in words[-1] else 2)
     assert re.search(said, err), err
     assert not (ground.folder / "runs").exists()
+
+
+@pytest.mark.parametrize(("code", "strict", "expected"), [(0, True, 6), (7, True, 7), (0, False, 0)])
+def test_a_feed_to_which_nothing_came_fails_a_strict_run(
+    ground: Ground, code: int, strict: bool, expected: int
+) -> None:
+    """After the command's own code; a line in the result says it, however short the command was."""
+    flags = ["--strict"] if strict else []
+    command = (sys.executable, "-c", f"raise SystemExit({code})")
+    ended_with, _, err = ground.run("run", *flags, "--feed", f"endpoints:ipc://{ground.folder}/x", "--", *command)
+    assert ended_with == expected, err
+    assert "endpoints: stopped; nothing came" in err
+    final = ground.final()
+    assert [mark["text"] for mark in final["marks"]] == [f"feed endpoints:ipc://{ground.folder}/x: nothing came"]
+    assert final["completeness"] == "complete"
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_feed_to_which_nothing_came_fails_a_strict_serve(
+    ground: Ground, benchmark: Benchmark, comes: bool
+) -> None:
+    """Stopped by somebody, whose result is complete otherwise."""
+    child, endpoint = ground.serve("--strict", "--feed", f"endpoints:{benchmark.address}", environ=SOON)
+    benchmark.await_subscriber()
+    if comes:
+        benchmark.send(*scenario(time.monotonic_ns() - 10**9))
+    else:
+        assert ground.run("stop", endpoint)[0] == 0
+    code, err = ended(child)
+    assert code == (0 if comes else 6), err
+    assert ("the run is over; nothing came" in err) == (not comes)
+    assert ground.final()["completeness"] == "complete"
 
 
 def child_of(pid: int) -> int:

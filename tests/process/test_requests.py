@@ -9,6 +9,8 @@ import json
 import math
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -132,7 +134,7 @@ def test_early_stopping_bounds_are_those_of_the_binomial(open_loop: Done) -> Non
 
 def test_conversations_of_users_who_wait(ground: Ground) -> None:
     """A closed loop: turns and whole conversations are those of the log, and nothing was planned."""
-    users = ["--users", "6", "--turns", "3", "--seconds", "3", "--window", "warm-up:1", "--window", "measured:9"]
+    users = ["--users", "6", "--turns", "3", "--seconds", "3", "--window", "warm-up:1", "--window", "measured:2"]
     done = load(ground, *users, *SERVER, *FAULTS[:4])
     check_instruments(done.final, truth(done.lines))
     words = {word for word, _ in truth(done.lines).series}
@@ -230,3 +232,73 @@ def test_a_load_stops_when_its_figure_is_known(ground: Ground) -> None:
     assert len(done.lines) >= 64
     assert span_s < 30
     assert math.isclose(done.requests["issued"], len(done.lines))
+
+
+def of_parent(pid: int) -> list[int]:
+    """The processes that this one started and that have not ended."""
+    done = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return [int(child) for child, parent, state in rows if int(parent) == pid and not state.startswith("Z")]
+
+
+def is_there(pid: int) -> bool:
+    """Whether it has not ended. One that nobody has waited for has."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip()[:1] not in ("", "Z")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_load_that_is_killed_leaves_no_server(
+    ground: Ground, wait_until: Callable[..., Any], number: signal.Signals
+) -> None:
+    """In the middle of requests, by a signal that runs no line of the load: its server ends by itself."""
+    _, endpoint = ground.serve()
+    log = ground.folder / "log.jsonl"
+    words = [LOAD, "--users", "4", "--seconds", "60", "--log", str(log), *SERVER]
+    child = ground.popen(sys.executable, *words, environ={"TELEMETRY_ENDPOINT": endpoint})
+    wait_until(lambda: log.exists() and log.stat().st_size, DEADLINE_S)
+    (server,) = of_parent(child.pid)
+    child.send_signal(number)
+    try:
+        assert child.wait(DEADLINE_S) == -number
+        wait_until(lambda: not is_there(server), 10.0)
+    finally:
+        if is_there(server):
+            os.kill(server, signal.SIGKILL)
+
+
+def refused_port() -> str:
+    """Of nobody: it was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--port", "REFUSED", "--users", "2"], 1, "can't connect to port"),
+        (["--port", "REFUSED", "--rate", "100"], 1, "can't connect to port"),
+        (["--stop-when", "soon"], 2, "'soon' is no condition to stop"),
+        (["--port", "REFUSED", "--stall-s", "2"], 2, "--stall-s 2"),
+        (["--no-such-option"], 2, "--no-such-option"),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_line(ground: Ground, words: list[str], code: int, said: str) -> None:
+    """The exit code says who has to act, and no traceback follows."""
+    port = refused_port()
+    words = [port if word == "REFUSED" else word for word in words]
+    _, endpoint = ground.serve()
+    child = ground.popen(sys.executable, LOAD, *words, environ={"TELEMETRY_ENDPOINT": endpoint})
+    _, err = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == code, err
+    assert said in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+def test_windows_that_are_longer_than_the_load_are_whole(ground: Ground) -> None:
+    """The load goes on until the last one is over."""
+    windows = ["--window", "warm-up:0.5", "--window", "measured:1"]
+    done = load(ground, "--rate", "100", "--seconds", "0.2", *windows, *SERVER)
+    check_instruments(done.final, truth(done.lines))
+    measured = [line["issued"] for line in of_window(done.lines, "measured")]
+    assert max(measured) - min(measured) > 500_000_000

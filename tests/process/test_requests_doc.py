@@ -49,7 +49,8 @@ def test_the_first_program(ground: Any) -> None:
     code, _, err = ground.run("run", "--name", "load", "--", sys.executable, program)
     assert code == 0, err
     final = ground.final()
-    assert {stat["name"]: stat["value"] for stat in final["counters"]} == {"chat.issued": 2, "chat.completed": 2}
+    counted = {"chat.issued": 2, "chat.completed": 2, "chat.failed": 0, "chat.expired": 0}
+    assert {stat["name"]: stat["value"] for stat in final["counters"]} == counted
     assert all(stat["labels"]["model"] == "m-7b" for stat in (*final["counters"], *final["series"]))
     series = {stat["name"].removeprefix("chat."): stat for stat in final["series"]}
     assert set(series) == {"latency", "ttft", "chunk_gap", "tpot", "input_tokens", "output_tokens"}

@@ -76,6 +76,7 @@ def test_labels_of_requests_are_taken_apart_and_all_others_tell_kinds() -> None:
             counter(ISSUED, 1, model="b"),
             counter(COMPLETED, 4, model="a", finish="stop"),
             counter(COMPLETED, 2, model="a"),
+            counter(FAILED, 0, model="a"),
             counter(FAILED, 1, model="a", reason="timeout"),
             counter(FAILED, 1, model="a", reason="refused"),
             counter("expired", 1, model="a"),

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """6 is kept for backends."""
-
     OK = 0
     ERROR = 1
     USAGE = 2
@@ -21,14 +19,18 @@ class Exit(IntEnum):
     """Data is lossy or incomplete, with `--strict`."""
     INTERRUPTED = 5
     """With `--strict`."""
+    BACKEND_FAILED = 6
+    """A feed failed, or nothing came to it; of `run` and `serve` with `--strict`."""
     GATE_FAILED = 99
     """Or a comparison with `--fail-on worse` found something worse."""
     SIGINT = 130
     SIGPIPE = 141
 
 
-def strictly(completeness: Completeness) -> Exit:
+def strictly(completeness: Completeness, *, backend_failed: bool = False) -> Exit:
     """The exit code of a result with `--strict`."""
     if completeness == "interrupted":
         return Exit.INTERRUPTED
-    return Exit.OK if completeness == "complete" else Exit.INCOMPLETE
+    if completeness != "complete":
+        return Exit.INCOMPLETE
+    return Exit.BACKEND_FAILED if backend_failed else Exit.OK

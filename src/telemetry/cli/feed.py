@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
-from telemetry.errors import EndpointError
+from telemetry.errors import EndpointError, TelemetryError
+from telemetry.humane import printable
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -52,6 +53,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _feed(spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, *, texts: bool) -> int:
+    """What went wrong is marked in the run. Raises as `_take`."""
+    wrong = "it failed"
+    try:
+        ending, taken = _take(spec, kind, one, watch, stop, texts=texts)
+        wrong = "" if taken else "nothing came"
+        if taken and ending == "gone":
+            wrong = _IN_WORDS[ending]
+    except TelemetryError as error:
+        wrong = str(error)
+        raise
+    finally:
+        if wrong:
+            one.mark(printable(f"feed {spec}: {wrong}"))
+    came = f"{taken:,} messages taken" if taken else "nothing came"
+    console.say(f"{spec.name}: {_IN_WORDS[ending]}; {came}")
+    if ending == "gone":
+        return Exit.ERROR
+    return Exit.OK if taken else Exit.BACKEND_FAILED
+
+
+def _take(
+    spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, *, texts: bool
+) -> tuple[Ending, int]:
+    """How it ended, and the number of messages. Raises EndpointError."""
     from telemetry.integrations.feeds import FeedOptions
     from telemetry.integrations.places import await_listening, is_pattern
     from telemetry.integrations.pump import Pump
@@ -60,24 +85,27 @@ def _feed(spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, 
     def say(words: str) -> None:
         console.say(f"{spec.name}: {words}")
 
+    def note(words: str) -> None:
+        """Also for those who read the result: a run that is stopped takes no last words of ours."""
+        say(words)
+        one.mark(printable(f"feed {spec}: {words}"))
+
     address = spec.address
     if not address or is_pattern(address):
         patterns = [address] if address else list(kind.addresses)
         if not patterns:
             raise EndpointError(f"{spec.name} is nowhere by itself", hint=f"write {spec.name}:ADDRESS")
-        address = await_listening(patterns, lambda: bool(stop) or watch.over(), say)
+        address = await_listening(patterns, lambda: bool(stop) or watch.over(), note)
         if not address:
-            return Exit.OK
+            return ("stopped" if stop else "run_over"), 0
     with ForeignSubscription(address, kind.topics) as messages:
         say(f"listening to {address}")
         feed = kind(one, FeedOptions(say=say, texts=texts))
-        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=say)
+        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=note)
         try:
-            ending = pump.run()
+            return pump.run(), pump.taken
         finally:
             feed.close()
-    say(f"{_IN_WORDS[ending]}; {pump.taken:,} messages taken")
-    return Exit.ERROR if ending == "gone" else Exit.OK
 
 
 _IN_WORDS: Final[dict[Ending, str]] = {

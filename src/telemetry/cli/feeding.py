@@ -64,6 +64,11 @@ class Feeding:
     ) -> None:
         self.end()
 
+    @property
+    def failed(self) -> bool:
+        """Whether one did not end well, or nothing came to it. To be asked when they have ended."""
+        return any(feed.code != 0 for feed in self._feeds)
+
     def begin(self, endpoint: str) -> None:
         """Starts them for the run that listens there. Raises OSError."""
         for name in self._names:
@@ -81,6 +86,8 @@ class Feeding:
 
 class _Feed:
     def __init__(self, name: str, command: Sequence[str], say: Callable[[str], object]) -> None:
+        self.code: int | None = None
+        """That the last of its processes ended with; None before."""
         self._name = name
         self._command = command
         self._say = say
@@ -105,14 +112,21 @@ class _Feed:
             self._thread.join(_KILLED_S)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """In a session of its own: a terminal's signals are for the command, which has still something to say."""
-        return subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        """In a session of its own: a terminal's signals are for the command, which has still something to say.
+
+        SIGTERM is blocked in it until it says that it can be asked to end.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _look_after(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
@@ -125,6 +139,7 @@ class _Feed:
                 self._say(f"{printable(self._name)}: the feed was ended by signal {-code}{again}")
                 if left:
                     self._process = self._start()
+        self.code = code
         if code > 0:
             self._say(f"{printable(self._name)}: the feed ended with code {code}")
 

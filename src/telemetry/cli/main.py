@@ -45,7 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
 exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
-5 interrupted (--strict), 99 gate failed or worse"""
+5 interrupted (--strict), 6 feed failed (--strict), 99 gate failed or worse"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show the run as `telemetry top` does; `q` leaves the viewer, never the command",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit 4 if the command succeeded but the result is not complete"
+        "--strict",
+        action="store_true",
+        help="exit 4 if the command succeeded but the result is not complete, 6 if it is but a feed failed",
     )
     parser.add_argument(
         "--gate",
@@ -108,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         _say(report)
     elif report.gates:
         _say_what_did_not_pass(report)
-    return _exit_code(report, job.exit_code, gating, strict=args.strict)
+    return _exit_code(report, job.exit_code, gating, strict=args.strict, feed_failed=feeding.failed)
 
 
 def _say_what_did_not_pass(report: Report) -> None:
@@ -119,7 +121,7 @@ def _say_what_did_not_pass(report: Report) -> None:
         console.say(line)
 
 
-def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool) -> int:
+def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool, feed_failed: bool) -> int:
     """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
     if gating is not None and gating.ended_by is not None:
         return Exit.GATE_FAILED
@@ -130,7 +132,7 @@ def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict
 
         if code := exit_code(report.gates):
             return code
-    return strictly(report.completeness) if strict else Exit.OK
+    return strictly(report.completeness, backend_failed=feed_failed) if strict else Exit.OK
 
 
 def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | None:
@@ -209,7 +211,8 @@ def _with_bill(report: Report, command: CommandFacts) -> Report:
 
 
 def _say(report: Report) -> None:
+    from telemetry.cli.runs import with_history
     from telemetry.report import render
 
-    text = render(report, width=console.width(sys.stderr), color=console.color(sys.stderr))
+    text = render(with_history(report), width=console.width(sys.stderr), color=console.color(sys.stderr))
     console.talk(f"{text}run directory: {report.directory}\n")

@@ -207,3 +207,18 @@ def _find_live(spec: str, root: Path) -> LiveRun | None:
         return find_live(runtime_directory(), wanted)
     except RunNotFoundError:
         return None
+
+
+def with_history(report: Report) -> Report:
+    """A result with what its run directory adds: bounds, findings, what is known of requests. The same if there is
+    none. Reads the history, blocks."""
+    from telemetry.recorded.run import RecordedRun
+    from telemetry.store.rundir import RunDirectory
+
+    if not report.directory:
+        return report
+    try:
+        run = RecordedRun(report, RunDirectory.open(Path(report.directory)))
+    except RunDirectoryError:
+        return report
+    return replace(run.report(), over_time=[], step_s=report.step_s)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from telemetry import limits
 from telemetry.cli import console
-from telemetry.cli.exits import Exit
+from telemetry.cli.exits import Exit, strictly
 from telemetry.errors import UsageError
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="no keys on a tcp address that is not loopback: anybody on the network reads, writes and stops",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed failed",
     )
     parser.add_argument(
         "--resume",
@@ -127,7 +132,10 @@ def run(args: argparse.Namespace) -> int:
         console.say("nothing to resume: the run has ended")
     if alone:
         say_outcome(snapshot)
-    return Exit.OK if written else Exit.ERROR
+    if not written:
+        return Exit.ERROR
+    completeness = Report(snapshot=snapshot, source="pubsub").completeness
+    return strictly(completeness, backend_failed=feeding.failed) if args.strict else Exit.OK
 
 
 def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:

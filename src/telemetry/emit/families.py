@@ -10,7 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING, Final, Protocol, SupportsFloat, SupportsIndex
 
 from telemetry import limits
-from telemetry.emit import records
+from telemetry.emit import notice, records
 from telemetry.emit.catalog import NO_ID, Catalog
 from telemetry.emit.recorders import Recorders, Rows, checked_ns
 from telemetry.emit.tally import Tally
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from telemetry.emit.request import Request
 
 OTHER: Final = "other"
+FAR_NS: Final = 86_400 * 10**9
+"""A day: nobody sends a request so long before it is due."""
 _WHOLE: Final = 1 << 32  # the sum over the chunks of a request stays an integer of 64 bits
+_AT_ZERO: Final = (words.FAILED, words.EXPIRED)
+"""Counters that are there as soon as something is issued: that nothing failed is a number too."""
 _LABEL_OF: Final = {
     words.COMPLETED: words.FINISH,
     words.FAILED: words.REASON,
@@ -56,12 +60,14 @@ class Shared:
     """Those of them that have a key."""
     values: dict[str, set[str]] = field(default_factory=dict)
     """Of the label that an instrument has of its own."""
+    said: set[str] = field(default_factory=set)
+    """Warnings, each of them once."""
 
 
 class Family:
     """Shared by the requests that were issued in one window. Thread-safe; nothing here raises for a value."""
 
-    __slots__ = ("_host", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
+    __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
 
     def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared) -> None:
         self.kind = kind
@@ -74,6 +80,7 @@ class Family:
         self._host = host
         self.labels = labels
         self._values = shared.values
+        self._said_before = shared.said
 
     def moment(self, at_ns: SupportsIndex) -> int:
         """`at_ns` if it is a time; else now, and it is counted."""
@@ -90,6 +97,20 @@ class Family:
         except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
             self._host.recorders.refused.hit()
             return None
+
+    def due(self, planned: SupportsIndex, at: int) -> int | None:
+        """When a request should go out that does at `at`; None for what is no such time, and it is counted."""
+        moment = self.moment_or_none(planned)
+        if moment is None or moment - at < FAR_NS:
+            return moment
+        self._host.recorders.refused.hit()
+        if "planned" not in self._said_before:
+            self._said_before.add("planned")
+            notice.warn(
+                f"requests of {self.kind!r} were planned {(moment - at) / FAR_NS:,.0f} days ahead, which is left "
+                "out: `planned` is a time of time.monotonic_ns(), not of the wall clock"
+            )
+        return None
 
     def tokens(self, tokens: SupportsIndex) -> int:
         """A number of tokens; 0 for what is none, and it is counted."""
@@ -185,6 +206,9 @@ class Family:
         made = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)
         if made == NO_ID:
             self.put = self._put_known
+        if key == words.ISSUED:
+            for outcome in _AT_ZERO:
+                self.ids[outcome]
         return made
 
     def _put_known(self, rows: Rows) -> None:

@@ -13,9 +13,9 @@ from typing import Final, SupportsFloat
 
 from telemetry import limits
 from telemetry.emit.conversations import Conversation, Conversations
-from telemetry.emit.families import Family, Host, Shared, with_ids
+from telemetry.emit.families import FAR_NS, Family, Host, Shared, with_ids
 from telemetry.emit.known import CONFIDENCE, Asker, Condition, Known, condition, judge, parse
-from telemetry.emit.recorders import TIME_LIMIT, discard
+from telemetry.emit.recorders import discard
 from telemetry.emit.request import Request, Turn
 from telemetry.wire import requests as words
 
@@ -80,8 +80,8 @@ class Requests:
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
         due = planned
-        if due is not None and not (type(due) is int and 0 <= due < TIME_LIMIT):
-            due = family.moment_or_none(due)
+        if due is not None and not (type(due) is int and 0 <= due < at + FAR_NS):
+            due = family.due(due, at)
         given: int | float | str | None = None
         if input_tokens is not None:
             given = input_tokens if type(input_tokens) is int else family.amount(input_tokens)

@@ -11,8 +11,10 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from telemetry.errors import UsageError
+from telemetry.errors import EndpointError, UsageError
 from telemetry.humane import printable
+from telemetry.integrations.places import is_pattern
+from telemetry.transport.endpoints import check_connectable
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -72,18 +74,21 @@ class FeedSpec:
 
 def parse_feed(text: str) -> FeedSpec:
     """Raises UsageError for a name that no feed has, and for what is no address."""
-    name, _, address = text.partition(":")
+    name, colon, address = text.partition(":")
     known = _known()
     if name not in known:
         close = get_close_matches(name, known, n=1)
         meant = FeedSpec(close[0], printable(address)) if close else None
         hint = f"did you mean {meant}?" if meant else f"one of {', '.join(sorted(known))}"
         raise UsageError(f"there is no feed {printable(name)!r}", hint=hint)
-    if address and not address.startswith(("ipc://", "tcp://")):
-        raise UsageError(
-            f"{printable(address)!r} is no address to feed from",
-            hint=f"write {name}:ipc://PATH or {name}:tcp://HOST:PORT",
-        )
+    if colon and not is_pattern(address):
+        try:
+            check_connectable(address)
+        except EndpointError as error:
+            raise UsageError(
+                f"{printable(address)!r} is no address to feed from",
+                hint=f"write {name}:ipc://PATH or {name}:tcp://HOST:PORT, with a PORT from 1 to 65535",
+            ) from error
     return FeedSpec(name, address)
 
 

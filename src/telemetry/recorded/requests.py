@@ -27,7 +27,8 @@ _KINDS: Final = 8
 """That findings are about; so of windows."""
 _LATE_AT: Final = "99"
 _CLEARLY: Final = (5, 4)
-"""Of the raw percentile: below that a load generator was a little late, as all are."""
+"""Of the raw percentile: below that a load generator was a little late, as all are. Being late has to account for
+it: where only some requests were planned, they may have been slower by themselves."""
 
 Stops = Callable[[SeriesStat], dict[str, EarlyStop]]
 
@@ -75,8 +76,12 @@ def _is_late(of: Funnel) -> bool:
     raw, corrected = of.series.get(words.LATENCY), of.series.get(words.CORRECTED)
     if raw is None or corrected is None or words.QUEUE_DELAY not in of.series:
         return False
-    before, after = raw.percentiles.get(_LATE_AT), corrected.percentiles.get(_LATE_AT)
-    return before is not None and after is not None and _CLEARLY[1] * after > _CLEARLY[0] * before
+    stats = (raw, corrected, of.series[words.QUEUE_DELAY])
+    before, after, late = (one.percentiles.get(_LATE_AT) for one in stats)
+    if before is None or after is None or late is None:
+        return False
+    more, whole = _CLEARLY
+    return whole * after > more * before and more * late > (more - whole) * after
 
 
 def _late(of: Funnel) -> str:

@@ -7,6 +7,7 @@ that key is trusted under. Everything sent to such an address is encrypted for t
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import tempfile
@@ -20,6 +21,7 @@ from telemetry.errors import EndpointError
 
 _HIGHEST_PORT: Final = 65_535
 _PORT_DIGITS: Final = 5
+_HOST: Final = re.compile(r"[\w.:;%\[\]-]+", re.ASCII)
 IPC: Final = "ipc://"
 TCP: Final = "tcp://"
 _KEY_MARK: Final = "#"  # a key may contain one itself, an address does not
@@ -112,6 +114,18 @@ def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> Non
             f"{endpoint} can be reached from other machines, and nothing encrypts or authenticates it",
             hint="`telemetry keys new` makes a key; or bind tcp://127.0.0.1:PORT, or pass --insecure",
         )
+
+
+def check_connectable(endpoint: str) -> None:
+    """Raises EndpointError if nobody can listen there. Whether anybody does is not asked."""
+    if endpoint.startswith(IPC):
+        name = endpoint.removeprefix(IPC)
+        fits = name not in ("", "@") and len(os.fsencode(name)) <= limits.IPC_PATH_BYTES
+    else:
+        host, port = _tcp_parts(endpoint) if is_tcp(endpoint) else ("", "")
+        fits = bool(_HOST.fullmatch(host)) and port.isascii() and port.isdecimal() and int(port) > 0
+    if not fits:
+        raise EndpointError(f"{endpoint!r} is no address to connect to", hint="write ipc://PATH or tcp://HOST:PORT")
 
 
 def is_loopback(endpoint: str) -> bool:

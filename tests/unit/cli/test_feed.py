@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ import telemetry.transport.endpoints
 from telemetry import limits
 from telemetry.cli import feed
 from telemetry.cli.main import build_parser, main
-from telemetry.errors import RunNotFoundError
+from telemetry.errors import EndpointError, RunNotFoundError
+from telemetry.integrations.feeds import FeedSpec
+from telemetry.integrations.pump import Pump
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -117,6 +120,123 @@ def test_the_run_is_the_one_around_unless_one_is_named(root: Path, monkeypatch: 
     monkeypatch.setenv("TELEMETRY_ENDPOINT", "ipc:///around")
     assert endpoint() == "ipc:///around"
     assert endpoint("ipc:///named") == "ipc:///named"
+
+
+class Messages:
+    """A subscription that has these."""
+
+    connected = ever_connected = True
+
+    def __init__(self, address: str, messages: list[bytes]) -> None:
+        self.address = address
+        self._messages = messages
+
+    def __enter__(self) -> Messages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def recv(self, timeout_s: float) -> bytes | None:
+        return self._messages.pop(0) if self._messages else None
+
+
+class Kind:
+    """A feed that takes anything, or breaks."""
+
+    topics = (b"",)
+    addresses = ()
+    over = False
+
+    def __init__(self, run: Any, options: Any) -> None:
+        pass
+
+    def take(self, message: bytes) -> None:
+        if message == b"break":
+            raise RuntimeError("broken")
+
+    def close(self) -> None:
+        pass
+
+
+class Marked:
+    """A run that keeps its marks."""
+
+    def __init__(self) -> None:
+        self.marks: list[str] = []
+
+    def mark(self, text: str) -> None:
+        self.marks.append(text)
+
+
+def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address: str = "ipc:///x") -> int:
+    """What `_feed` returns if it is told to stop at once."""
+    monkeypatch.setattr(
+        "telemetry.transport.foreign.ForeignSubscription", lambda where, topics: Messages(where, list(messages))
+    )
+    watch: Any = SimpleNamespace(over=lambda: False)
+    stop: Any = True
+    run: Any = one
+    return feed._feed(FeedSpec("endpoints", address), Kind, run, watch, stop, texts=True)
+
+
+def test_a_feed_that_took_something_leaves_no_mark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And ends well."""
+    one = Marked()
+    assert fed(monkeypatch, one, b"a", b"b") == 0
+    assert one.marks == []
+    assert "endpoints: stopped; 2 messages taken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["ipc:///x", "ipc:///no*where"])
+def test_a_feed_to_which_nothing_came_is_in_the_result(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not anybody was found, with a code of its own."""
+    one = Marked()
+    assert fed(monkeypatch, one, address=address) == 6
+    assert one.marks == [f"feed endpoints:{address}: nothing came"]
+    assert "endpoints: stopped; nothing came" in capsys.readouterr().err
+
+
+def test_waiting_for_long_is_in_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While there is still somebody to take it."""
+    monkeypatch.setattr("telemetry.integrations.pump._QUIET_S", -1.0)
+    one = Marked()
+    fed(monkeypatch, one)
+    waiting = "nothing comes from ipc:///x for -1 s now; still waiting"
+    assert one.marks[0] == f"feed endpoints:ipc:///x: {waiting}"
+    assert f"endpoints: {waiting}" in capsys.readouterr().err
+
+
+def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was wrong, if that is known."""
+    one = Marked()
+    with pytest.raises(EndpointError):
+        fed(monkeypatch, one, address="")
+    with pytest.raises(RuntimeError):
+        fed(monkeypatch, one, b"break")
+    assert one.marks == [
+        "feed endpoints: endpoints is nowhere by itself (write endpoints:ADDRESS)",
+        "feed endpoints:ipc:///x: it failed",
+    ]
+
+
+def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had sent is there all the same."""
+
+    def gone(pump: Pump) -> str:
+        pump.taken = 3
+        return "gone"
+
+    one = Marked()
+    monkeypatch.setattr(Pump, "run", gone)
+    assert fed(monkeypatch, one) == 1
+    assert one.marks == ["feed endpoints:ipc:///x: the sender has gone without a word"]
 
 
 def test_a_wrong_feed_is_said(root: Path, signals: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("ready", file=sys.stderr, flush=True)
 time.sleep(60)
+"""
+MASKED = """
+import signal, sys
+print(signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, []), file=sys.stderr)
 """
 HANGS = """
 import signal, sys, time
@@ -71,7 +76,12 @@ def test_the_command_line() -> None:
 def test_wrong_feeds_are_refused_before_anything_begins() -> None:
     """One that nobody knows, and one that would count twice."""
     check_feeds([FEED, "endpoints"])
-    for wrong in (["nobody:ipc:///x"], [FEED, FEED]):
+    for wrong in (
+        ["nobody:ipc:///x"],
+        [FEED, FEED],
+        ["endpoints:tcp://127.0.0.1"],
+        [FEED, "endpoints:tcp://h:99999"],
+    ):
         with pytest.raises(UsageError):
             Feeding(wrong)
 
@@ -80,6 +90,7 @@ def test_without_feeds_nothing_happens() -> None:
     """Which is how most runs are."""
     with Feeding([]) as feeding:
         feeding.begin("ipc:///run")
+    assert not feeding.failed
 
 
 def test_what_a_feed_says_is_passed_on(nearby: Nearby) -> None:
@@ -95,6 +106,14 @@ def test_it_is_asked_to_end(nearby: Nearby) -> None:
     feeding.end()
     feeding.end()
     assert nearby.said.empty()
+    assert not feeding.failed
+
+
+def test_it_ends_on_its_own_terms_even_if_it_has_hardly_begun(nearby: Nearby) -> None:
+    """A signal to end waits until it can be heeded."""
+    nearby.begin(MASKED)
+    assert nearby.hear() == "True"
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,18 +135,35 @@ def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
     feeding.end()
     assert [timeout < 0.05 for timeout in patience] == [True, False, True, False]
     assert patience[2] == 0.0
+    assert feeding.failed
 
 
 def test_one_that_fails_is_said(nearby: Nearby) -> None:
     """With the code; another would fail as well."""
-    nearby.begin("import sys; sys.exit(3)")
+    feeding = nearby.begin("import sys; sys.exit(3)")
     assert nearby.hear() == f"{FEED}: the feed ended with code 3"
+    feeding.end()
+    assert feeding.failed
+
+
+def test_one_of_several_that_fails_is_enough() -> None:
+    """However well the others end."""
+    programs = {FEED: "import sys; sys.exit(6)", f"{FEED}2": ""}
+    said: queue.Queue[str] = queue.Queue()
+    feeding = Feeding(
+        list(programs), said.put, command=lambda feed, *_, **__: [sys.executable, "-c", programs[feed]]
+    )
+    with feeding:
+        feeding.begin("ipc:///run")
+    assert feeding.failed
 
 
 def test_one_that_is_killed_is_started_again_a_few_times(nearby: Nearby) -> None:
     """Then whatever kills it has won."""
-    nearby.begin(DIES)
+    feeding = nearby.begin(DIES)
     for number in range(limits.RESTARTS + 1):
         assert nearby.hear() == "there"
         again = "; it is started again" if number < limits.RESTARTS else ""
         assert nearby.hear() == f"{FEED}: the feed was ended by signal 9{again}"
+    feeding.end()
+    assert feeding.failed

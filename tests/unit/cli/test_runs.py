@@ -19,6 +19,8 @@ from telemetry.store.liveruns import LiveRun, announce
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport import runtime_directory
 from telemetry.wire.gates import GateResult
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -157,3 +159,17 @@ def test_latest_prefers_this_folder(make_run: MakeRun, root: Path) -> None:
     assert runs.find(args).endpoint == ""
     args.target = "training"
     assert runs.find(args).endpoint == "ipc:///there"
+
+
+def test_a_result_gets_what_its_directory_adds(make_run: MakeRun, tmp_path: Path) -> None:
+    """Bounds say where too few values carry a percentile. Without a directory it stays as it is."""
+    directory = make_run("job", "aaaa1111")
+    few = SeriesStat(name="a", count=3, min=1, max=1, percentiles={"99": 1}, histogram=[(1, 3)], cell_unit=1.0)
+    snapshot = replace(read_final(directory.final), directory=str(directory.path), series=[few])
+    result = Report(snapshot=snapshot, source="pubsub")
+    whole = runs.with_history(result)
+    assert (whole.source, whole.snapshot, len(whole.bounds)) == ("pubsub", snapshot, 1)
+    assert whole.findings == ["too few values for any percentile of a: 3 samples"]
+    for elsewhere in ("", str(tmp_path / "gone")):
+        alone = replace(result, snapshot=replace(result.snapshot, directory=elsewhere))
+        assert runs.with_history(alone) is alone

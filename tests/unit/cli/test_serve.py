@@ -94,6 +94,11 @@ def test_started_by_a_program_it_is_silent(
     assert (started[0].ready_fd, started[0].owner_pid, started[0].run_id) == (77, 5, "abc")
 
 
+def test_strict(started: list[DaemonOptions]) -> None:
+    """A result that is not complete is exit 4."""
+    assert main(["serve", "--strict"]) == 4
+
+
 def test_no_file_is_an_error(started: list[DaemonOptions], monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 1: the result is nowhere on disk."""
     nowhere = MetricsSnapshot(run_id="r1", name="job")

@@ -12,11 +12,14 @@ from telemetry.wire import requests as words
 
 
 def test_instruments_are_made_when_they_are_needed(program: Any) -> None:
-    """A kind that nobody uses is in no result."""
+    """A kind that nobody uses is in no result; that nothing failed or expired is a number from the first issue."""
     llm = program.requests()
     assert program.definitions == []
+    llm.issue()
+    counters = ["llm.issued", "llm.failed", "llm.expired"]
+    assert [made.name for made in program.definitions] == counters
     llm.issue().complete()
-    assert [made.name for made in program.definitions] == ["llm.issued", "llm.completed", "llm.latency"]
+    assert [made.name for made in program.definitions] == [*counters, "llm.completed", "llm.latency"]
 
 
 def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
@@ -63,7 +66,7 @@ def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: py
     """Those of instruments that have one are recorded as ever."""
     said: list[str] = []
     monkeypatch.setattr(notice, "warn", said.append)
-    monkeypatch.setattr(limits, "PRODUCER_IDS", 2)
+    monkeypatch.setattr(limits, "PRODUCER_IDS", 4)
     llm = program.requests()
     for _ in range(2):
         llm.issue().complete()
@@ -76,6 +79,21 @@ def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: py
         llm.tend(1 << 62)
     assert program.unencodable.total == 2 + 3 + 3
     assert min(program.recorders.buffer[::3]) >= 0.0
+
+
+def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and the rest of the request stays."""
+    said: list[str] = []
+    monkeypatch.setattr(notice, "warn", said.append)
+    llm = program.requests()
+    day_ns = 86_400 * 10**9
+    for _ in range(2):
+        llm.issue(planned=100 * day_ns + 5, at_ns=5).complete(at_ns=7)
+    assert program.values("llm.latency") == [2.0, 2.0]
+    assert program.values("llm.latency_corrected") == []
+    assert program.recorders.refused.total == 2
+    assert len(said) == 1
+    assert "planned 100 days ahead" in said[0]
 
 
 def test_an_instrument_somebody_made_before_is_taken(program: Any) -> None:

@@ -32,6 +32,10 @@ def test_a_name_and_an_address() -> None:
         ("nothing", "one of endpoints"),
         ("endpoints:/dev/shm/x", "write endpoints:ipc://PATH"),
         ("\x1b[2J", r"\\x1b"),
+        ("endpoints:", "'' is no address to feed from"),
+        ("endpoints:tcp://127.0.0.1", "'tcp://127.0.0.1' is no address to feed from"),
+        ("endpoints:tcp://127.0.0.1:99999", "a PORT from 1 to 65535"),
+        ("endpoints:ipc://", "no address to feed from"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:

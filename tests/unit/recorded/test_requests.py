@@ -94,6 +94,13 @@ def test_which_of_them_were_planned_is_said() -> None:
     assert "p99 latency of the 100 of 300 that were planned is 10.0 µs, not 1.00 µs" in said
 
 
+def test_planned_requests_that_were_slower_by_themselves_were_not_late() -> None:
+    """As those of another load in a merged run: nothing was omitted."""
+    stats = planned([1_000_000] * 100, [20_000] * 100)
+    stats[2] = series(LATENCY, [100_000] * 900 + [1_000_000])
+    assert list(of_requests(report(*stats))) == []
+
+
 def test_requests_that_are_in_no_latency_are_named() -> None:
     """In flight at the end, or expired: a result without them looks better than it was."""
     left = report(counter(ISSUED, 10), counter(COMPLETED, 7), counter("expired", 1))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from telemetry import limits
 from telemetry.errors import EndpointError
 from telemetry.transport import endpoints
-from telemetry.transport.endpoints import Endpoints, plan, refuses, runtime_directory
+from telemetry.transport.endpoints import Endpoints, check_connectable, plan, refuses, runtime_directory
 
 
 def test_without_an_address_a_run_gets_a_private_directory(
@@ -171,6 +172,36 @@ def test_an_address_with_a_key_is_judged_without_it() -> None:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}#{KEY}"
         assert not refuses(address)
     assert refuses(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://h:1", "tcp://[::1]:65535", "ipc://x", "ipc://@x", f"tcp://h_-.x:5#{KEY}"]
+)
+def test_somebody_may_listen_there(address: str) -> None:
+    """Whether anybody does is not asked."""
+    check_connectable(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "h:5", "udp://h:5", "tcp://", "tcp://h", "tcp://h:", "tcp://:5", "tcp://h:0", "tcp://h:65536"),
+        *(
+            "tcp://h:*",
+            "tcp://*:5",
+            "tcp://h:\u0665",
+            "tcp://h\u00e9:5",
+            "tcp://a b:5",
+            "tcp://a/b:5",
+            "tcp://h:5/x",
+        ),
+        *("ipc://", "ipc://@", f"ipc:///{'x' * limits.IPC_PATH_BYTES}"),
+    ],
+)
+def test_nobody_can_listen_there(address: str) -> None:
+    """Known without asking: libzmq takes some of these and then is silent for ever."""
+    with pytest.raises(EndpointError):
+        check_connectable(address)
 
 
 def test_nobody_listens_on_a_key() -> None:

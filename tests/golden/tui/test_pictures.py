@@ -92,8 +92,9 @@ def of_requests(feed: feeds.FakeFeed, *keys: str, words: str = "failed: timeout"
     """In their tab, once a second snapshot has told how fast tokens come."""
 
     async def act(pilot: Pilot[None]) -> None:
-        await shows(pilot, "4 Requests")
+        await shows(pilot, "4 Requests", "53 s")
         feed.tell(Fresh(loads.load().last, FakeClock().monotonic_ns()))
+        await shows(pilot, "60 s")  # columns are never narrower than what they held a moment ago
         await pilot.press("4")
         await shows(pilot, "failed: timeout 30")
         for key in keys:

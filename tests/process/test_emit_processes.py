@@ -175,7 +175,8 @@ def test_requests_of_a_parent_are_not_the_childs(script: Script) -> None:
     """)
     assert (done.code, done.said) == (0, "")
     told, series = done.told
-    assert told["counters"] == {"llm.issued": 2, "llm.completed": 2, "llm.after_end": 1}
+    nothing = {"llm.failed": 0, "llm.expired": 0}
+    assert told["counters"] == {"llm.issued": 2, "llm.completed": 2, "llm.after_end": 1, **nothing}
     window = {"window": "w"}
     counts = {name: count for name, labels, count in series if labels == window}
     assert counts == {"llm.latency": 2, "llm.conversation.turns": 1, "llm.conversation.duration": 1}

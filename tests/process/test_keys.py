@@ -211,7 +211,9 @@ def test_a_producer_that_is_revoked_says_so_and_goes_on(
     ground.run("keys", "trust", "bob", make_keys(ground, stranger))
     child, address = serve(ground)
     stop = ground.folder / "stop"
-    program = ground.program("flood.py", FLOOD.replace('policy="block"', 'policy="drop", finish_timeout_s=5'))
+    paced = FLOOD.replace('policy="block"', 'policy="drop", finish_timeout_s=5')
+    paced = paced.replace("import pathlib, sys, telemetry", "import pathlib, sys, telemetry, time")
+    program = ground.program("paced.py", paced.replace("    events +=", "    time.sleep(0.002)\n    events +="))
     flood = ground.popen(sys.executable, program, str(stop), environ={"TELEMETRY_ENDPOINT": address, **stranger})
     assert flood.stdout is not None
     assert flood.stderr is not None

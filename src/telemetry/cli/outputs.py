@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,6 +81,24 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be made: {error.strerror}") from error
+
+
+def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
+    """Files of a folder, by name. A new one is there whole or not at all; in one that is there, each file is.
+
+    Raises RunDirectoryError.
+    """
+    from telemetry.store.atomic import write_folder
+
+    if folder.exists():
+        for name, text in texts:
+            write(text, folder / name, durable=False)
+        return
+    make_folder(folder.parent)
+    try:
+        write_folder(folder, ((name, text.encode()) for name, text in texts))
+    except OSError as error:
+        raise RunDirectoryError(f"{folder} can't be made: {error.strerror}") from error
 
 
 def form_of(file: str | Path, forms: Sequence[str] = FORMATS) -> str:

@@ -13,7 +13,7 @@ from telemetry import phrases
 from telemetry.cli import console, parts, runs
 from telemetry.cli.exits import Exit, strictly
 from telemetry.cli.memory import uncollected
-from telemetry.cli.outputs import FORMATS, Output, make_folder, outputs, write
+from telemetry.cli.outputs import FORMATS, Output, make_folder, outputs, write, write_all
 from telemetry.errors import UsageError
 from telemetry.humane import printable
 from telemetry.wire.report import Report
@@ -136,10 +136,8 @@ def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
     elif len(made) == 1:
         write(made[0][1], output.path)
     elif made and output.folder:
-        folder = output.path.with_suffix("")
-        make_folder(folder)
-        for file, text in zip(_file_names([name for name, _ in made]), made, strict=True):
-            write(text[1], folder / f"{file}{output.path.suffix}", durable=False)
+        files = (f"{file}{output.path.suffix}" for file in _file_names([name for name, _ in made]))
+        write_all(zip(files, (text for _, text in made), strict=True), output.path.with_suffix(""))
     elif not made:
         raise UsageError(f"the run has no series, so there is nothing for {output.path}")
     else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -30,7 +31,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
     It lies beside `path`, because a rename is atomic only within one file system.
     """
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}-{token_hex(4)}.tmp")
+    temporary = _beside(path)
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -44,6 +45,28 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
         raise
     if durable:
         sync_directory(path.parent)
+
+
+def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """Makes a new folder of files by name, which is there whole or not at all. Blocks for the page cache alone.
+
+    Raises OSError, also for a folder that is there and not empty.
+    """
+    temporary = _beside(path)
+    temporary.mkdir()
+    try:
+        for name, data in files:
+            with open(temporary / name, "xb", buffering=0) as file:
+                file.write(data)
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _beside(path: Path) -> Path:
+    """Where no reader looks."""
+    return path.with_name(f".{path.name[:100]}.{os.getpid()}-{token_hex(4)}.tmp")
 
 
 def sync_directory(path: Path) -> None:

@@ -91,6 +91,11 @@ def test_a_distribution_is_of_one_series(make_run: MakeRun, capsys: pytest.Captu
     assert "the history does not have all values of 3 of 3 series" in capsys.readouterr().err
     names = {path.name for path in Path("out/report").iterdir()}
     assert names == {"latency-op-r-w.hgrm", "latency-op-r-w-2.hgrm", "ttft.hgrm"}
+    Path("out/report/mine.txt").write_text("not theirs")
+    Path("out/report/ttft.hgrm").write_text("")
+    assert main(["report", "--format", "hgrm", "-o", "out/"]) == 0
+    assert Path("out/report/ttft.hgrm").read_text().startswith("#[Series")
+    assert Path("out/report/mine.txt").exists()
     assert main(["report", "--format", "hgrm", "--series", "latenzy"]) == 2
     assert "the run has no series 'latenzy' (did you mean 'latency'?)" in capsys.readouterr().err
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from telemetry.store.atomic import replacing, write_atomic
+from telemetry.store.atomic import replacing, write_atomic, write_folder
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -87,3 +88,20 @@ def test_a_directory_that_cant_be_synced_at_all_is_no_failure(
     with pytest.raises(OSError, match="error") if fails else nullcontext():
         write_atomic(tmp_path / "file", b"data")
     assert (tmp_path / "file").read_bytes() == b"data"
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A file that fails leaves no folder behind, nor what was to become one."""
+
+    def failing() -> Iterator[tuple[str, bytes]]:
+        yield "a.txt", b"a"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_folder(tmp_path / "all", failing())
+    assert list(tmp_path.iterdir()) == []
+    write_folder(tmp_path / "all", [("a.txt", b"a"), ("b.txt", b"b")])
+    assert {path.name: path.read_bytes() for path in (tmp_path / "all").iterdir()} == {"a.txt": b"a", "b.txt": b"b"}
+    with pytest.raises(OSError, match="not empty"):
+        write_folder(tmp_path / "all", [("c.txt", b"c")])
+    assert [path.name for path in tmp_path.iterdir()] == ["all"]

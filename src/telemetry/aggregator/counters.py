@@ -92,9 +92,14 @@ class CounterTable:
 
     def _record_chunk(self, index: Index, value: Values) -> None:
         size = len(self._whole)
-        self._events += np.bincount(index, minlength=size)
+        events = np.bincount(index, minlength=size)
+        self._events += events
+        largest = value.item(value.argmax())
+        if largest == 1.0 and value.item(value.argmin()) == 1.0:
+            self._add_sums(events, events)
+            return
         whole = np.floor(value) == value
-        if value.max() < _EXACT_ADDEND and whole.all():
+        if largest < _EXACT_ADDEND and whole.all():
             self._add_whole(index, value)
             return
         small = value < _EXACT_ADDEND
@@ -104,9 +109,12 @@ class CounterTable:
 
     def _add_whole(self, index: Index, value: Values) -> None:
         sums = np.bincount(index, value, minlength=len(self._whole))
-        self._increase += sums
-        self._whole += sums.astype(np.int64)
-        for i in np.flatnonzero(self._whole > _SPILL).tolist():
+        self._add_sums(sums, sums.astype(np.int64))
+
+    def _add_sums(self, increase: NDArray[Any], whole: NDArray[np.int64]) -> None:
+        self._increase += increase
+        self._whole += whole
+        while self._whole.item(i := int(self._whole.argmax())) > _SPILL:
             self._huge[i] = self._huge.get(i, 0) + int(self._whole[i])
             self._whole[i] = 0
 

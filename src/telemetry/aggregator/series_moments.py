@@ -225,8 +225,9 @@ class Moments:
         fractions = np.rint(value) != value
         if largest >= limits.EXACT_INTEGER:
             fractions |= value >= limits.EXACT_INTEGER
-        if np.count_nonzero(fractions):
-            self.integral[index[fractions]] = False
+        found = fractions.nonzero()[0]
+        if found.size:
+            self.integral[index.take(found)] = False
             used = ~np.isnan(self._shift[: self.size])
             self._seek_fractions = bool((self.integral[: self.size] & used).any())
 

@@ -1,0 +1,77 @@
+"""Batches whose rows nobody walked through are read as those whose rows somebody did."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from telemetry.wire.codec import Malformed, decode_batch, encode_batch
+from telemetry.wire.events import EventBatch, Mark, OutgoingBatch
+from telemetry.wire.frames import EVENTS, TOPIC_BYTES
+from telemetry.wire.rows import ROW_BYTES, at_end
+from telemetry.wire.version import PROTOCOL
+
+ROW = (st.integers(0, 70_000).map(float), st.integers(1 << 32, (1 << 64) - 1), st.floats(allow_nan=False))
+
+ROWS = [1.0, 1 << 40, 2.0] * 400
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """As producers make them, with rows of any number; some of them cut, or changed in a few bytes."""
+    count = draw(st.sampled_from([0, 1, 5, 6, 7, 40, 400, 21_845, 21_846]))
+    row = [number for strategy in ROW for number in [draw(strategy)]]
+    batch = OutgoingBatch(
+        version=PROTOCOL,
+        producer=draw(st.text("abc-", min_size=1, max_size=60)),
+        seq=draw(st.integers(0, 1 << 40)),
+        first=draw(st.integers(0, 1 << 40)),
+        anchor=(draw(st.integers(0, 1 << 60)), 1),
+        dropped=draw(st.dictionaries(st.sampled_from(["buffer_full", "not_a_number"]), st.integers(0, 9))),
+        records=[Mark("m" * draw(st.integers(0, 40)))] * draw(st.integers(0, 3)),
+        rows=row * count,
+    )
+    frame = encode_batch(batch)
+    for at, byte in draw(st.lists(st.tuples(st.integers(0, len(frame) - 1), st.integers(0, 255)), max_size=3)):
+        frame[at] = byte
+    return bytes(frame[: len(frame) - draw(st.sampled_from([0, 0, 0, 1, 27]))])
+
+
+def read(frame: bytes | bytearray) -> object:
+    """What is in it, or why it is refused."""
+    try:
+        batch = decode_batch(frame)
+    except Malformed as malformed:
+        return malformed.reason
+    return [bytes(part) if isinstance(part, msgspec.Raw) else part for part in map(batch.__getattribute__, FIELDS)]
+
+
+FIELDS = [name for name in EventBatch.__struct_fields__ if name != "records"]
+
+
+@given(frames())
+def test_rows_unread_are_rows_read(frame: bytes) -> None:
+    """Only of `bytes` the rows are left unread."""
+    assert read(frame) == read(bytearray(frame))
+
+
+def test_a_batch_of_many_canonical_rows_is_found_to_end_with_them() -> None:
+    """With a frame of any length around them; and one mark that is wrong is seen."""
+    for rows in (6, 40, 21_845, 21_846):
+        frame = bytes(encode_batch(OutgoingBatch(PROTOCOL, "p", 0, 0, (1, 1), {}, [], [1.0, 1 << 40, 2.0] * rows)))
+        header = 3 if rows <= 21_845 else 5
+        assert at_end(frame, TOPIC_BYTES) == len(frame) - header - ROW_BYTES * rows
+        assert at_end(frame[:-9] + b"\xcf" + frame[-8:], TOPIC_BYTES) == -1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [([], ROWS), (ROWS[:3], ROWS), ([1.0, ROWS],), ([ROWS, ROWS],), (ROWS, [])],
+    ids=["behind none", "behind rows", "in rows", "twice in rows", "before more"],
+)
+def test_only_the_field_of_rows_is_left_unread(end: tuple[object, ...]) -> None:
+    """Not what looks like rows within it, nor in a field that a later version may have behind it."""
+    frame = EVENTS + msgspec.msgpack.encode([PROTOCOL, "p", 0, 0, (1, 1), {}, [], *end])
+    assert read(frame) == read(bytearray(frame))

@@ -8,13 +8,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_INPUTS ?= 200000
 FUZZ_JOBS ?= 2
-TIMED := tests/integration tests/process tests/fault  # real sockets and processes: one at a time, so that deadlines mean something
+TIMED := tests/integration tests/process tests/fault  # real sockets and processes: after the others, so that deadlines mean something
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all check fault soak fuzz bench pictures clean tools
+.PHONY: help demo test test-all check style fault soak fuzz bench pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to i
 
 test: $(VENV)/.dev tools  ## Set up everything and run all tests
 	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
-	$(BIN)/pytest $(TIMED)
+	$(BIN)/pytest -n 2 --dist loadfile $(TIMED)
 
 check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/ruff check .
@@ -34,6 +34,12 @@ check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; tests=0; typed=0; \
 	$(BIN)/pytest -q -n auto -m "not slow" --hypothesis-profile=quick $(TIMED:%=--ignore=%) || tests=$$?; \
 	wait $$types || typed=$$?; cat $(VENV)/mypy.txt; exit $$((tests | typed))
+
+style: $(VENV)/.dev  ## The part of check that runs no tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 fault: $(VENV)/.dev  ## Kill, stop, starve and cut everything at random moments (TELEMETRY_FAULT_SEED=N repeats them)
 	$(BIN)/pytest -n 2 tests/fault

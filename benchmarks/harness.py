@@ -29,6 +29,12 @@ PACKAGES: Final = (
     "opentelemetry-sdk",
     "statsd",
     "datadog",
+    "tensorboard",
+    "wandb",
+    "clearml",
+    "mlflow",
+    "aim",
+    "trackio",
 )
 
 Size = Literal["full", "quick", "tiny"]

@@ -24,6 +24,7 @@ from benchmarks import (
     perturbation,
     requests,
     snapshot,
+    steps,
     table,
     viewer,
 )
@@ -34,6 +35,7 @@ GROUPS: Final[dict[str, Callable[[Size], Outcome]]] = {
     "perturbation": perturbation.run,
     "ingest": ingest.run,
     "requests": requests.run,
+    "steps": steps.run,
     "journal": journal.run,
     "snapshot": snapshot.run,
     "end_to_end": end_to_end.run,

@@ -40,6 +40,8 @@ class Reason(StrEnum):
     MALFORMED_ROWS = "malformed_rows"
     AFTER_END = "after_end"
     TEXTS_FULL = "texts_full"
+    STEPS_FULL = "steps_full"
+    STEP_TOO_LATE = "step_too_late"
 
     # whole frames the aggregator could not read: their events show as missing
     FRAME_TOO_LARGE = "frame_too_large"

@@ -78,6 +78,39 @@ EXTENT_ROWS = 1 << 21  # later than all beginnings so far: durations and tokens 
 UNCOUNTED_TEXTS = 1 << 20  # waiting for their tokens to be counted
 UNCOUNTED_BYTES = 64 * MIB  # of them together: each checkpoint repeats them
 
+# --- steps ---------------------------------------------------------------------------------------
+AXES = 64  # of a run: roles such as train, rollout, eval
+STEP_GRACE_S = 30.0  # after the first producer ended a step, for the others
+STEPS_OPEN = 1_000  # of an axis; beyond that the oldest is closed as it is
+STEPS_KEPT = 256  # closed ones of an axis whose producers' values are kept, so that late ones correct them
+STEP_VALUES = 1 << 20  # of all open and kept steps and producers together: 100 MiB; beyond that kept ones go first
+STEP_NAMES_KNOWN = 20_000  # that a producer has checked; a name beyond them is checked at each call
+STEP_NAMES_SHOWN = 2_000  # newest values of an axis in a snapshot, as many as there are instruments
+STEP_PRODUCERS_SHOWN = 32  # that an open step waits for, in a snapshot
+STEP_CLAIMS = 16  # of a producer on an axis, that count once what is missing has come: one for each gap
+STEP_PATTERNS = 100  # with wildcards, of an axis: each new name is tried against all of them
+TABLE_COLUMNS = 256
+TABLE_ROWS = 10_000
+BINS = 1_024  # of a distribution that a producer counted
+
+# --- backends ------------------------------------------------------------------------------------
+BACKENDS = 32  # writers beside one run: a process each
+BACKEND_NAME_CHARS = 64
+BACKEND_QUEUE_ITEMS = 10_000  # read and not yet written; what follows waits in the run directory
+BACKEND_QUEUE_BYTES = 32 * MIB  # of memory, for them and for the batch that is being written each
+BACKEND_BATCH_ITEMS = 1_000  # written at once, then acknowledged
+BACKEND_BATCH_S = 0.5  # for a batch to fill: a tracker is called twice a second at most while little comes
+BACKEND_LOG_BYTES = 8 * MIB  # of what a tracker's library says
+BACKEND_CALL_S = 60.0  # of one call into a tracker's library; one that takes longer hangs, and its process is ended
+BACKEND_TRIES = 4  # of one batch that is not said to be temporary; then it is taken apart to find what is refused
+BACKEND_RETRY_S = 0.5  # before the second try; then twice as long each time, with as much again by chance
+BACKEND_RETRY_MOST_S = 30.0
+BACKEND_BREAKER_FAILURES = 5  # in a row; then nothing is tried for a while
+BACKEND_STATUS_S = 0.5  # between two reports of a writer
+BACKEND_SILENT_S = 5.0  # without a report a writer is called silent
+BACKEND_FINISH_S = 30.0  # after the run's end, for what is not delivered yet
+BACKEND_PICTURE_BYTES = 16 * MIB  # of an image by reference; of a larger one the reference alone is written
+
 # --- tokens --------------------------------------------------------------------------------------
 TOKEN_WORKERS = 64  # processes of one core and 40 MiB each
 TOKEN_BATCH_BYTES = 256 * KIB  # of records whose texts go to a worker at once: a quarter of a second of its work

@@ -5,13 +5,30 @@ All text from outside passes through `printable`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from telemetry import humane
+from telemetry import humane, limits
 from telemetry.humane import NOTHING, printable
 from telemetry.ledger import Reason
-from telemetry.wire.snapshot import CommandFacts, Pending, ProducerStat, SeriesStat
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, CommandFacts, Pending, ProducerStat, SeriesStat
+
+Health = Literal["good", "calm", "warn", "bad"]
+
+
+class BackendWords(NamedTuple):
+    """`✓ 12,300`, so much was delivered, or what is wrong: `retrying`; how much of what: `, 3,200 queued`; and why,
+    if that is known."""
+
+    state: str
+    amounts: str
+    why: str
+    health: Health
+
+    def __str__(self) -> str:
+        return f"{self.state}{self.amounts}{f': {self.why}' if self.why else ''}"
+
 
 REASON_WORDS: Final[dict[str, str]] = {
     Reason.BUFFER_FULL: "the producer's buffer was full",
@@ -29,6 +46,8 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.MALFORMED_ROWS: "the rows could not be read",
     Reason.AFTER_END: "arrived after the producer's end",
     Reason.TEXTS_FULL: "too many texts waited to be counted",
+    Reason.STEPS_FULL: "too many axes, or values in open steps",
+    Reason.STEP_TOO_LATE: "the step was closed long before",
     Reason.FRAME_TOO_LARGE: "larger than the protocol allows",
     Reason.FRAME_UNREADABLE: "not a message of this protocol",
     Reason.WRONG_TOPIC: "sent under another topic",
@@ -37,6 +56,17 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.IMPLAUSIBLE: "its numbering can't be true",
 }
 """Why an event or a frame is lost, short enough for 80 columns."""
+HANGING_S: Final = 5.0
+"""A call into a tracker's library that takes longer is worth a word: most take milliseconds."""
+_HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
+    "starting": ("starting", "calm"),
+    "writing": ("writing", "good"),
+    "idle": ("up to date", "good"),
+    "retrying": ("retrying", "warn"),
+    "done": ("done", "good"),
+    "undelivered": ("undelivered", "bad"),
+    "failed": ("failed", "bad"),
+}
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
@@ -91,3 +121,68 @@ def ending(command: CommandFacts) -> str:
     if command.signal:
         return printable(f"ended by {command.signal}")
     return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
+
+
+def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:
+    """What a writer does, in few words, and whether that is well; `now_ns`: wall clock."""
+    if is_silent(stat, now_ns):
+        return f"silent for {_seconds((now_ns - stat.time_ns) / 1e9)}", "warn"
+    if stat.calling_s > HANGING_S and stat.state not in BACKEND_ENDED:
+        return f"hanging for {_seconds(stat.calling_s)}", "warn"
+    return _HEALTH[stat.state]
+
+
+def is_silent(stat: BackendStat, now_ns: int) -> bool:
+    """Whether a writer that has not ended should have said something since."""
+    silent_s = (now_ns - stat.time_ns) / 1e9 if stat.time_ns else 0.0
+    return stat.state not in BACKEND_ENDED and silent_s > limits.BACKEND_SILENT_S
+
+
+def backend(stat: BackendStat, now_ns: int) -> BackendWords:
+    """How a backend is, in part of a line."""
+    state, health = backend_state(stat, now_ns)
+    dropped = sum(stat.dropped.values())
+    behind = stat.queued > limits.BACKEND_QUEUE_ITEMS
+    waiting = f", {humane.count(stat.queued)} queued" if stat.queued and (behind or health != "good") else ""
+    lost = f", {humane.count(dropped)} dropped" if dropped else ""
+    if health == "good":
+        health = "warn" if dropped or behind else health
+        return BackendWords(f"✓ {humane.count(stat.written)}", f"{waiting}{lost}", "", health)
+    return BackendWords(state, f"{waiting}{lost}", printable(stat.last_error), health)
+
+
+def shortfall(stat: BackendStat, directory: str) -> str:
+    """What a writer that has ended did not deliver, in words, and what to do; empty if it is nothing."""
+    words = undelivered(stat)
+    if words:
+        return f"{words}; {resume_command(directory)}"
+    if stat.dropped:
+        lost = sum(stat.dropped.values())
+        return f"{printable(stat.name)}: {lost:,} items were not taken: {counted(stat.dropped)}"
+    return ""
+
+
+def undelivered(stat: BackendStat) -> str:
+    """What a writer that has ended has left to be delivered, in words; empty if it is nothing."""
+    why = f" ({printable(stat.last_error)})" if stat.last_error else ""
+    if stat.state == "failed":
+        return f"{printable(stat.name)}: its writer could not begin{why}"
+    if stat.state == "done":
+        return ""
+    what = f"{stat.queued:,} records are not delivered" if stat.queued else "not all is delivered"
+    return f"{printable(stat.name)}: {what}{why}"
+
+
+def resume_command(directory: str) -> str:
+    """What delivers it."""
+    return printable(f"telemetry export --resume {shlex.quote(directory) if directory else 'RUN'}")
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """`12 refused, 3 too_large`, in the order of the alphabet."""
+    return ", ".join(f"{humane.count(number)} {printable(what)}" for what, number in sorted(numbers.items()))
+
+
+def _seconds(duration_s: float) -> str:
+    """Whole ones: they are always moving."""
+    return f"{duration_s:.0f} s" if duration_s < 120 else humane.duration_s(duration_s)

@@ -118,6 +118,7 @@ def run_aggregator(data: bytes) -> int:
             _apply(aggregator, batches)
             if kind == ROLL:
                 aggregator.roll(WALL_NS, _NOW_WALL_NS, 10**9)
+                aggregator.pass_time(20 * 10**9)
     batches += _admitted(aggregator, good[1:])
     _apply(aggregator, batches)
     aggregator.end(End(producer=_GOOD, batches=2, emitted=_GOOD_EVENTS), _NOW_NS)
@@ -196,8 +197,9 @@ def _go_on(aggregator: Aggregator) -> None:
     assert Aggregator.restore(saved).checkpoint() == saved
     codec.encode_snapshot(aggregator.snapshot(_FACTS, _NOW_NS, _NOW_WALL_NS))
     _apply(aggregator, _admitted(aggregator, valid.frames()))
-    aggregator.end(End(producer="p", batches=4, emitted=72), _NOW_NS)
+    aggregator.end(End(producer="p", batches=4, emitted=79), _NOW_NS)
     codec.encode_interval(aggregator.roll(WALL_NS, _NOW_WALL_NS, 10**9))
+    aggregator.pass_time(60 * 10**9)
     aggregator.close()
     codec.encode_snapshot(aggregator.snapshot(_FACTS, _NOW_NS, _NOW_WALL_NS))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Raw, msgpack
 from msgspec.structs import replace
@@ -31,8 +31,12 @@ RECORDS: tuple[events.EventRecord, ...] = (
     events.Params({"model": "m", "batch": 8, "rate": 0.5, "fast": True, "seed": None}, MONO_NS),
     events.Scalars("step", 3, {"loss": 0.25, "grad": None}, MONO_NS),
     events.StepEnd("step", 3, MONO_NS),
+    events.Scalars("step", 4, {"loss": 0.5}, MONO_NS),
+    events.Axis("step", "mean", {"*/tokens": "sum", "lr": "last"}, MONO_NS),
+    events.Table("t", ["a", "b"], [[1, "x"], [None, 2.5]], MONO_NS, "step", 3),
+    events.Bins("b", [0.0, 1.0, 2.5], [3, 4], MONO_NS, "step", 3),
     events.Span("load", MONO_NS, MONO_NS + 1_000, "gpu0", LABELS),
-    events.Note("prompt", "hello", MONO_NS),
+    events.Note("prompt", "hello", MONO_NS, "step", 3),
     events.Artifact("weights", "file:///tmp/w", "model", MONO_NS),
     events.Session("warm", MONO_NS),
     events.Uncounted("a reply", "tokens", MONO_NS, LABELS, "per_token", 1_000, 1),
@@ -40,6 +44,15 @@ RECORDS: tuple[events.EventRecord, ...] = (
     events.Counted([0, 7], 1),
 )
 DEFINES = RECORDS[:4]
+BACKEND = snapshot.BackendStat(
+    name="runs", kind="wandb", state="retrying", dropped={"too_large": 1}, no_place={"span": 2}, last_error="503"
+)
+AXIS = snapshot.AxisStat(
+    name="step", closed=3, open=1, newest=3, oldest_open=4, waiting_for=["p"], producers=2, values={"loss": 0.25}
+)
+STEP = events.ClosedStep(
+    "step", 3, {"loss": 0.25, "grad": None}, {"loss": events.Spread(2, 0.0, 0.5, 0.25, "p", "q")}, 2, "late", 1
+)
 ROWS = [(0, TIMES[0], 1.5), (1, TIMES[0], 1.0), (2, TIMES[1], -3.0), (3, TIMES[1], 4_096.0)]
 
 
@@ -61,7 +74,8 @@ def frames() -> tuple[bytes, ...]:
         loose,
         frame("p", 2, 20, records=RECORDS[4:], rows=[], dropped={"buffer_full": 4}),
         frame("q", 2, 3, records=[RECORDS[8]], rows=[(9, TIMES[0], 1.0), *ROWS[:2]], anchor=(0, 0)),
-        frame("p", 3, 35, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
+        frame("q", 3, 6, records=[RECORDS[10], RECORDS[12], RECORDS[13]]),
+        frame("p", 3, 39, rows=[(0, TIMES[1], float(value)) for value in range(40)]),
     ]
     return tuple(map(bytes, made))
 
@@ -85,8 +99,8 @@ def requests() -> list[control.Request]:
         control.Hello(id=1, producer="q"),
         control.Hello(id=2),
         control.Ping(id=2, producer="p", mono_ns=MONO_NS),
-        control.End(id=3, producer="p", batches=4, emitted=72, dropped={"buffer_full": 4}),
-        control.End(id=3, producer="q", batches=3, emitted=7),
+        control.End(id=3, producer="p", batches=4, emitted=79, dropped={"buffer_full": 4}),
+        control.End(id=3, producer="q", batches=4, emitted=9),
         control.CannotResend(producer="p", first=1, last=2),
         control.Barrier(id=4, producer="p", batches=2),
         control.GetStatus(id=5),
@@ -94,6 +108,7 @@ def requests() -> list[control.Request]:
         control.Catchup(id=7, from_seq=3),
         control.Stop(id=8, reason="done", command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
         control.Watch(id=9, pid=1),
+        control.TellBackend(id=10, stat=BACKEND),
     ]
 
 
@@ -119,13 +134,14 @@ def responses() -> list[control.Response]:
         control.Pong(id=2, epoch="e1", state="DRAINING"),
         control.Ack(epoch="e1", batches=2),
         control.Resend(first=0, last=3),
-        control.Ended(id=3, emitted=72, received=68, missing=0),
+        control.Ended(id=3, emitted=79, received=75, missing=0),
         control.BarrierReached(id=4, batches=2),
         control.Status(id=5, snapshot=small_snapshot()),
         control.History(id=6, keys=[key], intervals=[raw, raw], next_ns=5),
         control.CaughtUp(id=7, records=stream_records()[:3], next_seq=3, last_seq=5),
         control.Stopping(id=8, state="DRAINING"),
         control.Watching(id=9, pid=1),
+        control.Noted(id=10, state="LIVE"),
         control.Error(id=1, code="refused", message="no"),
     ]
 
@@ -197,6 +213,7 @@ def aggregator() -> Aggregator:
     batches = [batch for data in frames() if made.admit(batch := codec.decode_batch(data), MONO_NS)]
     made.apply(batches, MONO_NS, WALL_NS)
     made.roll(WALL_NS, WALL_NS + 10**9, 10**9)
+    made.pass_time(10**9)
     return made
 
 
@@ -215,6 +232,8 @@ def short_snapshot() -> snapshot.MetricsSnapshot:
         series=whole.series[:1],
         counters=whole.counters[:1],
         gauges=whole.gauges[:1],
+        axes=[*whole.axes[:1], AXIS],
+        backends=[BACKEND],
         command=snapshot.CommandFacts(argv=["a"]),
     )
 
@@ -253,10 +272,9 @@ def small_snapshot() -> snapshot.MetricsSnapshot:
 
 
 def stream_records() -> list[events.StreamRecord]:
-    return [
-        events.StreamRecord((1, 0), "r", seq, "p", WALL_NS, record)
-        for seq, record in enumerate(record for record in RECORDS if isinstance(record, events.STREAMED))
-    ]
+    """Those of a run of 1.1, which streamed scalars as they were, among them."""
+    streamed = [record for record in (*RECORDS, STEP) if isinstance(record, get_args(events.Streamed))]
+    return [events.StreamRecord((1, 0), "r", seq, "p", WALL_NS, record) for seq, record in enumerate(streamed)]
 
 
 def record_bytes() -> list[bytes]:

@@ -18,6 +18,7 @@ GROUPS = (
     "perturbation",
     "ingest",
     "requests",
+    "steps",
     "journal",
     "snapshot",
     "end_to_end",

@@ -187,6 +187,42 @@ def test_it_outlasts_an_aggregator_that_is_stopped_for_a_while(aggregator: FakeA
         assert take(stream, 2) == [1, 2]
 
 
+def test_no_more_than_a_page_waits(aggregator: FakeAggregator) -> None:
+    """Whoever is far behind, and slow, holds little of it; how much there is, it knows."""
+    aggregator.add(100, published=False)
+    with RecordStream(aggregator.endpoint) as stream:
+        assert take(stream, 1) == [0]
+        assert (stream.next_seq, stream.known) == (PAGE, 100)
+        aggregator.add(1)
+        assert take(stream, 100) == list(range(1, 101))
+        assert (stream.missed, stream.known) == (0, 101)
+
+
+def test_what_is_had_from_elsewhere_is_passed_over(aggregator: FakeAggregator) -> None:
+    """Whether it waits here already or not."""
+    aggregator.add(10, published=False)
+    with RecordStream(aggregator.endpoint) as stream:
+        stream.skip_to(1)
+        assert take(stream, 1) == [1]
+        stream.skip_to(8)
+        assert take(stream, 2) == [8, 9]
+        assert stream.missed == 0
+
+
+def test_who_hurries_hears_of_the_end_at_once(aggregator: FakeAggregator) -> None:
+    """Else within a second. It is not gone then, but over; once it is over all records are here."""
+    with RecordStream(aggregator.endpoint) as stream:
+        assert stream.recv(0.0) is None
+        aggregator.add(10, published=False)
+        aggregator.state = "COMPLETE"
+        stream.hurry()
+        assert take(stream, 1) == [0]
+        aggregator.stop()
+        assert take(stream, 9) == list(range(1, 10))
+        assert stream.recv(0.0) is None
+        assert (stream.ended, stream.gone) == (True, False)
+
+
 def test_nobody_there() -> None:
     """Without an aggregator the constructor fails in bounded time."""
     folder = Path(tempfile.mkdtemp(prefix="tm"))

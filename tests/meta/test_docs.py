@@ -153,6 +153,7 @@ def test_environment_variables_that_are_named_are_settings() -> None:
 
 def test_the_run_directory_is_described_as_it_is() -> None:
     """The names in USING.md are those of the paths."""
+    from telemetry.store.backends import BACKENDS
     from telemetry.store.outputlog import OUTPUT
     from telemetry.store.rundir import RunDirectory
 
@@ -167,5 +168,6 @@ def test_the_run_directory_is_described_as_it_is() -> None:
         directory.records,
         directory.log,
         directory.path / OUTPUT,
+        directory.path / BACKENDS,
     )
     assert described == {path.name for path in paths}

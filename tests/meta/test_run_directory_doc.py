@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from telemetry import limits
+from telemetry.backends.source import Position
 from telemetry.config.schema import HistoryConfig, JournalConfig
 from telemetry.limits import GIB, MIB
+from telemetry.store import backends as writers
 from telemetry.store import journal, levels, packed, planes
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
 from telemetry.store.gates import write_gates
@@ -30,6 +32,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
+from telemetry.wire.snapshot import BackendStat
 from telemetry.wire.sources import Sources, SourceSeries, SourceStat
 from telemetry.wire.version import SCHEMA
 
@@ -186,10 +189,12 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
     history.close()
     RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])
+    leave_a_writer(run.path)
     tree = re.search(r"runs/latest.*?\n\n", TEXT, re.DOTALL)
     assert tree is not None
     promised = {re.sub(r"\d{8}|….*", "*", name) for name in re.findall(r"^ {6}(\S+)", tree[0], re.MULTILINE)}
     left = [path.relative_to(run.path).as_posix() for path in run.path.rglob("*") if path.is_file()]
+    left = [re.sub(r"(?<=backends/)w(?=/)", "<name>", re.sub(r"(?<=/data/).*", "*", name)) for name in left]
     there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
     assert promised == there
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])
@@ -197,6 +202,41 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     assert sources == {"sources", *names(Sources), *names(SourceStat), *names(SourceSeries)}
     keys = WORDS.partition("one line for each instrument:")[2].partition(". Indices")[0]
     assert sorted(names(SeriesKey)) == sorted(re.findall(r"`(\w+)`", keys))
+
+
+def leave_a_writer(run: Path) -> None:
+    """Every file that one may leave."""
+    folder = writers.writer_folder(run, "w")
+    folder.make()
+    folder.write_facts(writers.WriterFacts(name="w", kind="jsonl", to="jsonl:as=w"))
+    folder.write_checkpoint(writers.Checkpoint())
+    folder.write_status(BackendStat(name="w"))
+    ahead = writers.Ahead(folder.ahead)
+    ahead.write(0, 1)
+    ahead.close()
+    for path in (folder.log, folder.lock, folder.data / "items.jsonl"):
+        path.touch()
+
+
+def test_files_of_a_writer_are_described_as_they_are(tmp_path: Path) -> None:
+    """Field by field."""
+    leave_a_writer(tmp_path)
+    rows = dict(table("file"))
+    folder = writers.writer_folder(tmp_path, "w")
+    assert [name.strip("`/") for name in rows] == [
+        path.name
+        for path in (
+            *(folder.facts, folder.checkpoint, folder.status, folder.ahead, folder.log, folder.lock, folder.data),
+        )
+    ]
+    for path, row in ((folder.facts, "writer.json"), (folder.checkpoint, "checkpoint.json")):
+        assert list(msgspec.json.decode(path.read_bytes())) == re.findall(r"`(\w+)`", rows[f"`{row}`"])
+    words = WORDS.partition("`position` has")[2].partition("A folder that is removed")[0]
+    position, _, counts = words.partition("`counts` has")
+    assert [name for name in names(Position) if f"`{name}`" not in position] == []
+    assert re.findall(r"`(\w+)`", counts) == names(writers.Counts)
+    assert f"emptied at {limits.BACKEND_LOG_BYTES // MIB} MiB" in rows["`writer.log`"]
+    assert folder.ahead.read_text() == f"{0:018} {1:018}\n"
 
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="util-linux only")

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 JOB = str(ROOT / "examples" / "multiprocess_job.py")
+TRAINING = str(ROOT / "examples" / "training.py")
 HTTP = str(ROOT / "examples" / "http_benchmark.py")
 WORKERS, STEPS = 3, 200
 SIZES = ["--workers", str(WORKERS), "--steps", str(STEPS)]
@@ -54,6 +55,35 @@ def test_a_job_of_several_processes_under_run(ground: Any) -> None:
     check_job(final)
     assert final["command"]["exit_code"] == 0
     assert final["command"]["cpu_user_s"] > 0
+
+
+def test_a_training_loop_of_several_ranks(ground: Any) -> None:
+    """Each step is one record of all ranks, and it learns; what belongs to a step comes along with it."""
+    steps, ranks = 300, 2
+    sizes = ["--ranks", str(ranks), "--steps", str(steps), "--eval-every", "100"]
+    job = ground.popen(sys.executable, TRAINING, *sizes, environ={"OPENBLAS_NUM_THREADS": "1"})
+    out, err = job.communicate(timeout=90)
+    assert (job.returncode, err) == (0, "")
+    assert out.startswith("complete: training, ")
+    [log] = (ground.folder / "runs" / "latest" / "records").iterdir()
+    said = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+    train, judged = (
+        {record["step"]: record for record in said if record["type"] == "step" and record["axis"] == axis}
+        for axis in ("train", "eval")
+    )
+    assert list(train) == list(range(steps))
+    assert {record["producers"] for record in train.values()} == {ranks}
+    assert {record["closed"] for record in train.values()} == {"ended"}
+    assert {record["values"]["samples"] for record in train.values()} == {ranks * 128}
+    assert train[0]["values"]["loss"] > 0.5 > train[steps - 1]["values"]["loss"]
+    assert list(judged) == [99, 199, 299]
+    assert judged[299]["values"]["accuracy"] > 0.75
+    spans = [record["track"] for record in said if record["type"] == "span"]
+    assert {track: spans.count(track) for track in spans} == {"rank 0": 3 * steps, "rank 1": 3 * steps}
+    for kind in ("table", "bins", "artifact"):
+        assert [record["step"] for record in said if record["type"] == kind] == [99, 199, 299]
+    pictures = [Path(record["uri"]) for record in said if record["type"] == "artifact"]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
 def check_http(final: dict[str, Any], requests: int, connections: int) -> None:

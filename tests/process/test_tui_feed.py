@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from telemetry.recorded.origin import ControlPast, DiskPast
 from telemetry.store.rundir import RunDirectory
 from telemetry.tui.feed.live import LiveFeed
 from telemetry.tui.feed.news import Fresh, MomentOf, News, TimelineOf, Trends, Trouble
 from telemetry.tui.feed.open import open_feed
-from telemetry.tui.feed.past import ControlPast, DiskPast
 from telemetry.wire.snapshot import MetricsSnapshot
 
 WAIT_S = 60.0

@@ -21,7 +21,9 @@ from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import End, Hello
+from telemetry.wire.events import REDUCTIONS as REDUCTION_WORDS
 from telemetry.wire.events import (
+    Axis,
     Count,
     Counted,
     Define,
@@ -32,14 +34,16 @@ from telemetry.wire.events import (
     Mark,
     Params,
     Sample,
+    Scalars,
     Span,
+    StepEnd,
     Uncounted,
 )
 
 pytestmark = pytest.mark.slow
 
 SECOND = 1_000_000_000
-CONFIG = AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=5)
+CONFIG = AggregatorConfig(percentiles=("50", "99"), window_s=2, series_cap=5, step_grace_s=1.0)
 FACTS = RunFacts(run_id="r", name="n", state="COMPLETE")
 
 Operation = tuple[Any, ...]
@@ -80,6 +84,10 @@ DEFINITIONS = st.builds(
     BOUNDS,
     st.just("") | NAMES,
 )
+AXES = st.sampled_from(["train", "train", "eval", "one too many"])
+STEPS = st.integers(0, 9) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
+REDUCTIONS = st.sampled_from(REDUCTION_WORDS)
+SCALARS = st.builds(Scalars, AXES, STEPS, st.dictionaries(NAMES, st.none() | VALUES, max_size=4), TIMES)
 RECORDS: st.SearchStrategy[EventRecord] = st.one_of(
     DEFINITIONS,
     DEFINITIONS,
@@ -92,6 +100,11 @@ RECORDS: st.SearchStrategy[EventRecord] = st.one_of(
     st.just(Span("s", 5, 9)),
     st.builds(Uncounted, st.text(max_size=3), NAMES, TIMES, LABELS),
     st.builds(Counted, st.lists(st.integers(0, 9), max_size=3), st.integers(0, 3)),
+    SCALARS,
+    SCALARS,
+    SCALARS,
+    st.builds(StepEnd, AXES, STEPS),
+    st.builds(Axis, AXES, REDUCTIONS, st.dictionaries(st.sampled_from(["a", "b*", "*"]), REDUCTIONS)),
 )
 ROWS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 4, 5, 6, 9, 0.5]), TIMES, VALUES), max_size=12)
 DROPS = st.dictionaries(st.sampled_from(["buffer_full", "a", "b", "c"]), st.integers(0, 5), max_size=3)
@@ -162,6 +175,12 @@ def small_limits() -> Iterator[None]:
             EXTENT_ROWS=8,
             UNCOUNTED_TEXTS=4,
             UNCOUNTED_BYTES=60,
+            AXES=2,
+            STEPS_OPEN=3,
+            STEPS_KEPT=2,
+            STEP_VALUES=20,
+            STEP_NAMES_SHOWN=3,
+            PARAMS_PER_RECORD=2,
         ),
         patch.object(extent_tail, "_FEWEST", 4),
         patch.object(series_moments, "FOLD_EVENTS", 20),
@@ -189,7 +208,7 @@ class Run:
                 End(producer=producer, batches=batches, emitted=emitted, dropped={"c": 2}), self.now_ns
             ),
             "cannot resend": lambda producer, first, last: of.cannot_resend(producer, first, last, self.now_ns),
-            "roll": lambda ns: encode_interval(of.roll(wall_ns - ns, wall_ns, ns)),
+            "roll": lambda ns: (encode_interval(of.roll(wall_ns - ns, wall_ns, ns)), of.pass_time(ns)),
             "bad frame": of.bad_frame,
             "take bad frames": of.take_bad_frames,
             "close": of.close,

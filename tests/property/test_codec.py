@@ -96,7 +96,7 @@ MAKERS: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     mi.BytesType: lambda kind: st.binary(max_size=16),
     mi.LiteralType: lambda kind: st.sampled_from(kind.values),
     mi.UnionType: lambda kind: st.one_of([from_info(member) for member in kind.types]),
-    mi.ListType: lambda kind: st.lists(from_info(kind.item_type), max_size=SIZE),
+    mi.ListType: lambda kind: st.lists(from_info(kind.item_type), min_size=kind.min_length or 0, max_size=SIZE),
     mi.TupleType: lambda kind: st.tuples(*[from_info(item) for item in kind.item_types]),
     mi.RawType: lambda kind: st.just(msgspec.Raw(b"\x90")),
     mi.DictType: dict_of,

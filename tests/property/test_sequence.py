@@ -41,6 +41,7 @@ class SequenceMachine(RuleBasedStateMachine):
         self.end = 0
         self.duplicates = 0
         self.repaired = 0
+        self.came_below = 0
         self.closed = False
 
     @property
@@ -51,11 +52,12 @@ class SequenceMachine(RuleBasedStateMachine):
     def admit(self, seq: int) -> None:
         """A batch is new exactly if its number was not seen before, nor given up when the account was closed."""
         new = seq not in self.seen and not (self.closed and seq in self.given_up)
-        late = new and seq < self.end
+        late = new and (seq < self.came_below or seq in self.given_up)
         assert self.tracker.admit(seq) == new
         if new:
             self.seen.add(seq)
             self.given_up.discard(seq)
+            self.came_below = max(self.came_below, seq + 1)
         self.end = max(self.end, seq + 1)
         self.duplicates += not new
         self.repaired += late
@@ -77,6 +79,13 @@ class SequenceMachine(RuleBasedStateMachine):
     def close(self) -> None:
         self.tracker.close()
         self.closed = True
+
+    @rule(seq=NUMBERS)
+    def look_below(self, seq: int) -> None:
+        """From where on nothing is missing below a number that came."""
+        if seq in self.seen:
+            since = max((gone + 1 for gone in self.missing if gone < seq), default=0)
+            assert self.tracker.unbroken_from(seq) == since
 
     @invariant()
     def agrees_with_the_sets(self) -> None:

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from telemetry.ledger import Reason
-from telemetry.phrases import REASON_WORDS, batches, ending, error_bound, instrument, outside, producer, waiting
-from telemetry.wire.snapshot import CommandFacts, Pending, ProducerStat, SeriesStat
+from telemetry.phrases import (
+    REASON_WORDS,
+    backend,
+    backend_state,
+    batches,
+    ending,
+    error_bound,
+    instrument,
+    outside,
+    producer,
+    shortfall,
+    undelivered,
+    waiting,
+)
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    BackendStat,
+    CommandFacts,
+    Pending,
+    ProducerStat,
+    SeriesStat,
+)
 
 
 def test_every_reason_has_words() -> None:
@@ -56,3 +76,48 @@ def test_a_command_ended_or_did_not() -> None:
     assert ending(CommandFacts(argv=[], exit_code=3)) == "exit code 3"
     assert ending(CommandFacts(argv=[], exit_code=-15, signal="SIGTERM")) == "ended by SIGTERM"
     assert ending(CommandFacts(argv=[])) == "still running"
+
+
+NOW = 1_772_366_400_000_000_000
+
+
+def stat(**changes: object) -> BackendStat:
+    facts: dict[str, object] = {"name": "wandb", "state": "writing", "time_ns": NOW, "written": 12_300}
+    return BackendStat(**facts | changes)  # type: ignore[arg-type]
+
+
+def test_what_a_writer_does() -> None:
+    """One that should have said something is silent, and one whose call takes long hangs; not after its end."""
+    assert backend_state(stat(state="idle"), NOW) == ("up to date", "good")
+    assert backend_state(stat(), NOW + 5_000_000_000) == ("writing", "good")
+    assert backend_state(stat(), NOW + 5_100_000_000) == ("silent for 5 s", "warn")
+    assert backend_state(stat(), NOW + 150_000_000_000) == ("silent for 2 min 30 s", "warn")
+    assert backend_state(stat(calling_s=6.0), NOW) == ("hanging for 6 s", "warn")
+    assert backend_state(stat(state="done", calling_s=6.0), 2 * NOW) == ("done", "good")
+    assert backend_state(stat(state="starting", time_ns=0), NOW) == ("starting", "calm")
+    ended = {state: backend_state(stat(state=state), NOW)[1] for state in BACKEND_ENDED}
+    assert ended == {"done": "good", "undelivered": "bad", "failed": "bad"}
+
+
+def test_a_backend_in_part_of_a_line() -> None:
+    """What was delivered, or what is wrong, how much waits, and why."""
+    assert str(backend(stat(queued=400), NOW)) == "✓ 12,300"
+    away = stat(state="retrying", queued=3_200, last_error="connection\x1brefused")
+    assert str(backend(away, NOW)) == "retrying, 3,200 queued: connection\\x1brefused"
+    assert backend(stat(queued=10_001), NOW) == ("✓ 12,300", ", 10,001 queued", "", "warn")
+    assert backend(stat(dropped={"refused": 1, "too_large": 2}), NOW) == ("✓ 12,300", ", 3 dropped", "", "warn")
+
+
+def test_what_was_not_delivered_and_what_to_do() -> None:
+    """With a command that can be copied, whatever the directory is called."""
+    assert shortfall(stat(state="done"), "/d") == ""
+    assert shortfall(stat(state="done", dropped={"b": 1, "a": 1_000}), "/d") == (
+        "wandb: 1,001 items were not taken: 1,000 a, 1 b"
+    )
+    assert shortfall(stat(state="undelivered", queued=3_200), "/a b") == (
+        "wandb: 3,200 records are not delivered; telemetry export --resume '/a b'"
+    )
+    assert shortfall(stat(state="undelivered", name="a", last_error="b\x1b"), "") == (
+        "a: not all is delivered (b\\x1b); telemetry export --resume RUN"
+    )
+    assert undelivered(stat(state="failed", last_error="no key")) == "wandb: its writer could not begin (no key)"

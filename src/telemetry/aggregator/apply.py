@@ -17,7 +17,7 @@ from telemetry import limits
 from telemetry.aggregator.group import WALL_TIMES, Group, Lot
 from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord
-from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN
+from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
 from telemetry.aggregator.rows import Rows, canonical_body, count_rows, loosen, unpack
 from telemetry.aggregator.waiting import Waiting
 from telemetry.ledger import Reason
@@ -28,6 +28,8 @@ Values = NDArray[np.float64]
 Walls = Callable[[Index | slice], NDArray[np.int64]]
 """Computes the wall clock of some of the rows: most kinds need it of none."""
 Handler = Callable[[Index, Values, Walls], None]
+Witness = Callable[[Group, Index | None, int], None]
+"""Sees all rows that are applied, of all kinds at once: a group, which of its rows (None: all), the wall clock."""
 
 _SIGNED: Final = KIND_CODES["gauge"]
 """The kind that takes negative values."""
@@ -52,10 +54,13 @@ class Applier:
     """Each admitted event ends in exactly one place: a column, the record stream, a drop reason, or among the
     waiting rows of its producer."""
 
-    def __init__(self, book: ProducerBook, records: RecordReader, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self, book: ProducerBook, records: RecordReader, handlers: Mapping[int, Handler], witness: Witness
+    ) -> None:
         self._book = book
         self._records = records
         self._handlers = handlers
+        self._witness = witness
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
         """Applies admitted batches, records first, so that a definition is known before any row of the call is
@@ -65,9 +70,11 @@ class Applier:
         if [producer for producer in owners if producer.closed_at is not None]:
             owners, batches = _refuse_late(owners, batches)
         streamed: list[StreamedRecord] = []
-        for producer, batch in zip(owners, batches, strict=True):
+        overtaking = _overtaking(batches)
+        for at, (producer, batch) in enumerate(zip(owners, batches, strict=True)):
             if batch.records:
-                streamed += self._records.read(producer, batch, now_ns)
+                since = batch.seq if at in overtaking else producer.sequence.unbroken_from(batch.seq)
+                streamed += self._records.read(producer, batch, now_ns, since)
         described = self._records.take_values()
         if described is not None:
             self._deliver(described, now_ns)
@@ -131,7 +138,8 @@ class Applier:
     def _deliver(self, group: Group, now_ns: int) -> None:
         """Credits every row to its producer's ledger and hands the good ones to their kinds."""
         routes, values = group.routes, group.rows.values
-        if routes.min() >= 0 and values.min() >= 0 and values.max() < np.inf:  # false for a NaN anywhere
+        least, most = values.item(values.argmin()), values.item(values.argmax())
+        if routes.item(routes.argmin()) >= 0 and least >= 0 and most < np.inf:  # false for a NaN anywhere
             for lot in group.lots:
                 lot.producer.account.ledger.apply(lot.rows)
             self._dispatch(group, None, now_ns)
@@ -144,19 +152,20 @@ class Applier:
 
     def _dispatch(self, group: Group, good: Index | None, now_ns: int) -> None:
         """Good rows (all, if `good` is None) to the handlers of their kinds."""
+        self._witness(group, good, now_ns)
         routes = group.routes if good is None else group.routes[good]
-        kinds = routes >> INDEX_BITS
-        first, last = int(kinds.min()), int(kinds.max())
+        first, last = (routes.item(at) >> INDEX_BITS for at in (routes.argmin(), routes.argmax()))
         if first == last and good is None:
             index = (routes - (first << INDEX_BITS)).astype(np.intp)
             self._handlers[first](index, group.rows.values, partial(group.walls, now_ns=now_ns))
             return
         for kind in range(first, last + 1):
-            of_kind = np.flatnonzero(kinds == kind)
-            if len(of_kind):
+            of_kind = _rows_of(kind, routes, first, last)
+            if of_kind.size:
                 at = of_kind if good is None else good[of_kind]
-                index = (routes[of_kind] - (kind << INDEX_BITS)).astype(np.intp)
-                self._handlers[kind](index, group.rows.values[at], partial(_walls_of, group, at, now_ns))
+                index = routes.take(of_kind).astype(np.intp)
+                index -= kind << INDEX_BITS
+                self._handlers[kind](index, group.rows.values.take(at), partial(_walls_of, group, at, now_ns))
 
     def _settle(self, group: Group, outcome: NDArray[np.int8], now_ns: int) -> None:
         """Books what became of each lot's rows, and keeps those that wait."""
@@ -176,6 +185,29 @@ class Applier:
             if end > start:
                 kept = lot.producer.waiting.add(rows.part(slice(start, end)))
                 lot.producer.account.ledger.drop(Reason.UNKNOWN_ID, end - start - kept)
+
+
+def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
+    """Places of those that come before a lower one of the same producer."""
+    lowest: dict[str, int] = {}
+    found = set()
+    for at in range(len(batches) - 1, -1, -1):
+        producer, seq = batches[at].producer, batches[at].seq
+        if lowest.setdefault(producer, seq) < seq:
+            found.add(at)
+        else:
+            lowest[producer] = seq
+    return found
+
+
+def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:
+    """Those of a kind, among routes of the kinds `first` to `last`."""
+    below, above = (kind + 1) << INDEX_BITS, kind << INDEX_BITS
+    if kind == first:
+        return (routes < below).nonzero()[0]
+    if kind == last:
+        return (routes >= above).nonzero()[0]
+    return ((routes >= above) & (routes < below)).nonzero()[0]
 
 
 def _walls_of(group: Group, at: Index, now_ns: int, rows: Index | slice) -> NDArray[np.int64]:

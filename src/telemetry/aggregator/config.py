@@ -24,6 +24,8 @@ class AggregatorConfig:
     """Instruments of each kind; the rest share one called `overflow`."""
     late_after_s: float = limits.LATE_AFTER_S
     lost_after_s: float = limits.LOST_AFTER_S
+    step_grace_s: Annotated[float, Meta(ge=0, le=1e9)] = limits.STEP_GRACE_S
+    """A step is closed so long after a producer ended it, whoever has not. In whole intervals of the history."""
 
     @property
     def window_rolls(self) -> int:

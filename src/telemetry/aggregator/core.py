@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry.aggregator.account import plausible
-from telemetry.aggregator.apply import Applier, Handler, Index, Values, Walls
+from telemetry.aggregator.apply import Applier, Handler
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.extents import Extents
@@ -27,6 +27,7 @@ from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
 from telemetry.aggregator.state import PART, encode, load, save
+from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.errors import UsageError
 from telemetry.ledger import Count, Reason, merge_reasons
@@ -41,7 +42,7 @@ _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """Of checkpoints. Another one can't be read."""
 
 
@@ -72,6 +73,7 @@ class Aggregator:
         "_gauges": PART,
         "_book": PART,
         "uncounted": PART,
+        "_steps": PART,
         "_bad_frames": dict[str, Count],
         "_new_bad_frames": dict[str, Count],
     }
@@ -84,6 +86,7 @@ class Aggregator:
         self._gauges = GaugeTable()
         self._notes = Notes()
         self.uncounted = TextQueue()
+        self._steps = Steps(config.step_grace_s, self._notes.warn)
         self._book = ProducerBook(config)
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
@@ -99,20 +102,12 @@ class Aggregator:
         )
         self._extents = Extents(self._registry, self._notes.warn)
         handlers: dict[int, Handler] = {
-            KIND_CODES["series"]: self._record_series,
-            KIND_CODES["counter"]: self._record_counters,
+            KIND_CODES["series"]: lambda index, value, _: self.series.record(index, value),
+            KIND_CODES["counter"]: lambda index, value, _: self._counters.record(index, value),
             KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls(slice(None))),
         }
-        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents)
-        self._applier = Applier(self._book, reader, handlers)
-
-    def _record_series(self, index: Index, value: Values, walls: Walls) -> None:
-        self.series.record(index, value)
-        self._extents.record("series", index, value, walls)
-
-    def _record_counters(self, index: Index, value: Values, walls: Walls) -> None:
-        self._counters.record(index, value)
-        self._extents.record("counter", index, value, walls)
+        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents, self._steps)
+        self._applier = Applier(self._book, reader, handlers, self._extents.witness)
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -196,30 +191,59 @@ class Aggregator:
         self._bad_frames.update(counts)
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int, wall_ns: int) -> list[StreamedRecord]:
-        """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order."""
-        return self._applier.apply(batches, wall_ns)
+        """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order: those of
+        the batches, then the steps that they closed or changed."""
+        streamed = self._applier.apply(batches, wall_ns)
+        for key in {batch.producer: None for batch in batches}:
+            self._settle_steps(self._book[key])
+        return streamed + self._said()
 
-    def end(self, end: End, now_ns: int) -> None:
-        """A producer's last word. Reconciled at once if all it made is in, else as the rest comes."""
+    def end(self, end: End, now_ns: int) -> list[StreamedRecord]:
+        """A producer's last word. Reconciled at once if all it made is in, else as the rest comes. Returns, for the
+        stream, the steps that waited for it."""
         producer = self._meet(end.producer, now_ns)
         if producer is None:
-            return
+            return []
         for complaint in producer.finish(end, now_ns):
             self._notes.warn(f"producer {end.producer!r} {complaint}")
         producer.reconcile()
+        self._settle_steps(producer)
+        return self._said()
 
-    def cannot_resend(self, producer: str, first: int, last: int, now_ns: int) -> None:
+    def cannot_resend(self, producer: str, first: int, last: int, now_ns: int) -> list[StreamedRecord]:
         """A producer no longer has these batches. Those of them that are missing are given up; if its end waited
-        for nothing else, it is reconciled."""
+        for nothing else, it is reconciled. Returns as `end`."""
         known = self._book.get(producer)
-        if known is not None:
-            known.cannot_resend(first, last, now_ns)
-            known.reconcile()
+        if known is None:
+            return []
+        known.cannot_resend(first, last, now_ns)
+        known.reconcile()
+        self._settle_steps(known)
+        return self._said()
 
-    def close(self) -> None:
-        """The drain is over: rows still waiting for a definition are dropped. The numbers no longer change."""
+    def pass_time(self, elapsed_ns: int) -> list[StreamedRecord]:
+        """An interval has ended, which lasted so long. Returns, for the stream, the steps that waited enough."""
+        self._steps.pass_time(elapsed_ns)
+        return self._said()
+
+    def close(self) -> list[StreamedRecord]:
+        """The drain is over: rows still waiting for a definition are dropped, and open steps closed, which are
+        returned for the stream. The numbers no longer change."""
         for producer in self._book:
             producer.give_up_waiting()
+        self._steps.close()
+        return self._said()
+
+    def _settle_steps(self, producer: Producer) -> None:
+        """What it said it ended counts as far as nothing is missing; no step waits for one of which nothing can
+        come."""
+        if producer.reconciled:
+            self._steps.leave(producer.key)
+        else:
+            self._steps.settle(producer.key, producer.sequence.contiguous)
+
+    def _said(self) -> list[StreamedRecord]:
+        return [StreamedRecord("", wall_ns, step) for wall_ns, step in self._steps.take()]
 
     def _meet(self, producer: str, now_ns: int) -> Producer | None:
         known = self._book.meet(producer, now_ns)
@@ -313,6 +337,7 @@ class Aggregator:
             waiting_for=self._book.waiting_for(),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,
+            axes=self._steps.stats(),
             window_s=self._config.window_rolls,
         )
         return build_snapshot(facts, parts, now_ns, wall_ns)

@@ -8,7 +8,7 @@ beginnings, for a leader's row that began later still.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,57 +16,46 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.extent_tail import Tail, TailRows
+from telemetry.aggregator.group import Group
 from telemetry.aggregator.registry import OVERFLOW, Registry
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
+from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, route
 from telemetry.aggregator.state import PART, Column
 from telemetry.aggregator.values import LARGEST, bounded, grown, plain
+from telemetry.aggregator.witnessed import Columns, Slots, Witnessed, slots_of
 from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import Extent
 from telemetry.wire.units import TIME_NS
 
 Index = NDArray[np.intp]
 Values = NDArray[np.float64]
-Walls = Callable[[Index | slice], NDArray[np.int64]]
 
 _NEVER: Final = np.iinfo(np.int64).max
 _LONGEST_NS: Final = float(1 << 62)  # earlier than 0 nothing begins
-_MOST_FRESH: Final = 64  # turns' rows that are not settled: together they cost little more than those of one
+_MOST_WITNESSED: Final = 1 << 16  # rows, in 2 MB of frames; a turn's may come on top
 _KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
 
 
-class _Rows(NamedTuple):
-    """Columns; −1 where a row leads nobody, or follows nobody."""
-
-    leaders: NDArray[np.int32]
-    places: NDArray[np.int32]
-    values: Values
-    ends: NDArray[np.int64]
-
-
 class _Places:
-    """Instrument index of a kind → its place among those that matter, −1 for the others, also for unknown ones."""
+    """Route → place among those that matter, −1 for the others, also for unknown ones."""
 
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
         self._places = np.full(1, -1, np.int32)
 
-    def __len__(self) -> int:
-        """0 while no instrument matters."""
-        return len(self._places) - 1
+    def __getitem__(self, slots: Slots) -> NDArray[np.int32]:
+        return self._places.take(slots, mode="clip")
 
-    def __getitem__(self, index: Index) -> NDArray[np.int32]:
-        return self._places.take(index, mode="clip")
+    def of(self, slot: int) -> int:
+        return int(self._places[min(slot, self._places.size - 1)])
 
-    def of(self, index: int) -> int:
-        return int(self._places[min(index, len(self))])
-
-    def put(self, index: int, place: int) -> None:
-        if index >= len(self):
-            places = np.full(max(index + 2, 2 * len(self)), -1, np.int32)
-            places[: len(self)] = self._places[:-1]
+    def put(self, slot: int, place: int) -> None:
+        size = self._places.size - 1
+        if slot >= size:
+            places = np.full(max(slot + 2, 2 * size), -1, np.int32)
+            places[:size] = self._places[:-1]
             self._places = places
-        self._places[index] = place
+        self._places[slot] = place
 
 
 class Extents:
@@ -85,7 +74,7 @@ class Extents:
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_registry", "_warn", "_leaders", "_followers", "_leader_of", "_leads", "_follows"),
-        *("_concerned", "_ns_per_unit", "_fresh"),
+        *("_concerned", "_ns_per_unit", "_witnessed"),
     )
 
     def __init__(self, registry: Registry, warn: Callable[[str], None]) -> None:
@@ -96,9 +85,9 @@ class Extents:
         self._followers: list[tuple[Kind, int]] = []
         self._leader_of = np.zeros(0, np.int32)
         """The leader of each follower."""
-        self._leads = {kind: _Places() for kind in _KINDS}
-        self._follows = {kind: _Places() for kind in _KINDS}
-        self._concerned = {kind: _Places() for kind in _KINDS}
+        self._leads = _Places()
+        self._follows = _Places()
+        self._concerned = _Places()
         """0 for leaders and followers."""
         self._ns_per_unit = np.zeros(0)
         self._first = np.zeros(0, np.int64)
@@ -108,7 +97,7 @@ class Extents:
         self._inside = CounterTable(1)
         """By follower: the events of a counter are the rows inside, its value is their sum."""
         self._tail = Tail()
-        self._fresh: list[_Rows] = []
+        self._witnessed = Witnessed()
 
     def restored(self) -> None:
         used = self._last >= 0
@@ -145,17 +134,18 @@ class Extents:
     def followers(self, followers: list[tuple[Kind, int, int]]) -> None:
         for kind, index, leader in followers:
             known = kind in _KINDS and 0 <= index < len(self._registry.instruments[kind])
-            if not known or not 0 <= leader < len(self) or self._follows[kind].of(index) >= 0:
+            if not known or not 0 <= leader < len(self) or self._follows.of(_slot(kind, index)) >= 0:
                 raise ValueError("a follower that can't be")
             self._add_follower(kind, index, leader)
 
     def define(self, route: int, within: str, labels: dict[str, str]) -> None:
         """An instrument is defined within the series of that name and its own labels; the first such definition
         stands. What it recorded before is not inside, nor in the leader's times."""
+        self.settle()
         kind, index = _kind_and_index(route)
-        if kind not in self._follows or self._registry.instruments[kind][index].name == OVERFLOW:
+        if kind not in _KINDS or self._registry.instruments[kind][index].name == OVERFLOW:
             return
-        place = self._follows[kind].of(index)
+        place = self._follows.of(_slot(kind, index))
         if place < 0:
             self._add_follower(kind, index, self._leader(within, labels))
         elif self._leaders.get(_key(within, labels)) != self._leader_of[place]:
@@ -166,6 +156,7 @@ class Extents:
         """There is a new series, which somebody may have been waiting for."""
         leader = self._leaders.get(_key(name, labels))
         if leader is not None:
+            self.settle()
             self._bind(leader, index, name, unit)
 
     def _leader(self, name: str, labels: dict[str, str]) -> int:
@@ -189,8 +180,8 @@ class Extents:
     def _bind(self, leader: int, index: int, name: str, unit: str) -> None:
         if unit in TIME_NS:
             self._ns_per_unit[leader] = TIME_NS[unit]
-            self._leads["series"].put(index, leader)
-            self._concerned["series"].put(index, 0)
+            self._leads.put(_slot("series", index), leader)
+            self._concerned.put(_slot("series", index), 0)
         else:
             self._warn(f"series {name!r} has no unit of time: nothing is known of when its values began")
 
@@ -199,37 +190,48 @@ class Extents:
         self._followers.append((kind, index))
         self._leader_of = grown(self._leader_of, place + 1)
         self._leader_of[place] = leader
-        self._follows[kind].put(index, place)
-        self._concerned[kind].put(index, 0)
+        self._follows.put(_slot(kind, index), place)
+        self._concerned.put(_slot(kind, index), 0)
 
     # --- in --------------------------------------------------------------------------------------
 
-    def record(self, kind: Kind, index: Index, value: Values, walls: Walls) -> None:
-        """Rows of series or of counters; `walls` computes the wall clock of some of them."""
-        concerned = self._concerned[kind]
-        if not len(concerned):
+    def witness(self, group: Group, good: Index | None, now_ns: int) -> None:
+        """Rows that are applied: those of the group, or the `good` ones of them. `now_ns` is wall clock."""
+        if not self._followers:
             return
-        rows = (concerned[index] >= 0).nonzero()[0]
-        if not rows.size:
-            return
-        index = index[rows]
-        self._fresh.append(_Rows(self._leads[kind][index], self._follows[kind][index], value[rows], walls(rows)))
-        self._tail.expect(rows.size)
-        if self._tail.is_due:
-            self._look_through()
-        elif len(self._fresh) >= _MOST_FRESH:
+        self._witnessed.add(group, good, now_ns)
+        if self._witnessed.rows >= _MOST_WITNESSED:
             self.settle()
 
     def settle(self) -> None:
-        """Takes in what came since the last time. Nothing depends on when that is; a state is saved settled."""
-        if not self._fresh:
+        """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
+        the same rows in any case. A state is saved settled."""
+        if not self._witnessed.rows:
             return
-        fresh = _Rows(*map(np.concatenate, zip(*self._fresh, strict=True)))
-        self._fresh = []
-        leading = (fresh.leaders >= 0).nonzero()[0]
-        self._lead(fresh.leaders[leading], fresh.values[leading], fresh.ends[leading])
-        following = (fresh.places >= 0).nonzero()[0]
-        self._tail.add(fresh.places[following], fresh.ends[following], fresh.values[following])
+        rows = self._witnessed.take(self._concerning)
+        taken = begin = 0
+        for end in rows.group_ends:
+            self._tail.expect(end - begin)
+            begin = end
+            if self._tail.is_due:
+                self._take(rows, slice(taken, end))
+                taken = end
+                self._look_through()
+        self._take(rows, slice(taken, None))
+
+    def _concerning(self, slots: Slots) -> Index:
+        """Which of them go to leaders and followers."""
+        return (self._concerned[slots] >= 0).nonzero()[0]
+
+    def _take(self, rows: Columns, part: slice) -> None:
+        slots, values, ends = rows.slots[part], rows.values[part], rows.walls[part]
+        if not slots.size:
+            return
+        leaders, places = self._leads[slots], self._follows[slots]
+        leading = (leaders >= 0).nonzero()[0]
+        self._lead(leaders[leading], values[leading], ends[leading])
+        following = (places >= 0).nonzero()[0]
+        self._tail.add(places[following], ends[following], values[following])
 
     def _lead(self, leaders: NDArray[np.int32], value: Values, ends: NDArray[np.int64]) -> None:
         scale = self._ns_per_unit.take(leaders)
@@ -244,7 +246,6 @@ class Extents:
 
     def _look_through(self) -> None:
         """What is no longer later than all beginnings is inside; so are the oldest rows there is no room for."""
-        self.settle()
         self._count(*self._tail.release(self._is_inside(self._tail.rows)))
         if self._tail.is_full:
             self._warn(
@@ -284,6 +285,10 @@ class Extents:
                     inside_total=bounded(self._inside.value(place) + plain(min(totals[place], LARGEST))),
                 )
         return extents
+
+
+def _slot(kind: Kind, index: int) -> int:
+    return int(slots_of(np.array([route(kind, index)], np.int32))[0])
 
 
 def _key(name: str, labels: dict[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -63,14 +63,24 @@ class Group:
     def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
         """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that
         a clock that runs ahead can't hold a gauge for ever."""
-        mono = np.minimum(self.rows.times[at], np.uint64(_MAX_TIME)).astype(np.int64)
-        offset = np.array([wall - clock for (clock, wall) in (lot.anchor for lot in self.lots)], np.int64)
-        made = np.array([lot.anchor[1] or now_ns for lot in self.lots], np.int64)
+        lots = np.array([(wall - clock, wall or now_ns) for (clock, wall) in (lot.anchor for lot in self.lots)])
+        offset, made = lots.T
         if len(self.lots) > 1:
             lot = self.owners()[at]
             offset, made = offset[lot], made[lot]
-        wall = mono + np.minimum(offset, _MAX_TIME - mono)
-        return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
+        return walls_of(self.rows.times[at], offset, made, now_ns)
+
+
+def walls_of(
+    times: NDArray[np.uint64],
+    offset: NDArray[np.int64],
+    made: NDArray[np.int64],
+    now_ns: int | NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Wall clock of times of producers whose clocks are `offset` behind it, in batches that were `made` then."""
+    mono = np.minimum(times, np.uint64(_MAX_TIME)).astype(np.int64)
+    wall = mono + np.minimum(offset, _MAX_TIME - mono)
+    return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
 
 
 def wall_ns(time_ns: int, anchor: tuple[int, int], now_ns: int) -> int:

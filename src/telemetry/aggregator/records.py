@@ -1,8 +1,11 @@
-"""Records, one by one: definitions bind ids, self-describing events become rows, the rest goes to the stream."""
+"""Records, one by one: definitions bind ids, self-describing events become rows, scalars become steps, the rest
+goes to the stream."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -18,22 +21,28 @@ from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows, count_rows
+from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.ledger import Reason
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
+    Axis,
+    Bins,
     Count,
     Counted,
     Define,
     EventBatch,
-    EventRecord,
     Expect,
     Gauge,
     Kind,
     Mark,
     Params,
     Sample,
+    Scalars,
     Span,
+    StepEnd,
+    Streamed,
+    Table,
     Uncounted,
 )
 
@@ -53,8 +62,9 @@ class StreamedRecord(NamedTuple):
     """A record on its way to the record stream, which numbers it."""
 
     producer: str
+    """Empty: the aggregator made it."""
     wall_ns: int
-    record: EventRecord
+    record: Streamed
 
 
 def count_events(batch: EventBatch) -> int:
@@ -73,14 +83,24 @@ def definition_id(raw: Raw) -> int | None:
         return None
 
 
+def fits_together(record: Bins | Table) -> bool:
+    """Cells for the columns, counts for the edges, and edges that are finite and ascend."""
+    if isinstance(record, Table):
+        return all(len(row) == len(record.columns) for row in record.rows)
+    ascending = all(low < high for low, high in pairwise(record.edges))  # false for a NaN anywhere
+    ends_finite = math.isfinite(record.edges[0]) and math.isfinite(record.edges[-1])
+    return ascending and ends_finite and len(record.counts) == len(record.edges) - 1
+
+
 class RecordReader:
     """Collects self-describing events as rows until they are taken."""
 
-    def __init__(self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents) -> None:
+    def __init__(self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents, steps: Steps) -> None:
         self._registry = registry
         self._notes = notes
         self._texts = texts
         self._extents = extents
+        self._steps = steps
         self._routes: list[int] = []
         self._values: list[float] = []
         self._walls: list[int] = []
@@ -89,10 +109,14 @@ class RecordReader:
             Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
             Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
             Expect: lambda _producer, _at_ns, expect: self._notes.expect(expect),
+            Axis: lambda _producer, _at_ns, axis: self._steps.declare(axis),
         }
 
-    def read(self, producer: Producer, batch: EventBatch, now_ns: int) -> list[StreamedRecord]:
-        """Reads the records of a batch; returns those for the stream, which count as applied."""
+    def read(self, producer: Producer, batch: EventBatch, now_ns: int, since: int = 0) -> list[StreamedRecord]:
+        """Reads the records of a batch; returns those for the stream, which count as applied.
+
+        `since`: the producer's batches from this number up to this one were all read before; 0: all before it.
+        """
         streamed: list[StreamedRecord] = []
         before = len(self._values)
         newest_ns = 0
@@ -105,21 +129,22 @@ class RecordReader:
                 continue
             if isinstance(record, Define):
                 self._define(producer, record)
-            elif isinstance(record, Sample | Count | Gauge):
-                at_ns = wall_ns(record.time_ns, anchor, now_ns)
-                self._collect(record, at_ns)
-                newest_ns = max(newest_ns, at_ns)
-            elif isinstance(record, Counted):
+                continue
+            if isinstance(record, Counted):
                 self._texts.count(record)
                 producer.account.ledger.apply(1)
+                continue
+            at_ns = wall_ns(record.start_ns if isinstance(record, Span) else record.time_ns, anchor, now_ns)
+            newest_ns = max(newest_ns, at_ns)
+            if isinstance(record, Scalars | StepEnd):
+                self._step(producer, record, at_ns, since)
+            elif isinstance(record, Sample | Count | Gauge):
+                self._collect(record, at_ns)
             elif isinstance(record, Uncounted):
-                at_ns = wall_ns(record.time_ns, anchor, now_ns)
                 self._queue(producer, replace(record, time_ns=at_ns))
-                newest_ns = max(newest_ns, at_ns)
+            elif isinstance(record, Bins | Table) and not fits_together(record):
+                producer.account.ledger.drop(Reason.MALFORMED_RECORD)
             else:
-                start_ns = record.start_ns if isinstance(record, Span) else record.time_ns
-                at_ns = wall_ns(start_ns, anchor, now_ns)
-                newest_ns = max(newest_ns, at_ns)
                 streamed.append(StreamedRecord(producer.key, at_ns, record))
                 if type(record) in self._noted:
                     self._noted[type(record)](producer, at_ns, record)
@@ -144,6 +169,16 @@ class RecordReader:
         self._routes.append(self._registry.resolve(kind, record.name, record.labels, record.unit))
         self._values.append(record.value)
         self._walls.append(at_ns)
+
+    def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
+        if isinstance(record, Scalars):
+            refused = self._steps.report(producer.key, record, at_ns, since)
+        else:
+            refused = self._steps.end(producer.key, record, since)
+        if refused is None:
+            producer.account.ledger.apply(1)
+        else:
+            producer.account.ledger.drop(refused)
 
     def _queue(self, producer: Producer, text: Uncounted) -> None:
         """A text whose time is wall clock. One there is no room for is an event lost."""

@@ -16,6 +16,8 @@ from telemetry.ledger import Reason, merge_reasons
 from telemetry.wire.snapshot import (
     TERMINAL,
     Accounting,
+    AxisStat,
+    BackendStat,
     CommandFacts,
     Completeness,
     CounterStat,
@@ -60,6 +62,7 @@ class RunFacts:
     exact: bool = False
     exact_reason: str = ""
     warnings: Sequence[str] = field(default_factory=list)
+    backends: Sequence[BackendStat] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,7 @@ class Parts:
     waiting_for: list[str]
     bad_frames: dict[str, int]
     texts: TextQueue
+    axes: list[AxisStat]
     window_s: float
 
 
@@ -108,6 +112,8 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         params=dict(parts.notes.params),
         command=facts.command,
         cost=facts.cost,
+        axes=parts.axes,
+        backends=list(facts.backends),
         overflow=parts.registry.overflow,
         warnings=_warnings(facts, parts, accounting),
         directory=facts.directory,

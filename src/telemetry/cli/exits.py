@@ -20,7 +20,8 @@ class Exit(IntEnum):
     INTERRUPTED = 5
     """With `--strict`."""
     BACKEND_FAILED = 6
-    """A feed failed, or nothing came to it; of `run` and `serve` with `--strict`."""
+    """A feed failed, or nothing came to it, or a backend has not got all there is; of `run` and `serve` with
+    `--strict`."""
     GATE_FAILED = 99
     """Or a comparison with `--fail-on worse` found something worse."""
     SIGINT = 130

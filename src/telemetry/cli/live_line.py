@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry.funnel import Funnel, funnels
-from telemetry.humane import count, duration_s, quantity
-from telemetry.phrases import instrument
+from telemetry.humane import count, duration_s, printable, quantity
+from telemetry.phrases import backend, instrument
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 
 _SHOWN: Final = 2
-"""Series that a line has room for, and kinds of requests."""
+"""Series that a line has room for, kinds of requests, and axes of steps."""
 _ETA_S: Final = 120.0
 """From here on in minutes, as durations are."""
 
@@ -24,9 +24,19 @@ def describe(snapshot: MetricsSnapshot) -> str:
         f"{count(snapshot.cost.events_per_s)}/s lost {count(account.lost)}"
     ]
     parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]
+    parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
     parts += [_series(stat) for stat in _busy(snapshot.series)]
+    parts += _troubled(snapshot)
     return " · ".join(parts)
+
+
+def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:
+    """Backends that are not well: `wandb retrying, 3,200 queued`."""
+    for stat in snapshot.backends:
+        words = backend(stat, snapshot.time_ns)
+        if words.health not in ("good", "calm"):
+            yield printable(f"{stat.name} {words.state}{words.amounts}")
 
 
 def _requests(kind: Funnel) -> str:

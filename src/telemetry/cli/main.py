@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
     "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
     "report": ("telemetry.cli.report", "say what a run came to: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs"),
+    "export": ("telemetry.cli.export", "hand a run on to trackers and monitors, live or finished"),
     "gate": ("telemetry.cli.gate", "check conditions on a run: pass, fail or inconclusive"),
     "merge": ("telemetry.cli.merge", "make one run of several that have ended"),
     "compare": ("telemetry.cli.compare", "say how two sets of runs differ, and what is noise"),
@@ -45,7 +46,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
 exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
-5 interrupted (--strict), 6 feed failed (--strict), 99 gate failed or worse"""
+5 interrupted (--strict), 6 feed or backend failed (--strict), 99 gate failed or worse"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from telemetry.errors import TelemetryError, UsageError
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import TERMINAL, CommandFacts
+from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 
 if TYPE_CHECKING:
     from telemetry.cli.feeding import Feeding
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 4 if the command succeeded but the result is not complete, 6 if it is but a feed failed",
+        help="exit 4 if the command succeeded but the result is not complete, 6 if it is but a feed failed or a "
+        "backend has not got all of it",
     )
     parser.add_argument(
         "--gate",
@@ -64,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from telemetry.config.load import load
     from telemetry.emit.keeper import AggregatorKeeper
-    from telemetry.emit.outcome import await_report
     from telemetry.emit.run_files import RunFiles
     from telemetry.emit.spawn import environment, spawn
+    from telemetry.emit.writers import with_backends
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -76,11 +78,16 @@ def run(args: argparse.Namespace) -> int:
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
     gating = _gating(args, config, name)
-    with open_stage(tui=args.tui) as stage, _feeding(args, config, stage) as feeding:
+    with (
+        open_stage(tui=args.tui) as stage,
+        serve.writers(args, config, stage.say) as writers,
+        _feeding(args, config, stage) as feeding,
+    ):
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
         with Subscription(aggregator.snapshots) as snapshots:
             feeding.begin(aggregator.endpoint)
+            writers.begin(aggregator.endpoint, aggregator.directory)
             job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint}, stage.launch)
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
@@ -92,17 +99,12 @@ def run(args: argparse.Namespace) -> int:
             feeding.end()
             ending = gating.ending(job.ending()) if gating is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
-            patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
-            patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
-            report = await_report(
-                snapshots,
-                keeper,
-                patience_s,
-                recovery_s=limits.RECOVERY_S,
-                patience_after_restart_s=patience_s,
-            )
+            report = _result(snapshots, keeper, config)
             keeper.release()
+        told = report.snapshot.backends
+        writers.end(config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
         stage.await_leave(patient=not job.told_to_end)
+    report = with_backends(report, writers.stats)
     report = _with_bill(report, job.facts())
     if gating is not None:
         report = gating.concluded(report)
@@ -110,7 +112,17 @@ def run(args: argparse.Namespace) -> int:
         _say(report)
     elif report.gates:
         _say_what_did_not_pass(report)
-    return _exit_code(report, job.exit_code, gating, strict=args.strict, feed_failed=feeding.failed)
+    return _exit_code(report, job.exit_code, gating, strict=args.strict, failed=feeding.failed or writers.failed)
+
+
+def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -> Report:
+    from telemetry.emit.outcome import await_report
+
+    patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
+    patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
+    return await_report(
+        snapshots, keeper, patience_s, recovery_s=limits.RECOVERY_S, patience_after_restart_s=patience_s
+    )
 
 
 def _say_what_did_not_pass(report: Report) -> None:
@@ -121,7 +133,7 @@ def _say_what_did_not_pass(report: Report) -> None:
         console.say(line)
 
 
-def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool, feed_failed: bool) -> int:
+def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool, failed: bool) -> int:
     """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
     if gating is not None and gating.ended_by is not None:
         return Exit.GATE_FAILED
@@ -132,7 +144,7 @@ def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict
 
         if code := exit_code(report.gates):
             return code
-    return strictly(report.completeness, backend_failed=feed_failed) if strict else Exit.OK
+    return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
 def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | None:
@@ -155,6 +167,16 @@ def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
     from telemetry.cli.feeding import Feeding
 
     return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer))
+
+
+def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
+    """What is told while backends get the rest of a run that is over."""
+
+    def say(late: list[BackendStat]) -> None:
+        if not quiet:
+            stage.pass_by(f"telemetry: {serve.waiting_for(late)}\n")
+
+    return say
 
 
 def name_of(program: str) -> str:

@@ -6,16 +6,25 @@ import argparse
 import os
 import secrets
 import shlex
+import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.exits import Exit, strictly
 from telemetry.errors import UsageError
+from telemetry.humane import printable
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import Config
+    from telemetry.emit.writers import Writers
 
 FLAGS = {
     "dir": "run.dir",
@@ -43,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed failed",
+        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed failed or a backend "
+        "has not got all of it",
     )
     parser.add_argument(
         "--resume",
@@ -93,6 +103,42 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:ADDRESS]",
         help="take in what another program publishes, as `telemetry feed` does; repeatable",
     )
+    _add_backend_flags(parser)
+
+
+def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="NAME[:key=value,…]",
+        help="hand the run on to a backend such as tensorboard, in a process of its own; repeatable; `telemetry "
+        "export --list` names them (default: the setting backends.to)",
+    )
+    parser.add_argument("--no-backends", action="store_true", help="pass over the setting backends.to")
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="between two readings of instruments that backends get (default: the setting backends.every_s)",
+    )
+
+
+def writers(args: argparse.Namespace, config: Config, say: Callable[[str], object]) -> Writers:
+    """The writers of backends that the command line or the settings name. Raises UsageError for one that can't
+    be."""
+    from telemetry.config.schema import DAY_S
+    from telemetry.emit.writers import Writers
+
+    to = args.to or ([] if args.no_backends else list(config.backends.to))
+    if to:
+        from telemetry.backends.choice import parse_all
+
+        parse_all(to)
+    if args.every is not None and not 1 <= args.every <= DAY_S:
+        raise UsageError(f"--every {args.every:g} is not between one second and a day")
+    return Writers(to, say, every_s=args.every)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,6 +147,7 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.cli.feeding import Feeding
     from telemetry.config.load import load
     from telemetry.daemon import DaemonOptions, run_daemon
+    from telemetry.emit.writers import Writers
 
     name = args.name or socket.gethostname()
     check_name(name)
@@ -119,15 +166,21 @@ def run(args: argparse.Namespace) -> int:
     )
     begun: list[bool] = []
     alone = args.ready_fd is None
-    with Feeding(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding:
+    with (
+        Feeding(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
+        writers(args, loaded.config, console.say) if alone else Writers((), console.say) as backends,
+    ):
 
         def ready(facts: dict[str, object]) -> None:
             begun.append(True)
             if alone:
                 say_where(facts)
             feeding.begin(str(facts["endpoint"]))
+            backends.begin(str(facts["endpoint"]), str(facts["dir"]))
 
         written, snapshot = run_daemon(options, on_ready=ready)
+        if backends:
+            _deliver(backends, loaded.config.backends.finish_timeout_s, snapshot)
     if not begun:
         console.say("nothing to resume: the run has ended")
     if alone:
@@ -135,7 +188,42 @@ def run(args: argparse.Namespace) -> int:
     if not written:
         return Exit.ERROR
     completeness = Report(snapshot=snapshot, source="pubsub").completeness
-    return strictly(completeness, backend_failed=feeding.failed) if args.strict else Exit.OK
+    failed = feeding.failed or backends.failed
+    return strictly(completeness, backend_failed=failed) if args.strict else Exit.OK
+
+
+def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
+    """A run that is over has its result: a signal ends the waiting, and what is left can be delivered later."""
+    told: list[str] = []
+
+    def tell(late: list[BackendStat]) -> None:
+        if not told:
+            told.append(waiting_for(late))
+            console.say(f"{told[0]}; a signal ends that")
+
+    with suppress(KeyboardInterrupt), _interruptible():
+        backends.end(timeout_s, snapshot.backends, tell)
+    backends.end(0.0, snapshot.backends)  # concludes what was interrupted
+
+
+def waiting_for(late: Sequence[BackendStat]) -> str:
+    """What is told while backends get the rest of a run that is over."""
+    left = ", ".join(f"{stat.name} ({stat.queued:,} records left)" for stat in late)
+    return printable(f"waiting for {left}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """The aggregator has the signals that end it for itself, and only notes them."""
+    from telemetry.daemon.signals import ENDING
+
+    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:

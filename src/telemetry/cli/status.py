@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(target: runs.Target, report: Report) -> Iterator[str]:
-    from telemetry.humane import printable
+    from telemetry.humane import count, printable
+    from telemetry.report import backends
     from telemetry.report.content import content
     from telemetry.report.text import render_section
 
@@ -84,6 +85,10 @@ def _lines(target: runs.Target, report: Report) -> Iterator[str]:
         yield printable(f"aggregator {target.endpoint}{pid}")
     if report.directory:
         yield printable(f"directory {report.directory}")
+    if steps := [f"{axis.name} {count(axis.newest)}" for axis in report.snapshot.axes if axis.newest is not None]:
+        yield printable(f"newest steps: {' · '.join(steps)}")
+    if to := backends.line(report):
+        yield f"backends: {to}"
     for section in said.sections:
         if section.title in ("Losses", "Producers", "Progress", "Warnings"):
             yield ""

@@ -2,6 +2,8 @@
 
 from telemetry.config.load import Loaded, load
 from telemetry.config.schema import (
+    BackendsConfig,
+    BackendValues,
     Config,
     EmitConfig,
     GatesConfig,
@@ -15,6 +17,8 @@ from telemetry.config.schema import (
 )
 
 __all__ = [
+    "BackendValues",
+    "BackendsConfig",
     "Config",
     "EmitConfig",
     "GatesConfig",

@@ -69,7 +69,10 @@ def _description(info: FieldInfo) -> str:
 
 
 def _toml_value(value: object) -> str:
-    """JSON's spelling of strings, numbers, booleans and lists is TOML's too; tables are written inline."""
+    """JSON's spelling of strings, numbers, booleans and lists is TOML's too; tables are written inline, without
+    what is as it is by default."""
+    if isinstance(value, Struct):
+        value = msgspec.to_builtins(value)
     if isinstance(value, dict):
         pairs = ", ".join(f"{_toml_value(key)} = {_toml_value(item)}" for key, item in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo
 
-from telemetry.config.schema import Config
+from telemetry.config.schema import BackendValues, Config
 from telemetry.errors import ConfigError
 
 ENV_PREFIX: Final = "TELEMETRY_"
@@ -26,6 +26,8 @@ ENV_NEST: Final = "__"
 DEFAULT: Final = "default"
 FLAG: Final = "flag"
 _SHOWN_CHARS: Final = 200
+_BACKENDS: Final = "backends.to"
+_VALUES: Final = "backends.values"
 _LINE_DOTS: Final = 1_000  # the parser takes memory by the square of a key's parts
 
 _SECTIONS: Final[dict[str, type[Struct]]] = {info.name: info.type for info in msgspec.structs.fields(Config)}
@@ -188,8 +190,12 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
     if info is None:
         problems.append(_unknown(entry))
         return
+    unknown = list(_unknown_inside(entry))
+    if unknown:
+        problems.extend(unknown)
+        return
     try:
-        value = _convert(entry.value, info)
+        value = _convert(_split(entry), info)
     except ValueError as error:
         problems.append(f"{entry.key} = {_shown(entry.value)} ({entry.origin}): {_wanted(error)}")
         return
@@ -208,6 +214,32 @@ def _convert(value: object, info: FieldInfo) -> Any:
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError("expected a finite number")
     return converted
+
+
+def _split(entry: _Entry) -> object:
+    """Backends in the environment: what follows a comma and is no `NAME` or `NAME:…` belongs to the one before."""
+    if entry.key != _BACKENDS or not isinstance(entry.value, str):
+        return entry.value
+    found: list[str] = []
+    for part in entry.value.split(","):
+        head, equals, _ = part.partition("=")
+        goes_on = bool(found) and ((bool(equals) and ":" not in head) or found[-1].endswith("\\"))
+        if goes_on:
+            found[-1] += f",{part}"
+        elif part.strip():
+            found.append(part)
+    return [text.strip() for text in found]
+
+
+def _unknown_inside(entry: _Entry) -> Iterator[str]:
+    """Unknown keys of the tables inside a table."""
+    if entry.key != _VALUES or not isinstance(entry.value, dict):
+        return
+    for name, table in entry.value.items():
+        for key in table if isinstance(table, dict) else ():
+            if key not in BackendValues.__struct_fields__:
+                meant = closest(key, BackendValues.__struct_fields__)
+                yield f"unknown key {_VALUES}.{name}.{key} ({entry.origin}){_question(meant)}"
 
 
 def _shown(value: object) -> str:

@@ -54,6 +54,14 @@ class RunConfig(_Section, kw_only=True, frozen=True):
     orphan_grace_s: Annotated[
         float, Meta(ge=0, le=DAY_S, description="A run whose producers are all gone ends after this, seconds.")
     ] = limits.ORPHAN_GRACE_S
+    step_grace_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=DAY_S,
+            description="How long a step that one producer ended waits for the others, in whole seconds.",
+        ),
+    ] = limits.STEP_GRACE_S
     fallback_dirs: Annotated[
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
@@ -215,6 +223,61 @@ class TokensConfig(_Section, kw_only=True, frozen=True):
     ] = limits.TOKEN_BUDGET_S
 
 
+Pattern = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS)]
+"""Of names: `*` is anything, also nothing and also slashes; all other characters are themselves."""
+
+
+class BackendValues(_Section, kw_only=True, frozen=True, omit_defaults=True):
+    """Which values go to a backend, under which names, and how often. docs/BACKENDS.md."""
+
+    include: Annotated[
+        tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names that go there; none: all do.")
+    ] = ()
+    exclude: Annotated[
+        tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names that don't, whatever fits.")
+    ] = ()
+    rename: Annotated[
+        dict[Pattern, Pattern],
+        Meta(
+            max_length=1_000,
+            description='Patterns of names and what they are called there, `{ "train/*" = "t/*" }`; the first that '
+            "fits counts.",
+        ),
+    ] = field(default_factory=dict)
+    every_s: Annotated[float, Meta(ge=1, le=DAY_S)] | None = None
+    """Instead of `backends.every_s`."""
+    every_steps: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="Only steps that are multiples of it, and the last one.")
+    ] = 1
+
+
+class BackendsConfig(_Section, kw_only=True, frozen=True):
+    """Where a run goes beside its directory: trackers and monitors. docs/BACKENDS.md."""
+
+    to: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=limits.TEXT_CHARS)], ...],
+        Meta(
+            max_length=limits.BACKENDS,
+            description="Backends a run writes to unless some are given, each as after `--to`: "
+            "`NAME[:key=value,…]`.",
+        ),
+    ] = ()
+    every_s: Annotated[
+        float, Meta(ge=1, le=DAY_S, description="Time between two readings of the instruments, seconds.")
+    ] = 10.0
+    finish_timeout_s: Annotated[
+        float, Meta(ge=0, le=DAY_S, description="Longest wait at the end for what is not delivered yet, seconds.")
+    ] = limits.BACKEND_FINISH_S
+    values: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=limits.BACKEND_NAME_CHARS)], BackendValues],
+        Meta(
+            max_length=limits.BACKENDS,
+            description="By the name of a backend, or `*` for all without one of their own: which values go there, "
+            "`[backends.values.wandb]`.",
+        ),
+    ] = field(default_factory=dict)
+
+
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """All settings of telemetry."""
 
@@ -228,3 +291,4 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     tui: TuiConfig = field(default_factory=TuiConfig)
     gates: GatesConfig = field(default_factory=GatesConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
+    backends: BackendsConfig = field(default_factory=BackendsConfig)

@@ -70,6 +70,7 @@ class Control:
             msg.Catchup: self._catchup,
             msg.Stop: self._stop,
             msg.Watch: self._watch,
+            msg.TellBackend: self._backend,
         }
 
     @property
@@ -246,6 +247,12 @@ class Control:
             self._door.watch(watch)
         refused = msg.Error(code="refused", message="too many processes are watched")
         self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
+
+    def _backend(self, peer: bytes, told: msg.TellBackend) -> None:
+        if self._course.tell(told.stat, self._clock.monotonic_ns()):
+            self._reply(peer, msg.Noted(state=self._course.lifecycle.state), told.id)
+        else:
+            self._reply(peer, msg.Error(code="refused", message="too many backends"), told.id)
 
     def _catchup(self, peer: bytes, request: msg.Catchup) -> None:
         self._answer_from_worker(peer, request.id, lambda: read_records(self._records, request.from_seq))

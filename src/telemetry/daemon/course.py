@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Lifecycle, RunFacts
 from telemetry.wire.codec import carriable
 from telemetry.wire.journal import Ending, RunState
-from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SelfCost
+from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, SelfCost
 
+_SILENT_NS: Final = int(limits.BACKEND_SILENT_S * 1e9)
 _RESTARTED: Final = "the aggregator was restarted "
 
 
@@ -46,6 +49,9 @@ class Course:
     warnings: list[str] = field(default_factory=list)
     seq: int = 0
     newest: MetricsSnapshot | None = None
+    backends: dict[str, tuple[int, BackendStat]] = field(default_factory=dict)
+    """By name, the last word of each writer and when it came, on this process's monotonic clock. Nothing that the
+    journal holds: writers that are still there say it again to the next aggregator."""
 
     @staticmethod
     def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> Course:
@@ -91,7 +97,24 @@ class Course:
             if message not in self.warnings and len(self.warnings) < limits.WARNINGS_KEPT:
                 self.warnings.append(message)
 
-    def facts(self, now_ns: int, cost: SelfCost) -> RunFacts:
+    def tell(self, stat: BackendStat, heard_ns: int) -> bool:
+        """Notes the last word of a writer. False if there are too many to note another's."""
+        if stat.name not in self.backends and len(self.backends) >= limits.BACKENDS:
+            return False
+        self.backends[stat.name] = heard_ns, stat
+        return True
+
+    def backend_stats(self, now_ns: int, records: int) -> list[BackendStat]:
+        """Of each writer its last word, in the order in which they began. One that is silent does not know how many
+        of the stream's `records` it has to deliver yet; in the result all of them are known."""
+        return [
+            replace(stat, queued=max(0, records - stat.next_record))
+            if self.lifecycle.terminal or now_ns - heard_ns > _SILENT_NS
+            else stat
+            for heard_ns, stat in self.backends.values()
+        ]
+
+    def facts(self, now_ns: int, cost: SelfCost, backends: Sequence[BackendStat] = ()) -> RunFacts:
         """What the aggregator needs to know of the run to build a snapshot."""
         left_s = None if self.drain_deadline_ns is None else max(0.0, (self.drain_deadline_ns - now_ns) / 1e9)
         return RunFacts(
@@ -112,6 +135,7 @@ class Course:
             exact=self.exact,
             exact_reason=self.exact_reason,
             warnings=list(self.warnings),
+            backends=backends,
         )
 
 

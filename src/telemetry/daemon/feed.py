@@ -51,7 +51,7 @@ class Feed(Protocol):
         ...
 
     def close(self) -> None:
-        """After this the numbers no longer change."""
+        """Closes the books: after this the numbers no longer change."""
         ...
 
     def obstacle(self) -> str:

@@ -101,7 +101,7 @@ class Fold:
         if isinstance(note, Rolled):
             return self._roll(note, entry.time_ns)
         self.numbers.take_note(note, entry.time_ns)
-        return Step(note=note)
+        return self._step(note=note)
 
     def end_interval(self) -> Step:
         """The interval that was going on when the journal ends, if anything came in it."""
@@ -116,6 +116,11 @@ class Fold:
             snapshot_seq=run.snapshot_seq,
         )
         return self._roll(rolled, self.now_ns)
+
+    def close(self) -> Step:
+        """Behind the last entry of a run that is over."""
+        self.numbers.close()
+        return self._step()
 
     def how_it_ended(self) -> Ending:
         """In order, if the journal says that somebody ended the run, and all that its producers owed has come."""
@@ -133,13 +138,18 @@ class Fold:
     def _turn(self, entry: Entry) -> Step:
         admitted = (self.numbers.admit(frame, entry.time_ns) for frame in entry.data)
         batches = [batch for batch in admitted if batch is not None]
-        first = self.numbers.run.records
-        streamed = self.numbers.apply(batches, entry.time_ns) if batches else []
-        return Step(streamed=tuple(streamed), first_record=first) if streamed else _NOTHING
+        if batches:
+            self.numbers.apply(batches, entry.time_ns)
+        return self._step()
 
     def _roll(self, rolled: Rolled, now_ns: int) -> Step:
         number = self.numbers.run.rolls
-        return Step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
+        return self._step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
+
+    def _step(self, note: Note | None = None, interval: Interval | None = None, roll: int = 0) -> Step:
+        """With the records of the stream that it led to."""
+        streamed = tuple(self.numbers.take_streamed())
+        return Step(note, interval, roll, streamed, self.numbers.run.records - len(streamed))
 
     def _restore(self, entry: Entry) -> None:
         """Where nothing is lost, the numbers are what the checkpoint says already; else it knows what they were."""

@@ -39,8 +39,8 @@ class LiveFeed:
         self._drain_began_ns = parts.clock.monotonic_ns()
         self._texts_until_ns: int | None = None
         """So long texts are waited for. Known once producers no longer are."""
-        stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
-        self.ingest = Ingest(parts.hub, logbook, stream, cost)
+        self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
+        self.ingest = Ingest(parts.hub, logbook, self._stream, cost)
         self.deferred = Deferred(parts, logbook, self.ingest, course)
 
     @property
@@ -54,6 +54,7 @@ class LiveFeed:
         return 0.0 if self.deferred.busy else math.inf
 
     def turn(self, *, readable: bool) -> None:
+        self._publish()
         self._logbook.renew(self._course.warnings)
         if readable:
             self.ingest.turn()
@@ -92,6 +93,7 @@ class LiveFeed:
     def _roll(self, wall_ns: int, elapsed_ns: int | None = None) -> None:
         number, history = self._parts.numbers.run.rolls, self._parts.history
         interval = self._logbook.roll(wall_ns, self._course.seq, elapsed_ns)
+        self._publish()
         if history is not None:
             keys = self._parts.aggregator.keys()
             if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
@@ -100,6 +102,12 @@ class LiveFeed:
     def close(self) -> None:
         self.deferred.close()
         self.roll()
+        self._parts.numbers.close()
+        self._publish()
+
+    def _publish(self) -> None:
+        """The records of the stream that words of producers, or time, have led to."""
+        self._stream.publish(self._logbook.take_streamed())
 
     def obstacle(self) -> str:
         return obstacle(self._parts.journal) or (CUT if self._parts.numbers.run.unaccounted else "")

@@ -54,14 +54,18 @@ class Logbook:
     # --- what changes the numbers ----------------------------------------------------------------
 
     def turn(self, frames: Sequence[bytes]) -> list[StreamedRecord]:
-        """Takes the frames of one turn; returns the records for the stream."""
+        """Takes the frames of one turn; returns as `take_streamed`."""
         now_ns = self.stamp()
         new = [(frame, batch) for frame in frames if (batch := self._numbers.admit(frame, now_ns)) is not None]
-        if not new:
-            return []
-        if self._journal is not None:
-            self._journal.append([frame for frame, _ in new], now_ns)
-        return self._numbers.apply([batch for _, batch in new], now_ns)
+        if new:
+            if self._journal is not None:
+                self._journal.append([frame for frame, _ in new], now_ns)
+            self._numbers.apply([batch for _, batch in new], now_ns)
+        return self.take_streamed()
+
+    def take_streamed(self) -> list[StreamedRecord]:
+        """The records for the stream that came since the last call, of anything that is written down here."""
+        return self._numbers.take_streamed()
 
     def hello(self, hello: Hello) -> str:
         """Why the producer is refused; empty if it isn't."""
@@ -87,7 +91,7 @@ class Logbook:
         if not self._is_news(end):
             self._aggregator.ping(end.producer, now_ns)
             return ""
-        self._aggregator.end(end, now_ns)
+        self._numbers.take_note(end, now_ns)
         if self._is_known(end.producer):  # else it was one too many, and counts as a bad frame
             self._note(end, now_ns)
         return ""

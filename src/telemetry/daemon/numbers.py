@@ -1,4 +1,5 @@
 """A run's numbers: its aggregator, and what is known of the run beside it, changed by what is in the journal alone.
+Whatever changes them may lead to records of the stream, which wait here for who publishes them.
 
 The live run and the fold of its journal both come through here, so that they arrive at the same bits.
 """
@@ -32,6 +33,7 @@ class Numbers:
         self.run = run
         self.frames, self.frame_bytes = run.frames, run.frame_bytes
         """Batches that were taken, as messages, and their bytes."""
+        self._untaken: list[StreamedRecord] = []
 
     @staticmethod
     def restore(checkpoint: Buffer) -> Numbers:
@@ -81,17 +83,24 @@ class Numbers:
         self.frame_bytes += len(frame)
         return batch
 
-    def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
-        """One turn's admitted batches. Returns the records of the stream: the first has the number that
-        `run.records` was before."""
-        streamed = self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns))
+    def apply(self, batches: Sequence[EventBatch], now_ns: int) -> None:
+        """One turn's admitted batches."""
+        self._stream(self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns)))
+
+    def take_streamed(self) -> list[StreamedRecord]:
+        """The records of the stream since the last call: the numbers of these are the last below `run.records`."""
+        taken, self._untaken = self._untaken, []
+        return taken
+
+    def _stream(self, streamed: Sequence[StreamedRecord]) -> None:
         if streamed:
+            self._untaken += streamed
             self.run = replace(self.run, records=self.run.records + len(streamed))
-        return streamed
 
     def roll(self, rolled: Rolled, now_ns: int) -> Interval:
         """Ends an interval of the history."""
         interval = self.aggregator.roll(rolled.start_wall_ns, rolled.end_wall_ns, rolled.elapsed_ns)
+        self._stream(self.aggregator.pass_time(rolled.elapsed_ns))
         self.run = replace(
             self.run,
             rolled_wall_ns=rolled.end_wall_ns,
@@ -107,12 +116,16 @@ class Numbers:
             case Hello():
                 self.aggregator.hello(note, now_ns, self.wall_ns(now_ns))
             case End():
-                self.aggregator.end(note, now_ns)
+                self._stream(self.aggregator.end(note, now_ns))
             case CannotResend():
-                self.aggregator.cannot_resend(note.producer, note.first, note.last, now_ns)
+                self._stream(self.aggregator.cannot_resend(note.producer, note.first, note.last, now_ns))
             case Watch():
                 self.run = replace(self.run, watched=[*self.run.watched, note.pid])
             case BadFrames():
                 self.aggregator.add_bad_frames(note.counts)
             case Ending():
                 self.run = replace(self.run, ending=note)
+
+    def close(self) -> None:
+        """The last change, behind all of the journal: nothing more will come."""
+        self._stream(self.aggregator.close())

@@ -133,4 +133,5 @@ def _aggregator_config(config: Config) -> AggregatorConfig:
         percentiles=tuple(sorted(run.percentiles, key=float)),
         window_s=run.window_s,
         series_cap=config.limits.series,
+        step_grace_s=run.step_grace_s,
     )

@@ -111,6 +111,7 @@ class Playback:
 
     def close(self) -> None:
         """The last interval has ended."""
+        self._take(self._fold.close())
 
     def obstacle(self) -> str:
         if not self._played:

@@ -106,7 +106,7 @@ def _had_history(manifest: Manifest) -> bool:
 def _fold(
     directory: RunDirectory, manifest: Manifest, config: Config, on_progress: OnProgress
 ) -> tuple[Fold, list[str]]:
-    """The numbers at the end of the journal, and what was lost. Completes history and record log."""
+    """The numbers at the end of the journal, books closed, and what was lost. Completes history and record log."""
     history = open_history(config, directory, resume=True) if _had_history(manifest) else None
     records = RecordLog(directory.records, resume=True)
     reader = JournalReader(directory.journal)
@@ -123,6 +123,7 @@ def _fold(
         done += entry.size
         on_progress("reading the journal", min(1.0, done / total))
     filler.take(fold.end_interval(), fold)
+    filler.take(fold.close(), fold)
     filler.end(fold)
     if history is not None:
         history.close()
@@ -144,7 +145,6 @@ def _damage(directory: RunDirectory) -> Iterator[str]:
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
     numbers = fold.numbers
-    numbers.aggregator.close()
     course = Course.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     course.follow(fold.how_it_ended())
     course.warn(warnings)

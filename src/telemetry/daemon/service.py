@@ -63,9 +63,8 @@ class Service:
 
     def close_books(self) -> None:
         """After this the numbers no longer change, and whoever waits for them to is answered."""
-        self.parts.aggregator.close()
-        self.control.give_up()
         self.feed.close()
+        self.control.give_up()
         self._books_closed = True
 
     def turns_until(self, over: Callable[[], bool], *, reading: bool = True) -> None:
@@ -139,9 +138,9 @@ class Service:
             series=len(parts.aggregator.series),
             pages=parts.aggregator.series.pages,
         )
-        self.course.newest = parts.aggregator.snapshot(
-            self.course.facts(now_ns, cost), now_ns, parts.numbers.wall_ns(now_ns)
-        )
+        backends = self.course.backend_stats(parts.clock.monotonic_ns(), parts.numbers.run.records)
+        facts = self.course.facts(now_ns, cost, backends)
+        self.course.newest = parts.aggregator.snapshot(facts, now_ns, parts.numbers.wall_ns(now_ns))
         return self.course.newest
 
     def publish(self) -> None:

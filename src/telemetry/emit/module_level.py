@@ -1,15 +1,17 @@
-"""Instruments without a run at hand: they bind to the process's run when it comes.
+"""Instruments and records without a run at hand: instruments bind to the process's run when it comes.
 
-With TELEMETRY_ENDPOINT set, making one attaches the process by itself; without an endpoint they are null objects.
+With TELEMETRY_ENDPOINT set, making an instrument or a record attaches the process by itself; without an endpoint
+instruments are null objects, and records vanish.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.kinds import Tracking
 from telemetry.emit.process import PROCESS
+from telemetry.emit.recording import Recording
 from telemetry.emit.request import Request
 from telemetry.emit.requests import Requests
 
@@ -55,3 +57,17 @@ def request(name: str, /, **issue: Any) -> Request:
 def tracking(window: str = "measured") -> Tracking:
     """A block whose requests, of this process, belong to a tracking window. See `Run.tracking`."""
     return PROCESS.tracking(window)
+
+
+_RECORDING: Final = Recording(PROCESS)
+
+axis = _RECORDING.axis
+log = _RECORDING.log
+end_step = _RECORDING.end_step
+text = _RECORDING.text
+table = _RECORDING.table
+bins = _RECORDING.histogram  # `telemetry.histogram` is a package
+image = _RECORDING.image
+artifact = _RECORDING.artifact
+span = _RECORDING.span
+span_at = _RECORDING.span_at

@@ -77,7 +77,9 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether what waits, as of the last `settle`, would fill a batch."""
-        return self.waiting >= limits.BATCH_EVENTS or self._weight >= RECORD_BYTES
+        if self.waiting >= limits.BATCH_EVENTS or self._weight >= RECORD_BYTES:
+            return True
+        return len(self.records) >= limits.BATCH_RECORDS
 
     @property
     def dropped(self) -> dict[str, int]:

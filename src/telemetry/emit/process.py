@@ -73,7 +73,7 @@ class Process:
         """The instrument. Attaches the process if the environment names an aggregator. Raises InstrumentError."""
         made = self.catalog.instrument(kind, name, unit, labels, **bounds)
         if self.state == "idle":
-            self._attach_by_itself()
+            self.attach_by_itself()
         return made
 
     def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
@@ -99,7 +99,7 @@ class Process:
         """The kind of request, as `instrument` the instrument. Raises InstrumentError."""
         made = self.kinds.requests(name, labels, expire_s, stop_when)
         if self.state == "idle":
-            self._attach_by_itself()
+            self.attach_by_itself()
         return made
 
     def tracking(self, window: str) -> Tracking:
@@ -239,7 +239,7 @@ class Process:
 
     # --- attaching by itself ---------------------------------------------------------------------
 
-    def _attach_by_itself(self) -> None:
+    def attach_by_itself(self) -> None:
         """Never raises and never waits: trouble is one line, and instruments stay null objects."""
         endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
         if not endpoint or endpoint == self._tried_endpoint:

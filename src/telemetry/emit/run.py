@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from telemetry import limits
-from telemetry.emit import notice, records
+from telemetry.emit import notice
 from telemetry.emit.catalog import check_text
 from telemetry.emit.flusher import Ending
 from telemetry.emit.instruments import Counter, Gauge, Series
@@ -18,11 +18,12 @@ from telemetry.emit.keeper import AggregatorKeeper
 from telemetry.emit.kinds import Tracking
 from telemetry.emit.outcome import await_report, second_best, with_acknowledged, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
-from telemetry.emit.recorders import checked_ns
+from telemetry.emit.recording import Recording
 from telemetry.emit.request import Request
 from telemetry.emit.requests import Requests
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
+from telemetry.emit.writers import Writers, with_backends
 from telemetry.errors import ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
@@ -34,25 +35,28 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN_S = 1.0
 _RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
+_DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
 _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
 
 
-class Run:
+class Run(Recording):
     """A process's part in a run. Made by `start`; any thread may use it.
 
     As a context manager it finishes at the end of the block, and turns an exception into a mark.
     """
 
-    def __init__(self, process: Process, name: str, config: Config) -> None:
+    def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
+        super().__init__(process)
         self.name = name
         self.run_id = ""
         self.endpoint = ""
         """The aggregator's control address; empty if none was reached and `required` was False."""
         self.directory = ""
-        self._process = process
         self._config = config.emit
         self._fallback_dirs = config.run.fallback_dirs
         self._texts_s = config.tokens.budget_s if config.tokens.tokenizer else 0.0
+        self._writers = writers
+        self._delivery_s = config.backends.finish_timeout_s
         self._keeper: AggregatorKeeper | None = None
         self._snapshots: Subscription | None = None
         self._owner_pid = os.getpid()
@@ -114,21 +118,6 @@ class Run:
         for a name that can't be."""
         return self._process.tracking(window)
 
-    # --- records ---------------------------------------------------------------------------------
-
-    def mark(self, text: str, /, *, at_ns: int | None = None, **labels: object) -> None:
-        """A moment worth a line. Never raises."""
-        self._process.put_records(lambda: [records.mark(text, labels, _time(at_ns))])
-
-    def params(self, values: Mapping[str, object], /, *, at_ns: int | None = None) -> None:
-        """Settings of the run; nested maps are flattened with dots. Never raises."""
-        self._process.put_records(lambda: list(records.params(values, _time(at_ns))))
-
-    def expect(self, name: str, total: float, /, *, at_ns: int | None = None) -> None:
-        """The total that counter `name`, or the count that series `name`, will reach. Raises InstrumentError."""
-        record = records.expect(name, total, time.monotonic_ns() if at_ns is None else at_ns)
-        self._process.put_records(lambda: [record])
-
     # --- the end ---------------------------------------------------------------------------------
 
     @property
@@ -150,7 +139,9 @@ class Run:
         In the process that spawned the aggregator this ends the run; elsewhere the run goes on and the result is
         its state so far. Blocks at most about `timeout` seconds (`emit.finish_timeout_s`, and `tokens.budget_s`
         where tokens are counted), never raises for an aggregator in trouble: the report says what it comes from and
-        why. A second call returns the same report.
+        why. Backends have what the result leaves of that time, one second at least and `backends.finish_timeout_s`
+        at most; what is not delivered then stays in the run directory, and is said. A second call returns the same
+        report.
         """
         with self._finishing:
             if self._report is None:
@@ -178,6 +169,7 @@ class Run:
             report = self._end_run(deadline) if owner else self._so_far(deadline, ending)
         finally:
             self._let_go()
+        report = self._delivered(report, deadline) if owner else report
         if flusher is None or report.source == "status":
             return report
         if owner:
@@ -197,6 +189,12 @@ class Run:
             return second_best(keeper.files, snapshots.newest, why)
         left_s = _left_s(deadline) + self._texts_s
         return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
+
+    def _delivered(self, report: Report, deadline: float) -> Report:
+        """Ends the backends of a run that is over, and has the report say what became of them."""
+        left_s = max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic())
+        self._writers.end(min(left_s, self._delivery_s), report.snapshot.backends)
+        return with_backends(report, self._writers.stats)
 
     def _so_far(self, deadline: float, ending: Ending) -> Report:
         if said := ending.in_words():
@@ -255,6 +253,7 @@ class Run:
         self._keeper = keeper
         os.environ[ENDPOINT_VARIABLE] = aggregator.endpoint
         self._process.finish_hook = self._finish_at_exit
+        self._writers.begin(aggregator.endpoint, self.directory)
 
     def _finish_at_exit(self) -> None:
         report = self.finish()
@@ -299,13 +298,16 @@ def start(
     start_timeout_s: float | None = None,
     finish_timeout_s: float | None = None,
     journal: bool | None = None,
+    to: str | Sequence[str] | None = None,
 ) -> Run:
     """The run of this process, started by the first call; later calls return the same until it is finished.
 
     With TELEMETRY_ENDPOINT in the environment it attaches to that aggregator; without, it spawns one, which writes
     its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes. `name` is the run's name when it
     spawns, the producer's when it attaches. The other arguments override the configuration keys of their names;
-    `dir`, `refresh_hz` and `journal` concern an aggregator that is spawned.
+    `dir`, `refresh_hz`, `journal` and `to` concern an aggregator that is spawned. `to` names backends that get the
+    run, each as `telemetry run --to` has it, such as "tensorboard" or "wandb:project=mine": writer processes of
+    their own, which cost this one nothing. One that can't begin says so, and the run goes on.
 
     Raises EndpointError, after at most `start_timeout_s`, if there is no aggregator to talk to; with `required`
     False it warns instead, and instruments discard what they are given. UsageError means the call is wrong.
@@ -329,8 +331,10 @@ def start(
         if _STARTER.run is not None and not _STARTER.run.finished:
             return _STARTER.run
         config = load(flags).config
+        backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
+        writers = Writers(backends, notice.warn)
         PROCESS.reopen()
-        _STARTER.run = _started(Run(PROCESS, name or program_name(), config), flags, required)
+        _STARTER.run = _started(Run(PROCESS, name or program_name(), config, writers), flags, required)
         return _STARTER.run
 
 
@@ -352,10 +356,6 @@ def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:
 
 def _left_s(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
-
-
-def _time(at_ns: int | None) -> int:
-    return time.monotonic_ns() if at_ns is None else checked_ns(at_ns)
 
 
 if hasattr(os, "register_at_fork"):

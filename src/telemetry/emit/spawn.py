@@ -64,7 +64,7 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
     said nothing.
     """
-    circumstances = Circumstances(environment(flags), _here(), owner_pid)
+    circumstances = Circumstances(environment(flags), working_directory(), owner_pid)
     return _start([f"--name={name}"], circumstances, timeout_s, discard=dismiss)
 
 
@@ -151,7 +151,8 @@ def telemetry_command() -> list[str]:
     return [sys.executable, "-P", "-m", "telemetry"]
 
 
-def _here() -> str | None:
+def working_directory() -> str | None:
+    """None if it was removed."""
     try:
         return os.getcwd()
     except OSError:  # it was removed: whoever starts there has to say what that means

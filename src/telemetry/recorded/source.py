@@ -8,6 +8,7 @@ from pathlib import Path
 
 from telemetry import humane
 from telemetry.errors import RunDirectoryError
+from telemetry.recorded.backends import with_backends
 from telemetry.recorded.requests import with_requests
 from telemetry.store import rundir
 from telemetry.store.final import find_final, read_final
@@ -45,7 +46,7 @@ def find_result(
         raise _no_result(run)
     elsewhere = "" if path == run.final else f"the run directory could not be written, so it is {path}"
     try:
-        snapshot, sources, gates = read_final(path), read_sources(run), _gates(run)
+        snapshot, sources, gates = with_backends(read_final(path), run), read_sources(run), _gates(run)
         report = Report(snapshot=snapshot, source="file", source_reason=elsewhere, sources=sources, gates=gates)
         return with_requests(report), run
     except RunDirectoryError as error:

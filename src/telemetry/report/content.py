@@ -14,11 +14,13 @@ from typing import Final, Literal
 from telemetry import humane, phrases
 from telemetry.humane import NOTHING, printable
 from telemetry.report.accounts import PRODUCERS_SHOWN, losses, producers
+from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.measured import counters, gauges, series
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.requests import requests
 from telemetry.report.sources import sources_sections
+from telemetry.report.steps import steps
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import SOURCE_WORDS, Report, Stretch
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
@@ -51,10 +53,12 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
     sections = [
         losses(snapshot),
         producers(report),
+        backends(report),
         *sources_sections(report),
         command(snapshot.command),
         gate_lines(report.gates),
         *requests(report),
+        *steps(report),
         series(report),
         counters(snapshot),
         gauges(snapshot),

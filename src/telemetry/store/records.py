@@ -24,14 +24,18 @@ from telemetry.errors import RunDirectoryError
 from telemetry.limits import MIB
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT
-from telemetry.wire.events import EventRecord, StreamRecord
+from telemetry.wire.events import Streamed, StreamRecord
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 FILE_NAME: Final = "records.jsonl"
 _STRIDE: Final = 256  # lines between remembered offsets: a read skips that many at most
-_TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(EventRecord)}
+_TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Streamed)}
 _ENCODER: Final = msgspec.json.Encoder()
 _SENDABLE: Final = msgspec.msgpack.Encoder()
+
+
+class DamagedRecord(RunDirectoryError):
+    """A line of a record log that is no record, while others may be."""
 
 
 class _Header(Struct):
@@ -100,7 +104,7 @@ class RecordLog:
 
         Blocks on the disk. A line still being written is left out.
 
-        Raises RunDirectoryError if the file can't be read or a line is damaged.
+        Raises RunDirectoryError if the file can't be read, DamagedRecord if one of these lines is damaged.
         """
         self._refresh()
         count = min(limit, self._lines.records - from_seq)
@@ -174,7 +178,7 @@ class RecordLog:
             _SENDABLE.encode(record)  # JSON knows larger numbers
             return record
         except (*BAD_INPUT, KeyError, TypeError, OverflowError) as error:
-            raise self._unreadable(f"line {seq + 2}: {error}") from error
+            raise DamagedRecord(f"{self._path} can't be read: line {seq + 2}: {error}") from error
 
     def _unreadable(self, why: str) -> RunDirectoryError:
         return RunDirectoryError(f"{self._path} can't be read: {why}")

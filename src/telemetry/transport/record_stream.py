@@ -26,20 +26,31 @@ _CHECK_EVERY_S: Final = 1.0
 class RecordStream:
     """Every record from `from_seq` on, in order and once. One thread.
 
-    A gap in what is published, or a late join, is filled from the aggregator's record log. What that log does not
-    have either is skipped and counted in `missed`.
+    A gap in what is published, or a late join, is filled from the aggregator's record log, page by page as records
+    are taken: while the run goes on, no more than a page waits here. What that log does not have either is skipped
+    and counted in `missed`.
     """
 
     def __init__(self, endpoint: str, from_seq: int = 0, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> None:
-        """Blocks for the handshake and the first catch-up. Raises EndpointError, KeysError or ProtocolError."""
+        """Blocks for the handshake and the first page of a catch-up. Raises EndpointError, KeysError or
+        ProtocolError."""
         self.next_seq = from_seq
         """One above the last record that was taken in."""
+        self.known = from_seq
+        """One above the newest record that is known of."""
         self.missed = 0
         self.ended = False
         """The run is over and all its records were handed out, or its aggregator is gone."""
+        self.gone = False
+        """It ends, or has ended, because nobody listens at the address any more."""
         self._timeout_s = timeout_s
         self._ready: deque[StreamRecord] = deque()
         self._over = False
+        self._behind = True
+        """The log may have records that were not taken in; what is published meanwhile waits, or is lost and found
+        there."""
+        self._early: StreamRecord | None = None
+        """What showed a gap, for when the log has said all it has."""
         self._context: sockets.ZmqContext = zmq.Context()
         self._control = ControlClient(endpoint)
         try:
@@ -72,6 +83,9 @@ class RecordStream:
         """
         deadline = time.monotonic() + timeout_s
         while not self._ready:
+            if self._behind:
+                self._go_on()
+                continue
             if self._over:
                 self.ended = True
                 return None
@@ -84,6 +98,16 @@ class RecordStream:
                 return None
         return self._ready.popleft()
 
+    def skip_to(self, seq: int) -> None:
+        """Records below `seq` are not wanted any more: who asks has them from elsewhere."""
+        self.next_seq = max(self.next_seq, seq)
+        while self._ready and self._ready[0].seq < seq:
+            self._ready.popleft()
+
+    def hurry(self) -> None:
+        """The next `recv` asks the aggregator for its state first."""
+        self._check_at = 0.0
+
     def close(self) -> None:
         """May be called twice."""
         self._control.close()
@@ -94,36 +118,53 @@ class RecordStream:
             record = decode_stream_record(frame)
         except Malformed:
             return
+        self.known = max(self.known, record.seq + 1)
         if record.seq > self.next_seq:
-            self._catch_up()
-        if record.seq >= self.next_seq:
-            self.missed += record.seq - self.next_seq
+            self._early, self._behind = record, True
+        elif record.seq == self.next_seq:
             self._admit(record)
 
     def _admit(self, record: StreamRecord) -> None:
+        self.missed += record.seq - self.next_seq
         self._ready.append(record)
         self.next_seq = record.seq + 1
+        self.known = max(self.known, self.next_seq)
 
     def _check(self) -> None:
         """The state is asked first: once it is terminal, the log behind it is whole. One that is silent may only be
         stopped for a while; one whose address refuses is gone."""
         try:
             pong = self._control.request(Ping(), self._timeout_s)
+            over = isinstance(pong, Pong) and pong.state in TERMINAL
             self._catch_up()
-            self._over = isinstance(pong, Pong) and pong.state in TERMINAL
+            while over and self._behind:  # soon there will be nobody to ask
+                self._catch_up()
+            self._over = over
         except EndpointError:
-            self._over = refuses(self._control.endpoint)
+            self._over = self.gone = refuses(self._control.endpoint)
         self._check_at = time.monotonic() + _CHECK_EVERY_S
 
+    def _go_on(self) -> None:
+        """The next page. Raises EndpointError if nobody answers, unless nobody will."""
+        try:
+            self._catch_up()
+        except EndpointError:
+            if not refuses(self._control.endpoint):
+                raise
+            self._over, self.gone, self._behind = True, True, False
+
     def _catch_up(self) -> None:
-        """Takes in all records of the log from `next_seq` on. Blocks. Raises EndpointError or ProtocolError."""
-        while True:
-            answer = self._control.request(Catchup(from_seq=self.next_seq), self._timeout_s)
-            if not isinstance(answer, CaughtUp):
-                raise ProtocolError(f"{self._control.endpoint} answered catchup with {type(answer).__name__}")
-            for record in answer.records:
-                if record.seq >= self.next_seq:
-                    self.missed += record.seq - self.next_seq
-                    self._admit(record)
-            if not answer.records or self.next_seq > answer.last_seq:
-                return
+        """Takes in one page of the log, from `next_seq` on. Blocks. Raises EndpointError or ProtocolError."""
+        answer = self._control.request(Catchup(from_seq=self.next_seq), self._timeout_s)
+        if not isinstance(answer, CaughtUp):
+            raise ProtocolError(f"{self._control.endpoint} answered catchup with {type(answer).__name__}")
+        self.known = max(self.known, answer.last_seq + 1)
+        for record in answer.records:
+            if record.seq >= self.next_seq:
+                self._admit(record)
+        self._behind = bool(answer.records) and self.next_seq <= answer.last_seq
+        early = self._early
+        if early is not None and not self._behind:
+            self._early = None
+            if early.seq >= self.next_seq:
+                self._admit(early)

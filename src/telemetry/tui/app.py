@@ -31,6 +31,7 @@ from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
 from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.tui.screens.series import SeriesScreen
+from telemetry.tui.screens.steps import StepsScreen
 from telemetry.tui.screens.tables import TablesScreen, ValuesTable
 from telemetry.tui.viewer import TABS, Viewer
 from telemetry.tui.widgets.grid_view import GridView
@@ -50,6 +51,7 @@ class Cockpit(Viewer):
         "producers": ProducersScreen,
         "log": LogScreen,
         "requests": RequestsScreen,
+        "steps": StepsScreen,
     }
     DEFAULT_MODE = "overview"
 
@@ -96,7 +98,8 @@ class Cockpit(Viewer):
         **dict.fromkeys(("now", "scrub_forward"), lambda self: self._past is not None),
         **dict.fromkeys(("scrub_back", "export", "freeze"), lambda self: self.scene.snapshot is not None),
         "open": lambda self: not isinstance(self.focused, ValuesTable),
-        "tab_4": lambda self: len(self.tabs) > 3,
+        "tab_4": lambda self: "requests" in self.tabs,
+        "tab_5": lambda self: "steps" in self.tabs,
         "group": lambda self: bool(overview.label_keys(self.scene)),
         "figures": lambda self: self._past is None,
         "stop": lambda self: not self._known.ended,
@@ -198,7 +201,7 @@ class Cockpit(Viewer):
 
     def action_next_pane(self) -> None:
         screen = self.cockpit_screen
-        if isinstance(screen, TablesScreen):
+        if isinstance(screen, TablesScreen | StepsScreen):
             screen.next_pane()
 
     def action_freeze(self) -> None:
@@ -260,14 +263,17 @@ class Cockpit(Viewer):
     def action_tab_4(self) -> None:
         self._go(3)
 
+    def action_tab_5(self) -> None:
+        self._go(4)
+
     def action_next_tab(self) -> None:
         tabs = self.tabs
         self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
 
     def _go(self, number: int) -> None:
         """To a tab, if it is there; in it, out of the series that is open."""
-        if number < len(self.tabs):
-            tab = self.tabs[number]
+        tab = TABS[number]
+        if tab in self.tabs:
             if tab == self.current_mode and isinstance(self.cockpit_screen, SeriesScreen):
                 self._leave_series()
             self._enter(tab)

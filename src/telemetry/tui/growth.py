@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, Generic, TypeVar
 
 from telemetry.tui.model.scene import SeriesId, series_id
 from telemetry.wire.requests import OUTPUT_TOKENS
@@ -16,18 +16,31 @@ _STEPS: Final = 10
 _LEAST_NS: Final = 500_000_000
 """Over less, one batch more or less would make the rate jump."""
 
+_Key = TypeVar("_Key", bound=Hashable)
 
-class Growth:
-    """Totals of output tokens, from snapshot to snapshot. Keeps _STEPS + 2 of them at most."""
 
-    def __init__(self) -> None:
-        self._known: deque[tuple[int, Mapping[SeriesId, float]]] = deque()
+def output_tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
+    """Of each series of them."""
+    return {
+        series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIX)
+    }
 
-    def learn(self, snapshot: MetricsSnapshot) -> Mapping[SeriesId, float]:
-        """Tokens a second of each series, over the window or since the first snapshot; empty at first."""
-        totals: dict[SeriesId, float] = {
-            series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIX)
-        }
+
+def closed_steps(snapshot: MetricsSnapshot) -> dict[str, float]:
+    """Of each axis."""
+    return {stat.name: stat.closed for stat in snapshot.axes}
+
+
+class Growth(Generic[_Key]):
+    """Totals from snapshot to snapshot. Keeps _STEPS + 2 of them at most."""
+
+    def __init__(self, totals: Callable[[MetricsSnapshot], Mapping[_Key, float]]) -> None:
+        self._totals = totals
+        self._known: deque[tuple[int, Mapping[_Key, float]]] = deque()
+
+    def learn(self, snapshot: MetricsSnapshot) -> Mapping[_Key, float]:
+        """Growth a second of each total, over the window or since the first snapshot; empty at first."""
+        totals = self._totals(snapshot)
         now_ns, known, window_ns = snapshot.time_ns, self._known, round(snapshot.window_s * 1e9)
         if known and now_ns < known[-1][0]:
             known.clear()
@@ -39,4 +52,4 @@ class Growth:
         if now_ns - start_ns < _LEAST_NS:
             return {}
         seconds = (now_ns - start_ns) / 1e9
-        return {series: max(0.0, total - before.get(series, 0)) / seconds for series, total in totals.items()}
+        return {key: max(0.0, total - before.get(key, 0)) / seconds for key, total in totals.items()}

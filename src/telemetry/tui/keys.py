@@ -16,10 +16,10 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, format_key, key_to_charact
 from telemetry.config.load import closest
 from telemetry.errors import ConfigError
 
-Place = Literal["overview", "series", "producers", "log", "requests"]
+Place = Literal["overview", "series", "producers", "log", "requests", "steps"]
 """A screen with keys of its own."""
 
-PLACES: Final[tuple[Place, ...]] = ("overview", "series", "producers", "log", "requests")
+PLACES: Final[tuple[Place, ...]] = ("overview", "series", "producers", "log", "requests", "steps")
 _SORTED: Final[tuple[Place, ...]] = ("overview", "producers")
 _OPENED: Final[tuple[Place, ...]] = ("overview", "requests")
 _TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
@@ -42,9 +42,9 @@ class Key:
 TABLE: Final = (
     Key("open", "enter", "open", "open the series", _OPENED),
     Key("back", "escape", "back", "one step back"),
-    Key("filter", "slash", "filter", "filter by words", (*_SORTED, "requests")),
+    Key("filter", "slash", "filter", "filter by words", (*_SORTED, "requests", "steps")),
     Key("sort", "s", "sort", "sort by the next column", _SORTED),
-    Key("figures", "w", "figures", "last seconds / whole run", _TIMES),
+    Key("figures", "w", "figures", "last seconds / whole run", (*_TIMES, "steps")),
     Key("next_plot", "v", "next plot", "the next plot", ("series",)),
     Key("zoom_in", "plus,equals_sign", "zoom", "less time, or more", _TIMES, beside="zoom_out"),
     Key("zoom_out", "minus", "", "more time", _TIMES),
@@ -57,15 +57,16 @@ TABLE: Final = (
     Key("baseline", "b", "baseline", "compare with a baseline run", _TIMES),
     Key("pin", "p", "pin", "keep the series on top", ("overview",)),
     Key("group", "g", "group", "group by the next label", ("overview",)),
-    Key("units", "u", "units", "raw numbers / fitting units", (*_TIMES, "producers")),
+    Key("units", "u", "units", "raw numbers / fitting units", (*_TIMES, "producers", "steps")),
     Key("reverse", "r", "reverse", "turn the order round", _SORTED),
     Key("export", "e", "export", "write it to SVG and JSON"),
-    Key("next_pane", "shift+tab", "", "to the other table and back", _OPENED),
+    Key("next_pane", "shift+tab", "", "to the other table and back", (*_OPENED, "steps")),
     Key("next_tab", "tab", "", "the next tab"),
     Key("tab_1", "1", "", "overview"),
     Key("tab_2", "2", "", "producers"),
     Key("tab_3", "3", "", "log"),
     Key("tab_4", "4", "", "requests"),
+    Key("tab_5", "5", "", "steps and backends"),
     Key("stop", "ctrl+x", "stop", "end the run, asks first"),
     Key("palette", "ctrl+p", "", "all commands, and themes"),
     Key("help", "question_mark,f1", "help", "what the keys do"),

@@ -8,8 +8,9 @@ from typing import Final
 
 from telemetry.intervals.timeline import Timeline
 from telemetry.tui.feed.news import Fresh, MomentOf, News, Output, TimelineOf, Trends, Trouble
-from telemetry.tui.growth import Growth
+from telemetry.tui.growth import Growth, closed_steps, output_tokens
 from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
+from telemetry.tui.step_courses import StepCourses
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 FRESH_S: Final = 2.0
@@ -26,7 +27,9 @@ class Known:
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
-        self._growth = Growth()
+        self._tokens = Growth(output_tokens)
+        self._steps = Growth(closed_steps)
+        self._courses = StepCourses()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
         self._past = False
@@ -36,8 +39,14 @@ class Known:
         scene = self._scene
         if isinstance(news, Fresh):
             self._heard_ns = news.at_ns
-            tokens_per_s = self._growth.learn(news.snapshot)
-            self._scene = replace(scene, snapshot=news.snapshot, live=news.live, tokens_per_s=tokens_per_s)
+            self._scene = replace(
+                scene,
+                snapshot=news.snapshot,
+                live=news.live,
+                tokens_per_s=self._tokens.learn(news.snapshot),
+                steps_per_s=self._steps.learn(news.snapshot),
+                courses=self._courses.learn(news.snapshot),
+            )
         elif isinstance(news, Trouble):
             self._scene = replace(scene, trouble=news.words)
         elif isinstance(news, Trends):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,13 +26,15 @@ from telemetry.tui.inbox import Inbox
 from telemetry.tui.known import Known
 from telemetry.tui.model.flows import has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.model.steps import has_steps
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, Shown
 from telemetry.tui.theme import fitting_theme
 from telemetry.wire.snapshot import MetricsSnapshot
 
-TABS: Final = ("overview", "producers", "log", "requests")
-"""The last is there for a run with requests only."""
+TABS: Final = ("overview", "producers", "log", "requests", "steps")
+_THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {"requests": has_requests, "steps": has_steps}
+"""Of tabs that not every run has, whether a run has them."""
 _ALWAYS: Final = ("help", "quit")
 """Have room in the footer before all others."""
 _FAILURES_KEPT: Final = 20
@@ -148,14 +150,16 @@ class Viewer(App[None]):
             snapshot=held.snapshot,
             trends=held.trends,
             tokens_per_s=held.tokens_per_s,
+            steps_per_s=held.steps_per_s,
+            courses=held.courses,
             output=held.output,
         )
 
     @property
     def tabs(self) -> tuple[str, ...]:
         """Those there are. None goes while one is in it."""
-        there = self.current_mode == TABS[-1] or has_requests(self.scene)
-        return TABS if there else TABS[:-1]
+        scene, here = self.scene, self.current_mode
+        return tuple(tab for tab in TABS if tab == here or tab not in _THERE or _THERE[tab](scene))
 
     @property
     def _series(self) -> SeriesId | None:
@@ -208,7 +212,7 @@ class Viewer(App[None]):
             timeline=self.timeline,
             frozen=self._held is not None,
             tab=self.current_mode,
-            tab_keys=tuple(keys.shown(self._keys[f"tab_{number}"]) for number in range(1, len(self.tabs) + 1)),
+            tab_keys={tab: keys.shown(self._keys[f"tab_{TABS.index(tab) + 1}"]) for tab in self.tabs},
             shortcuts=tuple(self._shortcuts(screen)),
             now_ns=self._clock.monotonic_ns(),
             always=tuple(self._shortcut(keys.BY_ID[name]) for name in _ALWAYS),

@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
 from telemetry.wire.events import Digits, Drops, Natural, ProducerId, StreamRecord, Text
-from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, State
+from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 
 ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
@@ -101,7 +101,15 @@ class Watch(_Message, tag="watch", kw_only=True, frozen=True):
     pid: Annotated[int, Meta(gt=0, lt=_PIDS)]
 
 
-Request = Hello | Ping | End | CannotResend | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch
+class TellBackend(_Message, tag="backend", kw_only=True, frozen=True):
+    """A writer's report of itself, about twice a second. Changes no number; every snapshot repeats the newest."""
+
+    stat: BackendStat
+
+
+Request = (
+    Hello | Ping | End | CannotResend | Barrier | GetStatus | GetHistory | Catchup | Stop | Watch | TellBackend
+)
 
 
 # --- responses -----------------------------------------------------------------------------------
@@ -201,6 +209,12 @@ class Watching(_Message, tag="watching", kw_only=True, frozen=True):
     pid: int
 
 
+class Noted(_Message, tag="noted", kw_only=True, frozen=True):
+    """Answers `backend`."""
+
+    state: State
+
+
 ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused"]
 
 
@@ -222,6 +236,7 @@ Response = (
     | CaughtUp
     | Stopping
     | Watching
+    | Noted
     | Error
 )
 PUSHED: Final = (Ack, Resend)

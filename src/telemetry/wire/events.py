@@ -30,6 +30,12 @@ Step = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Digits = Annotated[int, Meta(ge=1, le=5)]
 """Significant decimal digits of a series."""
 Bound = Annotated[float, Meta(ge=limits.LOWEST_BOUND, le=limits.HIGHEST_BOUND)]
+Reduction = Literal["last", "mean", "sum", "min", "max"]
+REDUCTIONS: Final[tuple[Reduction, ...]] = ("last", "mean", "sum", "min", "max")
+Closing = Literal["ended", "timeout", "run_end", "late"]
+"""Why a step is said: its producers ended it, or one did not in time, or the run ended, or something came late."""
+AxisName = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
+"""Empty: the record belongs to no step."""
 Drops = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=limits.REASON_CHARS)], Natural],
     Meta(max_length=limits.DROP_REASONS),
@@ -95,6 +101,17 @@ class Expect(_Record, tag="expect", frozen=True):
     time_ns: Natural = 0
 
 
+class Axis(_Record, tag="axis", frozen=True):
+    """How several producers' values of one step become one. The first declaration of an axis stands; without one it
+    is the mean. A producer's own later value of a name replaces its earlier one in any case."""
+
+    name: Name
+    reduce: Reduction = "mean"
+    reductions: Annotated[dict[Name, Reduction], Meta(max_length=limits.PARAMS_PER_RECORD)] = {}
+    """Names, or patterns such as `*/tokens`, that are put together otherwise. The first that fits counts."""
+    time_ns: Natural = 0
+
+
 class Mark(_Record, tag="mark", frozen=True):
     """A moment worth a line."""
 
@@ -120,11 +137,37 @@ class Scalars(_Record, tag="scalars", frozen=True):
 
 
 class StepEnd(_Record, tag="step_end", frozen=True):
-    """This producer has reported all it has for a step."""
+    """This producer has reported all it has for a step, and for those before it."""
 
     axis: Name
     step: Step
     time_ns: Natural = 0
+
+
+class Spread(Struct, array_like=True, frozen=True, gc=False):
+    """What several producers reported of one name in one step."""
+
+    count: Natural
+    min: float
+    max: float
+    mean: float
+    lowest: ProducerId
+    highest: ProducerId
+
+
+class ClosedStep(_Record, tag="step", frozen=True):
+    """A step of an axis, with the values of all producers. The aggregator alone makes it."""
+
+    axis: Name
+    step: Step
+    values: dict[Name, float | None]
+    spread: dict[Name, Spread] = {}
+    """Of names that more than one producer reported."""
+    producers: Natural = 1
+    """How many reported something."""
+    closed: Closing = "ended"
+    revision: Natural = 0
+    """Above 0: the step was said before, and `values` holds only what has changed since."""
 
 
 class Span(_Record, tag="span", frozen=True):
@@ -143,15 +186,43 @@ class Note(_Record, tag="text", frozen=True):
     name: Name
     text: Text
     time_ns: Natural = 0
+    axis: AxisName = ""
+    step: Step = 0
+
+
+class Table(_Record, tag="table", frozen=True):
+    """A small table. Each row has as many cells as there are columns."""
+
+    name: Name
+    columns: Annotated[list[Name], Meta(min_length=1, max_length=limits.TABLE_COLUMNS)]
+    rows: Annotated[
+        list[Annotated[list[Scalar], Meta(max_length=limits.TABLE_COLUMNS)]], Meta(max_length=limits.TABLE_ROWS)
+    ]
+    time_ns: Natural = 0
+    axis: AxisName = ""
+    step: Step = 0
+
+
+class Bins(_Record, tag="bins", frozen=True):
+    """A distribution that a producer counted itself: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
+
+    name: Name
+    edges: Annotated[list[float], Meta(min_length=2, max_length=limits.BINS + 1)]
+    counts: Annotated[list[Natural], Meta(min_length=1, max_length=limits.BINS)]
+    time_ns: Natural = 0
+    axis: AxisName = ""
+    step: Step = 0
 
 
 class Artifact(_Record, tag="artifact", frozen=True):
-    """A file by reference."""
+    """A file by reference. `kind` is a word of the producer's choice; `image` is known to backends."""
 
     name: Name
     uri: Text
     kind: Annotated[str, Meta(max_length=limits.UNIT_CHARS)] = ""
     time_ns: Natural = 0
+    axis: AxisName = ""
+    step: Step = 0
 
 
 class Uncounted(_Record, tag="uncounted", frozen=True):
@@ -199,9 +270,16 @@ EventRecord = (
     | Session
     | Uncounted
     | Counted
+    | Axis
+    | Table
+    | Bins
 )
-STREAMED: Final = (Mark, Params, Expect, Scalars, StepEnd, Span, Note, Artifact, Session)
-"""Record types that go on to the record stream; the others only change instruments."""
+Streamed = (
+    Mark | Params | Expect | Scalars | StepEnd | Span | Note | Artifact | Session | Axis | Table | Bins | ClosedStep
+)
+"""What the record stream carries. Scalars and their ends were in it until 1.1; since 1.2 steps are."""
+STREAMED: Final = (Mark, Params, Expect, Span, Note, Artifact, Session, Axis, Table, Bins)
+"""Record types of producers that go on to the record stream as they are; the others only change numbers."""
 
 
 class EventBatch(Struct, array_like=True, frozen=True, gc=False):
@@ -246,7 +324,7 @@ class StreamRecord(Struct, array_like=True, frozen=True):
     seq: Natural
     producer: str
     wall_ns: int
-    record: EventRecord
+    record: Streamed
 
 
 RECORD_DECODER: Final[msgspec.msgpack.Decoder[EventRecord]] = msgspec.msgpack.Decoder(EventRecord)

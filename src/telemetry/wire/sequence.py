@@ -7,7 +7,7 @@ a batch ahead      → a gap, remembered as a range until it is filled or given 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Annotated, Any, ClassVar
@@ -33,7 +33,7 @@ class SequenceTracker:
     """
 
     __slots__ = (
-        *("_closed", "_gaps", "_given_up", "_most_gaps"),
+        *("_came_below", "_closed", "_gaps", "_given_up", "_most_gaps"),
         *("duplicates", "next_seq", "repaired", "unrepairable"),
     )
 
@@ -42,6 +42,7 @@ class SequenceTracker:
         "duplicates": Count,
         "repaired": Count,
         "unrepairable": _Batches,
+        "_came_below": _Batches,
         "_gaps": list[Range],
         "_given_up": list[Range],
         "_closed": bool,
@@ -51,12 +52,14 @@ class SequenceTracker:
     def __init__(self, most_gaps: Callable[[], int] = lambda: limits.SEQUENCE_GAPS) -> None:
         self._most_gaps = most_gaps
         self.next_seq = 0
-        """One above the highest number seen."""
+        """One above the highest number heard of."""
         self.duplicates = 0
         self.repaired = 0
         """Batches that came after a later one."""
         self.unrepairable = 0
         """Batches given up."""
+        self._came_below = 0
+        """One above the highest number that came: those between it and `next_seq` were only announced."""
         self._gaps: list[Range] = []
         self._given_up: list[Range] = []
         self._closed = False
@@ -64,6 +67,8 @@ class SequenceTracker:
     def restored(self) -> None:
         if not (_ascend(self._gaps, self.next_seq) and _ascend(self._given_up, self.next_seq)):
             raise ValueError("ranges of batches that can't be")
+        if self._came_below > self.next_seq:
+            raise ValueError("batches that nobody has heard of")
 
     @property
     def contiguous(self) -> int:
@@ -80,6 +85,11 @@ class SequenceTracker:
         """What will not come, ascending: the last `limits.GAPS_SHOWN` ranges of it."""
         return list(self._given_up)
 
+    def unbroken_from(self, seq: int) -> int:
+        """From this number up to `seq`, which came, nothing is missing; 0 if nothing is below it either."""
+        at = bisect_left(self._gaps, seq, key=_FIRST)
+        return self._gaps[at - 1][1] + 1 if at else 0
+
     def expect(self, batches: int) -> None:
         """The producer says it made this many batches: what is not here yet is a gap."""
         if batches > self.next_seq:
@@ -92,23 +102,24 @@ class SequenceTracker:
     def admit(self, seq: int) -> bool:
         """Whether this batch is new."""
         if seq == self.next_seq:
-            self.next_seq = seq + 1
+            self.next_seq = self._came_below = seq + 1
             return True
         if seq > self.next_seq:
             self._open_gap(self.next_seq, seq - 1)
-            self.next_seq = seq + 1
+            self.next_seq = self._came_below = seq + 1
             return True
         if _take_out(self._gaps, seq):
-            self.repaired += 1
+            self.repaired += seq < self._came_below
             self._give_up_beyond_bound()  # a filled middle makes two gaps of one
-            return True
-        if not self._closed and _take_out(self._given_up, seq):
+        elif not self._closed and _take_out(self._given_up, seq):
             self.repaired += 1
             self.unrepairable -= 1
             self._forget_beyond_bound()
-            return True
-        self.duplicates += 1
-        return False
+        else:
+            self.duplicates += 1
+            return False
+        self._came_below = max(self._came_below, seq + 1)
+        return True
 
     def give_up(self, first: int, last: int) -> int:
         """What is missing within `[first, last]` will not come. Returns how many batches that is."""

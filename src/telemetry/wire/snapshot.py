@@ -6,11 +6,12 @@ command use the same words. Every snapshot is whole: a late subscriber needs onl
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from telemetry.wire.events import Kind, Scalar
+from telemetry import limits
+from telemetry.wire.events import Drops, Kind, Natural, Scalar, Text
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 State = Literal["INITIALIZE", "LIVE", "DRAINING", "COMPLETE", "INTERRUPTED"]
@@ -20,6 +21,11 @@ Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 what. `incomplete`: a producer has not ended, or an aggregator was lost with what its journal could not take, so
 nobody knows. `interrupted`: the run was stopped by force."""
 
+BackendState = Literal["starting", "writing", "idle", "retrying", "done", "undelivered", "failed"]
+"""`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `done`: the run is over and all
+of it is delivered. `undelivered`: the writer has ended and the rest can be delivered later. `failed`: it could not
+begin."""
+BACKEND_ENDED: Final[frozenset[BackendState]] = frozenset({"done", "undelivered", "failed"})
 ProducerStatus = Literal["live", "late", "lost", "ended"]
 ProducerCompleteness = Literal["complete", "lossy", "incomplete", "unknown"]
 
@@ -170,6 +176,60 @@ class SeriesStat(Struct, kw_only=True, frozen=True):
     extent: Extent | None = None
 
 
+class AxisStat(Struct, kw_only=True, frozen=True):
+    """The steps of one axis."""
+
+    name: str
+    closed: int = 0
+    """Steps that were said."""
+    open: int = 0
+    newest: int | None = None
+    """The highest step that was said; `values` are its, or older ones of names that it lacks."""
+    oldest_open: int | None = None
+    waiting_for: list[str] = []
+    """Producers that have not ended the oldest open step."""
+    producers: int = 0
+    """That have reported on it and have not ended."""
+    timeouts: int = 0
+    """Steps that were closed without all their producers."""
+    corrections: int = 0
+    values: dict[str, float | None] = {}
+
+
+class BackendStat(Struct, kw_only=True, frozen=True):
+    """One writer: what a process of its own hands on to a tracker."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=limits.BACKEND_NAME_CHARS)]
+    kind: Annotated[str, Meta(max_length=limits.BACKEND_NAME_CHARS)] = ""
+    state: BackendState = "starting"
+    pid: Natural = 0
+    time_ns: Natural = 0
+    """Wall clock of its last word."""
+    next_record: Natural = 0
+    """All records of the stream below this number are delivered, or counted in `dropped`."""
+    queued: Natural = 0
+    """Records of the stream that are not, as far as is known."""
+    written: Natural = 0
+    """Items delivered: records, and readings of instruments."""
+    retried: Natural = 0
+    """Attempts after the first."""
+    repeated: Natural = 0
+    """Items that may be there twice: delivered once more after a death, to a tracker that can't tell."""
+    dropped: Drops = {}
+    """Items that are not there and will not be, by reason."""
+    no_place: Drops = {}
+    """Items of kinds that the tracker has no place for."""
+    breaker: Literal["closed", "open", "half-open"] = "closed"
+    failures: Natural = 0
+    """In a row."""
+    restarts: Natural = 0
+    last_error: Text = ""
+    calling_s: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    """How long the call into the tracker's library that goes on now has taken."""
+    place: Text = ""
+    """Where the data is: a directory, or an address."""
+
+
 class Progress(Struct, kw_only=True, frozen=True):
     name: str
     done: float
@@ -257,6 +317,8 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     params: dict[str, Scalar] = {}
     command: CommandFacts | None = None
     cost: SelfCost = SelfCost()
+    axes: list[AxisStat] = []
+    backends: list[BackendStat] = []
     overflow: dict[Kind, int] = {}
     """Instruments beyond the cap, by kind: their events went to the instrument called `overflow`."""
     warnings: list[str] = []

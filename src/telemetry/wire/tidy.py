@@ -20,6 +20,8 @@ LIBRARIES: Final = ("pandas", "polars")
 _NUMBERS: Final = ("value", "low", "high", "start_s", "end_s")
 _ACCOUNT: Final = ("emitted", "received", "applied", "missing", "duplicates")
 _SHAPE: Final = ("min", "max", "mean", "stddev", "total")
+_AXIS: Final = ("closed", "open", "newest", "producers", "timeouts", "corrections")
+_BACKEND: Final = ("written", "queued", "retried", "repeated", "restarts")
 _COST: Final = {
     "cpu_s": "s",
     "rss_bytes": "B",
@@ -38,7 +40,8 @@ class Row(NamedTuple):
     """One figure. Names, labels and units are as they were given, which may be anything."""
 
     kind: str
-    """`run`, `series`, `counter`, `gauge`, `progress`, `producer`, `loss`, `source`, `gate`, `command`, `cost`."""
+    """`run`, `series`, `counter`, `gauge`, `axis`, `progress`, `producer`, `loss`, `backend`, `source`, `gate`,
+    `command`, `cost`."""
     name: str
     labels: Mapping[str, str]
     unit: str
@@ -90,7 +93,9 @@ def rows(report: Report) -> Iterator[Row]:
         made = of("gauge", gauge)
         for figure in ("value", "min", "max"):
             yield made.row(figure, getattr(gauge, figure))
+    yield from _axes(snapshot)
     yield from _accounts(snapshot)
+    yield from _backends(snapshot)
     yield from _sources(report)
     yield from _gates(report)
     yield from _around(snapshot)
@@ -150,6 +155,28 @@ def _accounts(snapshot: MetricsSnapshot) -> Iterator[Row]:
 def _account(of: _Of, stat: Accounting | ProducerStat) -> Iterator[Row]:
     for figure in _ACCOUNT:
         yield of.row(figure, getattr(stat, figure))
+
+
+def _axes(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    """The newest value of each name is that of the axis and a label."""
+    for stat in snapshot.axes:
+        of = _Of("axis", stat.name, {})
+        for figure in _AXIS:
+            yield of.row(figure, getattr(stat, figure))
+        for name, value in stat.values.items():
+            yield _Of("axis", stat.name, {"value": name}).row("value", value)
+
+
+def _backends(snapshot: MetricsSnapshot) -> Iterator[Row]:
+    for stat in snapshot.backends:
+        labels = {"kind": stat.kind}
+        of = _Of("backend", stat.name, labels)
+        yield of.row("complete", int(stat.state == "done" and not stat.dropped))
+        for figure in _BACKEND:
+            yield of.row(figure, getattr(stat, figure))
+        for figure, reasons in (("dropped", stat.dropped), ("no_place", stat.no_place)):
+            for reason, number in reasons.items():
+                yield _Of("backend", stat.name, {**labels, "reason": reason}).row(figure, number)
 
 
 def _sources(report: Report) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 Version = tuple[int, int]
 
-PROTOCOL: Version = (1, 1)
+PROTOCOL: Version = (1, 2)
 SCHEMA = 1  # `schema_version` of the files in a run directory
 
 

@@ -1,7 +1,7 @@
 """One recorded report in every form. After a wanted change, `python -m tests.golden.report.renderings` stores them.
 
-`snapshot.json` and `recorded.json` are what is rendered, and `requests.json`, a run of requests; all other files
-here are made of them.
+`snapshot.json` and `recorded.json` are what is rendered, and `requests.json`, a run of requests, and `steps.json`,
+one of steps, with backends; all other files here are made of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ def stored_report() -> Report:
 
 def requests_report() -> Report:
     """Requests of two kinds, one of them with a tracking window, failures and a stall."""
-    snapshot = msgspec.json.decode((HERE / "requests.json").read_bytes(), type=MetricsSnapshot)
+    return _alone("requests.json")
+
+
+def steps_report() -> Report:
+    """Steps of three axes, with timeouts and corrections; of four backends one is undelivered and one failed."""
+    return _alone("steps.json")
+
+
+def _alone(name: str) -> Report:
+    snapshot = msgspec.json.decode((HERE / name).read_bytes(), type=MetricsSnapshot)
     return RecordedRun(Report(snapshot=snapshot, source="file"), None).report()
 
 
@@ -64,8 +73,19 @@ OF_REQUESTS: Final[dict[str, Callable[[Report], str]]] = {
     "requests.html": lambda report: without_assets(render(report, "html")),
 }
 
+OF_STEPS: Final[dict[str, Callable[[Report], str]]] = {
+    "steps_80.txt": lambda report: render(report, width=80),
+    "steps_120.txt": lambda report: render(report, width=120),
+    "steps.md": lambda report: render(report, "md"),
+    "steps.csv": lambda report: render(report, "csv"),
+    "steps_report.json": lambda report: render(report, "json"),
+    "steps.html": lambda report: without_assets(render(report, "html")),
+}
+
 if __name__ == "__main__":
     for name, rendering in RENDERINGS.items():
         (HERE / name).write_text(rendering(stored_report()))
     for name, rendering in OF_REQUESTS.items():
         (HERE / name).write_text(rendering(requests_report()))
+    for name, rendering in OF_STEPS.items():
+        (HERE / name).write_text(rendering(steps_report()))

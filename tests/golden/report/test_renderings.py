@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.golden.report.renderings import HERE, OF_REQUESTS, RENDERINGS, requests_report, stored_report
+from tests.golden.report.renderings import (
+    HERE,
+    OF_REQUESTS,
+    OF_STEPS,
+    RENDERINGS,
+    requests_report,
+    steps_report,
+    stored_report,
+)
 
 from telemetry.report import FORMATS
 
@@ -18,6 +26,12 @@ def test_stored_forms(name: str) -> None:
 def test_stored_forms_of_requests(name: str) -> None:
     """A run of requests has sections of its own instead of rows among all series and counters."""
     assert OF_REQUESTS[name](requests_report()) == (HERE / name).read_text()
+
+
+@pytest.mark.parametrize("name", OF_STEPS)
+def test_stored_forms_of_steps(name: str) -> None:
+    """Axes with their newest values, and what backends have got, with what to do about the rest."""
+    assert OF_STEPS[name](steps_report()) == (HERE / name).read_text()
 
 
 def test_every_format_is_stored() -> None:

@@ -22,6 +22,7 @@ PICTURES: Final = {
     "log": "test_log",
     "compared": "test_series_compared[160x48]",
     "requests": "test_requests[80x24]",
+    "steps": "test_steps[80x24]",
 }
 """Name in docs/pictures → the stored picture."""
 _SIZE: Final = re.compile(r'viewBox="0 0 (\d+)[.\d]* (\d+)')

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.tui import feeds, loads
+from tests.unit.tui import feeds, loads, trainings
 from tests.unit.tui.cockpits import cockpit, live, shows, until
 from textual.pilot import Pilot
 
@@ -128,6 +128,43 @@ def test_requests_in_16_colours(snap_compare: Compare, terminal: Callable[[Mappi
     feed = loads.live(loads.load().snapshots[-8])
     before = of_requests(feed, "comma", "comma", words="failed: –")
     assert snap_compare(cockpit(feed, title="llm-bench"), terminal_size=SMALL, run_before=before)
+
+
+def of_training(*keys: str, words: str) -> Before:
+    """Once the run is on the screen; it was watched from its beginning."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await shows(pilot, "step.time")
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await shows(pilot, words)
+        assert isinstance(pilot.app, Cockpit)
+        assert pilot.app.failures == []
+
+    return act
+
+
+@SIZES
+def test_steps(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Three axes, of which one waits for a slow rank; and backends, most of them in trouble."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training("5", words="hanging for 29 s"))
+
+
+def test_steps_of_a_whole_run(snap_compare: Compare) -> None:
+    """That all backends have got, in a light theme, with its backends under the cursor."""
+    over = feeds.ended(trainings.done(trainings.training().last))
+    app = trainings.watched(cockpit(trainings.live(over), title="spirals", theme="textual-light"))
+    before = of_training("5", "shift+tab", "shift+tab", words="where: http://collector:4318")
+    assert snap_compare(app, terminal_size=SMALL, run_before=before)
+
+
+@SIZES
+def test_backends_on_the_overview(snap_compare: Compare, size: tuple[int, int]) -> None:
+    """In a line, those in trouble by name."""
+    app = trainings.watched(cockpit(trainings.live(), title="spirals"))
+    assert snap_compare(app, terminal_size=size, run_before=of_training(words="mlflow failed"))
 
 
 @SIZES

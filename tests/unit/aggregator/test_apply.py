@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
-from telemetry.wire.events import Count, Define, EventBatch, Gauge, Mark, Sample
+from telemetry.wire.events import ClosedStep, Count, Define, EventBatch, Gauge, Mark, Sample, Scalars
 from telemetry.wire.snapshot import MetricsSnapshot
 
 T = MONO_NS
@@ -201,6 +201,21 @@ def test_streamed_records_come_back_in_order() -> None:
     assert all(aggregator.admit(sent, 0) for sent in batches)
     streamed = aggregator.apply(batches, 0, NOW)
     assert [(item.producer, item.wall_ns - WALL_NS) for item in streamed] == [("a", 0), ("a", 9), ("b", 0)]
+
+
+def test_what_overtakes_others_within_a_call_ends_nothing_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is no room to wait for the end of the call: only as many steps close as have to."""
+    monkeypatch.setattr(limits, "STEPS_OPEN", 3)
+    aggregator = _aggregator()
+    low = batch(seq=0, records=[Scalars("train", 0, {"x": 0.0})])
+    high = batch(seq=1, first=1, records=[Scalars("train", step, {"x": 1.0}) for step in (3, 4, 5)])
+    assert [aggregator.admit(one, MONO_NS) for one in (high, low)] == [True, True]
+    said = [item.record for item in aggregator.apply([high, low], MONO_NS, WALL_NS)]
+    assert [(step.step, step.closed) for step in said if isinstance(step, ClosedStep)] == [
+        (3, "timeout"),
+        (0, "ended"),
+        (4, "ended"),
+    ]
 
 
 def test_an_empty_call_does_nothing() -> None:

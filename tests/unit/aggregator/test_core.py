@@ -349,6 +349,20 @@ def test_a_batch_given_up_is_a_duplicate_once_the_end_is_reconciled() -> None:
     assert (account.missing, account.duplicates, account.unrepairable) == (1, 2, 1)
 
 
+def test_batches_that_the_end_overtook_are_not_repaired() -> None:
+    """It comes by another way: that it was heard first is no trouble that was overcome."""
+    bench = _Bench()
+    bench.hello()
+    bench.feed(batch(records=[Count("x")]))
+    bench.end(3, 3)
+    assert bench.aggregator.ended("p") is None
+    bench.feed(batch(seq=1, first=1, records=[Count("x")]))
+    bench.feed(batch(seq=2, first=2, records=[Count("x")]))
+    account = bench.snapshot("COMPLETE").accounting
+    assert (account.repaired, account.missing, account.applied) == (0, 0, 3)
+    assert bench.aggregator.ended("p") is not None
+
+
 def test_what_a_stranger_cannot_resend_is_nothing() -> None:
     """It takes no place among the producers."""
     aggregator = _Bench().aggregator

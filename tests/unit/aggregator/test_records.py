@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.notes import Notes
@@ -14,11 +17,15 @@ from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import (
     Artifact,
+    Axis,
+    Bins,
+    ClosedStep,
     Count,
     Define,
     EventBatch,
@@ -33,6 +40,7 @@ from telemetry.wire.events import (
     Session,
     Span,
     StepEnd,
+    Table,
 )
 
 NOW = WALL_NS + 10**9
@@ -42,10 +50,11 @@ STREAMED: list[EventRecord] = [
     Mark("text"),
     Params({"a": 1}),
     Expect("x", 5.0),
-    Scalars("step", 1, {"loss": 0.5}),
-    StepEnd("step", 1),
+    Axis("train", "sum", {"*/loss": "mean"}),
     Span("s", MONO_NS, MONO_NS + 5),
-    Note("n", "text"),
+    Note("n", "text", 0, "train", 3),
+    Table("t", ["a", "b"], [[1, "x"], [None, 2.5]]),
+    Bins("b", [0.0, 1.0, 2.0], [3, 4]),
     Artifact("a", "file:///x"),
     Session("started"),
 ]
@@ -59,7 +68,9 @@ class _Bench:
         self.added: list[str] = []
         self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
         self.texts = TextQueue()
-        self.reader = RecordReader(self.registry, self.notes, self.texts, Extents(self.registry, self.notes.warn))
+        self.steps = Steps(30.0, self.notes.warn)
+        extents = Extents(self.registry, self.notes.warn)
+        self.reader = RecordReader(self.registry, self.notes, self.texts, extents, self.steps)
         producer = ProducerBook(AggregatorConfig()).meet("p", 0)
         assert producer is not None
         self.producer: Producer = producer
@@ -164,6 +175,44 @@ def test_marks_params_and_expectations_are_noted() -> None:
     assert (bench.notes.marks[0].text, bench.notes.marks[0].time_ns) == ("m", WALL_NS + 5)
     assert bench.notes.marks[0].producer == "p"
     assert (bench.notes.params, bench.notes.expected) == ({"a": 1}, {"x": 5.0})
+
+
+def test_scalars_become_steps_and_count_as_applied() -> None:
+    """They are not in the stream as they are: the step is, with the wall clock of its newest value."""
+    bench = _Bench()
+    assert bench.read(Scalars("train", 1, {"loss": 0.5}, MONO_NS + 5), StepEnd("train", 1, MONO_NS + 9)) == []
+    assert bench.producer.account.ledger.applied == 2
+    assert bench.producer.account.ledger.balanced()
+    bench.steps.close()
+    assert [*map(tuple, bench.steps.take())] == [(WALL_NS + 5, ClosedStep("train", 1, {"loss": 0.5}))]
+
+
+def test_scalars_there_is_no_room_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their producer's account, by reason."""
+    monkeypatch.setattr(limits, "AXES", 1)
+    bench = _Bench()
+    bench.read(Scalars("a", 1, {"x": 1.0}), Scalars("b", 1, {"x": 1.0}), StepEnd("b", 1))
+    assert bench.producer.account.ledger.by_reason() == {"steps_full": 2}
+    assert bench.producer.account.ledger.balanced()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Table("t", ["a", "b"], [[1, 2], [1]]),
+        Bins("b", [0.0, 1.0], [1, 2]),
+        Bins("b", [0.0, 1.0, 1.0], [1, 2]),
+        Bins("b", [0.0, math.nan, 1.0], [1, 2]),
+        Bins("b", [-math.inf, 0.0], [1]),
+        Bins("b", [0.0, math.inf], [1]),
+    ],
+)
+def test_what_does_not_fit_together_is_malformed(record: EventRecord) -> None:
+    """Cells without a column, counts without edges: whoever shows them could only guess."""
+    bench = _Bench()
+    assert bench.read(record, Mark("m"))[0].record == Mark("m")
+    assert bench.producer.account.ledger.by_reason() == {"malformed_record": 1}
+    assert bench.producer.account.ledger.balanced()
 
 
 def test_every_record_but_a_definition_is_an_event() -> None:

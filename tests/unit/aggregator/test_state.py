@@ -25,6 +25,7 @@ from telemetry.testing.builders import WALL_NS
 from telemetry.wire.codec import Malformed, encode_snapshot
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import (
+    Axis,
     Count,
     Counted,
     Define,
@@ -34,6 +35,8 @@ from telemetry.wire.events import (
     Mark,
     Params,
     Sample,
+    Scalars,
+    StepEnd,
     Uncounted,
 )
 
@@ -52,6 +55,10 @@ def busy() -> Aggregator:
         Define(4, "depth", "gauge"),
     ]
     others: list[EventRecord] = [Mark("m"), Params({"a": 1, "b": None}), Expect("requests", 9.0), Gauge("g", -2.5)]
+    steps: list[EventRecord] = [
+        *(Axis("train", "sum", {"a*": "max"}), Scalars("train", 1, {"a": 1.0, "b": None}), StepEnd("train", 1)),
+        *(Scalars("train", 2, {"a": 2.0}, T + 5), Scalars("train", 2, {"a": 2.5}, T + 9)),
+    ]
     texts: list[EventRecord] = [Uncounted("a", "tokens"), Uncounted("b", "tokens", T, {"k": "v"}), Counted([0], 1)]
     beyond: list[EventRecord] = [Count(f"c{number}", 0.1) for number in range(9)]
     rows = [(at % 6, T + at, 1.5 * at) for at in range(200)]
@@ -62,19 +69,21 @@ def busy() -> Aggregator:
         batch("p", 0, 0, records=defines, dropped={"buffer_full": 2, "odd": 3}),
         batch("p", 1, 5, rows=rows),
         batch("p", 4, 300, records=[*others, *beyond, *texts], rows=rows),
-        batch("q", 0, 0, records=[Sample("s", 2.0)]),
-        batch("q", 1, 1, rows=[(7, T, 1.0)]),
+        batch("p", 5, 600, records=steps),
+        batch("q", 0, 0, records=[Sample("s", 2.0), Scalars("train", 1, {"a": 4.0})]),
+        batch("q", 1, 2, rows=[(7, T, 1.0)]),
     ]
-    for turn in (sent[:1], sent[1:4], sent[4:]):
+    for turn in (sent[:1], sent[1:5], sent[5:]):
         assert all(aggregator.admit(one, 3) for one in turn)
         aggregator.apply(turn, 4, WALL_NS)
         aggregator.roll(5, 6, SECOND)
+        aggregator.pass_time(SECOND)
         aggregator.bad_frame(Reason.WRONG_TOPIC)
         aggregator.take_bad_frames()
     aggregator.cannot_resend("p", 2, 2, 7)
-    aggregator.end(End(producer="q", batches=2, emitted=2), 8)
+    aggregator.end(End(producer="q", batches=2, emitted=3), 8)
     aggregator.bad_frame(Reason.IMPLAUSIBLE)
-    last = batch("p", 5, 600, rows=rows)
+    last = batch("p", 6, 700, rows=rows)
     assert aggregator.admit(last, 9)
     aggregator.apply([last], 9, WALL_NS)
     aggregator.series.apply_exact({0: {"50": 3.0}})
@@ -134,7 +143,7 @@ def test_a_restored_aggregator_says_the_same() -> None:
     restored = Aggregator.restore(memoryview(checkpoint))
     assert restored.checkpoint() == checkpoint
     assert restored.snapshot(FACTS, 9, 10) == whole.snapshot(FACTS, 9, 10)
-    more = batch("p", 6, 900, rows=[(at % 6, T, 0.1 * at) for at in range(60)])
+    more = batch("p", 7, 900, rows=[(at % 6, T, 0.1 * at) for at in range(60)])
     for sent in ([], [more], []):
         restored = Aggregator.restore(restored.checkpoint())
         for aggregator in (restored, whole):
@@ -292,8 +301,8 @@ def test_a_checkpoint_cut_short_is_refused() -> None:
 def test_another_format_is_another_version() -> None:
     """A checkpoint from a later release is called that."""
     tree = msgspec.msgpack.decode(Aggregator(AggregatorConfig()).checkpoint())
-    with pytest.raises(Malformed, match="format 3, not 2") as caught:
-        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 3}))
+    with pytest.raises(Malformed, match="format 4, not 3") as caught:
+        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 4}))
     assert caught.value.reason == Reason.WRONG_VERSION
 
 

@@ -7,6 +7,8 @@ import re
 from telemetry.cli.live_line import describe
 from telemetry.wire.snapshot import (
     Accounting,
+    AxisStat,
+    BackendStat,
     CounterStat,
     MetricsSnapshot,
     Progress,
@@ -108,3 +110,16 @@ def test_a_series_that_rests_shows_what_it_came_to() -> None:
 def test_percentiles_nobody_asked_for_are_left_out() -> None:
     """A run may be configured without the 50th."""
     assert describe(snapshot(series=[series("a", 0, percentiles={"99.9": 3})])).endswith(" · a ")
+
+
+def test_steps_and_backends_that_are_not_well() -> None:
+    """How far the first axes are; a backend that is well is no news."""
+    axes = [AxisStat(name="train", newest=1_204), AxisStat(name="eval"), AxisStat(name="third", newest=1)]
+    backends = [
+        BackendStat(name="tb", state="writing", written=7),
+        BackendStat(name="wandb", state="retrying", queued=3_200, last_error="refused"),
+    ]
+    line = describe(snapshot(axes=axes, backends=backends, series=[series("a", 1)]))
+    assert line.endswith(
+        " · train step 1,204 · eval step – · a p50 1.50 ms p99 20.0 ms · wandb retrying, 3,200 queued"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -11,12 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.cli.main import main
 from telemetry.emit import spawn
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import hello
 from telemetry.wire.control import Stop, Watch
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CommandFacts
 
 HANDLED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -183,3 +187,77 @@ def test_without_gates_nothing_of_them_is_imported(
         monkeypatch.delitem(sys.modules, name)
     assert main(["run", "--quiet", "--", "true"]) == 0
     assert [name for name in sys.modules if name.startswith(ours)] == []
+
+
+WRITER = """
+import json, pathlib, sys
+_, export, directory, writer, to, text, endpoint, _, *every = sys.argv
+folder = pathlib.Path(directory, "backends", "mine")
+folder.mkdir(parents=True)
+(folder / "asked").write_text(json.dumps([export, writer, to, text, endpoint, *every]))
+state = "done" if "done" in text else "undelivered"
+status = {"name": "mine", "state": state, "next_record": 4, "queued": 3, "last_error": "no route"}
+(folder / "status.json").write_text(json.dumps({"schema_version": 1, "status": status}))
+sys.exit(0 if state == "done" else 6)
+"""
+
+
+@pytest.fixture
+def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a writer that does nothing but say that it is done, or not."""
+    program = root.parent / "writer.py"
+    program.write_text(WRITER)
+    monkeypatch.setattr("telemetry.emit.writers.telemetry_command", lambda: [sys.executable, str(program)])
+    return root / "backends" / "mine"
+
+
+@pytest.fixture
+def whole_run(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose result is complete, which no aggregator in a thread has, with an undelivered backend."""
+
+    def complete(report: Report, command: CommandFacts) -> Report:
+        assert [stat.state for stat in report.snapshot.backends] == ["undelivered"]
+        return replace(report, snapshot=replace(report.snapshot, completeness="complete", command=command))
+
+    monkeypatch.setattr("telemetry.cli.run._with_bill", complete)
+
+
+def test_a_backend_gets_the_run(
+    aggregator: FakeAggregator, writer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is, what somebody wanted of it, and how often."""
+    assert main(["run", "--to", "jsonl:as=mine,path=done", "--every", "2", "--quiet", "true"]) == 0
+    asked = json.loads((writer / "asked").read_text())
+    assert asked == ["export", "--writer", "--to", "jsonl:as=mine,path=done", "--endpoint", "--every", "2.0"]
+    assert "mine" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "expected"), [([], 0), (["--strict"], 6)])
+def test_what_a_backend_has_not_got_is_said(
+    whole_run: None, writer: Path, capsys: pytest.CaptureFixture[str], flags: list[str], expected: int
+) -> None:
+    """However quiet, and how to deliver it later; a failure of a backend is none of the run, unless that is
+    wanted."""
+    assert main(["run", "--to", "jsonl:as=mine", "--quiet", *flags, "true"]) == expected
+    said = capsys.readouterr().err
+    assert f"mine: 3 records are not delivered (no route); telemetry export --resume {writer.parents[1]}\n" in said
+
+
+def test_the_settings_name_backends_too(
+    aggregator: FakeAggregator, writer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless some are given, or none are wanted."""
+    monkeypatch.setenv("TELEMETRY_BACKENDS__TO", "jsonl:as=mine,path=done")
+    assert main(["run", "--no-backends", "--quiet", "true"]) == 0
+    assert not writer.exists()
+    assert main(["run", "--quiet", "true"]) == 0
+    assert json.loads((writer / "asked").read_text())[3] == "jsonl:as=mine,path=done"
+
+
+@pytest.mark.parametrize(
+    "flags", [["--to", "jsnl"], ["--to", "jsonl", "--to", "jsonl"], ["--to", "jsonl", "--every", "0.5"]]
+)
+def test_backends_that_can_t_be_start_nothing(aggregator: FakeAggregator, flags: list[str]) -> None:
+    """A word nobody knows, two of one name, readings without end."""
+    assert main(["run", *flags, "true"]) == 2
+    assert not hasattr(aggregator, "asked")

@@ -94,6 +94,54 @@ def test_started_by_a_program_it_is_silent(
     assert (started[0].ready_fd, started[0].owner_pid, started[0].run_id) == (77, 5, "abc")
 
 
+WRITER = """
+import pathlib, sys
+pathlib.Path(sys.argv[2], "asked").write_text(sys.argv[5])
+sys.exit(6)
+"""
+
+
+@pytest.fixture
+def asked(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which a writer that delivers nothing leaves what was asked of it."""
+    program = root.parent / "writer.py"
+    program.write_text(WRITER)
+    monkeypatch.setattr("telemetry.emit.writers.telemetry_command", lambda: [sys.executable, str(program)])
+    monkeypatch.setitem(HERE, "dir", str(root.parent))
+    return root.parent / "asked"
+
+
+def test_backends_get_the_run(
+    started: list[DaemonOptions], asked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the flags, else those of the settings; what they lack is said, and strictly a failure."""
+    whole = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", completeness="complete")
+    run_daemon = telemetry.daemon.run_daemon
+    monkeypatch.setattr(
+        telemetry.daemon, "run_daemon", lambda *given, **more: (run_daemon(*given, **more)[0], whole)
+    )
+    assert main(["serve", "--to", "jsonl:as=mine", "--strict"]) == 6
+    assert asked.read_text() == "jsonl:as=mine"
+    remedy = f"telemetry export --resume {asked.parent}"
+    assert f"telemetry: mine: not all is delivered; {remedy}\n" in capsys.readouterr().err
+    monkeypatch.setenv("TELEMETRY_BACKENDS__TO", "jsonl")
+    assert main(["serve"]) == 0
+    assert asked.read_text() == "jsonl"
+    asked.unlink()
+    assert main(["serve", "--no-backends"]) == 0
+    assert main(["serve", "--to", "nobody"]) == 2
+    assert not asked.exists()
+
+
+def test_an_aggregator_of_a_program_starts_no_backends(
+    started: list[DaemonOptions], asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program has them, and the settings are the same for both."""
+    monkeypatch.setenv("TELEMETRY_BACKENDS__TO", "jsonl")
+    assert main(["serve", "--ready-fd", "77"]) == 0
+    assert not asked.exists()
+
+
 def test_strict(started: list[DaemonOptions]) -> None:
     """A result that is not complete is exit 4."""
     assert main(["serve", "--strict"]) == 4

@@ -7,10 +7,14 @@ import os
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.cli.main import main
+from telemetry.store.backends import WriterFacts, writer_folder
+from telemetry.store.final import read_final, write_final
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport.keeping import Keeping
+from telemetry.wire.snapshot import AxisStat, BackendStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -83,3 +87,20 @@ def test_status_of_a_run_that_is_unknown_or_alive_elsewhere(
         assert captured.out == ""
         assert why in captured.err
     lock.release()
+
+
+def test_steps_and_backends_have_a_line_each(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """How far each axis is, and what became of each backend, which is newer than the result."""
+    directory = make_run("job", "aaaa1111")
+    axes = [AxisStat(name="train", newest=1_999), AxisStat(name="eval")]
+    result = replace(read_final(directory.final), axes=axes)
+    directory.final.unlink()
+    write_final(result, [directory.final])
+    folder = writer_folder(directory.path, "tb")
+    folder.make()
+    folder.write_facts(WriterFacts(name="tb", kind="tensorboard", to="tensorboard:as=tb"))
+    folder.write_status(BackendStat(name="tb", state="undelivered", next_record=5, last_error="disk full"))
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "newest steps: train 1,999" in lines
+    assert "backends: tb undelivered: disk full" in lines

@@ -23,6 +23,7 @@ def test_every_setting_is_described(tmp_path: Path) -> None:
 def test_shown_toml_can_be_read_back(tmp_path: Path) -> None:
     """The output of `config show` is a telemetry.toml that means the same, and passes the published schema."""
     odd = {"run.dir": 'a "b" \\ é', "run.fallback_dirs": ["/x", "/y"], "tui.keys": {"figures": "f", "a.b": '"'}}
+    odd["backends.values"] = {"*": {"every_s": 2}, "a b": {"rename": {"a*": "b*"}, "include": ["x"]}}
     loaded = load(odd, cwd=tmp_path, environ={})
     text = to_toml(loaded)
     (tmp_path / "telemetry.toml").write_text(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.config import Config, load
+from telemetry.config import BackendValues, Config, load
 from telemetry.config.load import FIELDS, env_name, places
 from telemetry.errors import ConfigError
 
@@ -134,6 +134,66 @@ def test_text_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     """Each name once, with a value."""
     with pytest.raises(ConfigError, match=r"tui\.keys"):
         load(cwd=tmp_path, environ={"TELEMETRY_TUI__KEYS": text})
+
+
+BACKENDS = """
+[backends]
+to = ["jsonl:path=a"]
+[backends.values.wandb]
+include = ["train/*"]
+rename = { "train/*" = "t/*" }
+every_steps = 10
+[backends.values."*"]
+every_s = 2
+"""
+
+
+def test_values_of_backends_are_tables_in_a_table(tmp_path: Path) -> None:
+    """By the name of a backend, or `*` for the others; what one does not say is as for all."""
+    write(tmp_path / "telemetry.toml", BACKENDS)
+    loaded = load(cwd=tmp_path, environ={"TELEMETRY_BACKENDS__EVERY_S": "5"})
+    backends = loaded.config.backends
+    assert (backends.to, backends.every_s, backends.finish_timeout_s) == (("jsonl:path=a",), 5.0, 30.0)
+    assert backends.values == {
+        "wandb": BackendValues(include=("train/*",), rename={"train/*": "t/*"}, every_steps=10),
+        "*": BackendValues(every_s=2.0),
+    }
+    assert loaded.origins["backends.values"] == "telemetry.toml"
+    assert loaded.origins["backends.every_s"] == "environment TELEMETRY_BACKENDS__EVERY_S"
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"wandb": {"incude": []}}, "unknown key backends.values.wandb.incude .* did you mean include"),
+        ({"wandb": {"every_s": 0}}, "backends.values = .*every_s"),
+        ({"wandb": {"every_s": float("nan")}}, "backends.values = .*every_s"),
+        ({"wandb": {"include": "loss"}}, "backends.values = .*include"),
+        ({"wandb": 3}, "backends.values = "),
+        ({"wandb": {"rename": {"a": ""}}}, "backends.values = .*rename"),
+        ("wandb=3", "backends.values = "),
+    ],
+)
+def test_bad_values_of_backends_are_refused(tmp_path: Path, table: object, says: str) -> None:
+    """Unknown keys with the near miss, as everywhere."""
+    with pytest.raises(ConfigError, match=says):
+        load({"backends.values": table}, cwd=tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "backends"),
+    [
+        ("jsonl", ("jsonl",)),
+        ("wandb:project=x,mode=offline, jsonl", ("wandb:project=x,mode=offline", "jsonl")),
+        ("otlp:endpoint=http://h:1/v1,as=a,console", ("otlp:endpoint=http://h:1/v1,as=a", "console")),
+        (r"jsonl:path=a\,b:c,console", (r"jsonl:path=a\,b:c", "console")),
+        (",console,", ("console",)),
+    ],
+)
+def test_backends_in_the_environment(tmp_path: Path, text: str, backends: tuple[str, ...]) -> None:
+    """Commas stand between them and between their options: `key=value` goes on with the one before."""
+    found = load(cwd=tmp_path, environ={"TELEMETRY_BACKENDS__TO": text}).config.backends.to
+    assert found == backends
 
 
 def test_percentiles_may_be_numbers_in_toml(tmp_path: Path) -> None:

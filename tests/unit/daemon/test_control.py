@@ -23,6 +23,7 @@ from telemetry.wire import control as msg
 from telemetry.wire.codec import decode_note
 from telemetry.wire.events import Count, Define, Mark, Params
 from telemetry.wire.history import Interval
+from telemetry.wire.snapshot import BackendStat
 
 TIMEOUT_S = 20.0
 
@@ -77,7 +78,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
     service = make_service({"history.enabled": False})
     with ControlClient(run_apart(service)) as client:
         for request, code, words in (
-            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.1, not 9.0"),
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.2, not 9.0"),
             (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
             (msg.GetHistory(), "unavailable", "can't be read"),
         ):
@@ -111,6 +112,26 @@ def test_a_process_number_that_cannot_be(make_service: Any, run_apart: Any) -> N
             with pytest.raises(ProtocolError, match="not understood"):
                 client.request(request, TIMEOUT_S)
         assert client.request(msg.Watch(pid=(1 << 31) - 1), TIMEOUT_S) == msg.Watching(id=3, pid=(1 << 31) - 1)
+
+
+def test_what_writers_tell_is_in_every_snapshot(make_service: Any, run_apart: Any) -> None:
+    """Also in the result; it is in no journal, and one writer too many is refused."""
+    service = make_service()
+    endpoint = run_apart(service)
+    with ControlClient(endpoint) as client:
+        for stat in (BackendStat(name="w", state="starting"), BackendStat(name="w", state="idle", next_record=3)):
+            assert isinstance(client.request(msg.TellBackend(stat=stat), TIMEOUT_S), msg.Noted)
+        [told] = client.request(msg.GetStatus(), TIMEOUT_S).snapshot.backends  # type: ignore[union-attr]
+        assert told == stat
+        for number in range(1, limits.BACKENDS):
+            client.request(msg.TellBackend(stat=BackendStat(name=f"w{number}")), TIMEOUT_S)
+        with pytest.raises(ProtocolError, match="too many backends"):
+            client.request(msg.TellBackend(stat=BackendStat(name="more")), TIMEOUT_S)
+        with pytest.raises(ProtocolError, match="not understood"):
+            client.request(msg.TellBackend(stat=BackendStat(name="")), TIMEOUT_S)
+    assert len(service.snapshot().backends) == limits.BACKENDS
+    frames = JournalReader(service.parts.directory.journal).frames()
+    assert [item for item in frames if item.kind == NOTE] == []
 
 
 # --- the account ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.daemon.course import Course
 from telemetry.wire.journal import RunState
-from telemetry.wire.snapshot import CommandFacts, SelfCost
+from telemetry.wire.snapshot import BackendStat, CommandFacts, SelfCost
 
 
 @pytest.fixture
@@ -92,3 +92,29 @@ def test_the_facts_of_a_snapshot(course: Course) -> None:
     facts = course.facts(0, cost)
     course.warn(["later"])
     assert facts.warnings == ["w"], "facts are of one moment"
+
+
+def test_the_newest_word_of_each_writer_counts(course: Course) -> None:
+    """In the order in which they began; there is a bound to how many there are."""
+    for number in range(limits.BACKENDS):
+        assert course.tell(BackendStat(name=f"w{number}"), 5)
+    assert not course.tell(BackendStat(name="late"), 5)
+    assert course.tell(BackendStat(name="w0", state="idle"), 6)
+    stats = course.backend_stats(7, 0)
+    assert [stat.name for stat in stats] == [f"w{number}" for number in range(limits.BACKENDS)]
+    assert stats[0].state == "idle"
+
+
+def test_what_a_silent_writer_lacks_is_known_without_it(course: Course) -> None:
+    """One that still speaks knows best, until the run is over."""
+    told = BackendStat(name="w", next_record=10, queued=2)
+    course.tell(told, 0)
+    silent_ns = int(limits.BACKEND_SILENT_S * 1e9)
+    assert course.backend_stats(silent_ns, 500) == [told]
+    assert course.backend_stats(silent_ns + 1, 500) == [replace(told, queued=490)]
+    assert course.backend_stats(silent_ns + 1, 3) == [replace(told, queued=0)]
+    course.lifecycle.to("DRAINING")
+    course.lifecycle.to("COMPLETE")
+    assert course.backend_stats(0, 500) == [replace(told, queued=490)]
+    facts = course.facts(0, SelfCost(), course.backend_stats(0, 500))
+    assert [stat.queued for stat in facts.backends] == [490]

@@ -25,6 +25,8 @@ from telemetry.store.journal import BATCH, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.events import (
+    Axis,
+    ClosedStep,
     Count,
     Counted,
     Define,
@@ -34,6 +36,8 @@ from telemetry.wire.events import (
     Mark,
     Params,
     Sample,
+    Scalars,
+    StepEnd,
     Uncounted,
 )
 from telemetry.wire.history import Interval
@@ -65,7 +69,7 @@ class Live:
             run_id="r", name="job", started_ns=wall_ns, started_mono_ns=now_ns, rolled_wall_ns=wall_ns,
             rolled_mono_ns=now_ns,
         )  # fmt: skip
-        self.numbers = Numbers(Aggregator(AggregatorConfig(window_s=3)), run)
+        self.numbers = Numbers(Aggregator(AggregatorConfig(window_s=3, step_grace_s=1.0)), run)
         self.journal = JournalWriter(folder, self.numbers.checkpoint(), now_ns, segment_bytes, 1 << 30)
         self.book = Logbook(self.numbers, self.journal, self.clock, now_ns)
         self.senders = [Sender(self, f"p{number}") for number in range(4)]
@@ -92,7 +96,9 @@ class Live:
         self.book.ending(Ending(reason="enough", command=CommandFacts(argv=["x"], exit_code=0)))
         for sender in self.senders[:-1]:
             sender.end()
+        self.turn([self.senders[-1].batch(Scalars("train", 10**6, {"x": 1.0}))])
         self.book.note_bad_frames()
+        self.streamed += self.book.take_streamed()
 
     def snapshot(self) -> dict[str, Any]:
         return snapshot_of(self.numbers, self.clock.monotonic_ns())
@@ -128,9 +134,9 @@ class Sender:
             _ = self.live.snapshot()  # whoever asks changes nothing
             _ = self.live.numbers.aggregator.uncounted.take(60)  # nor does who takes
 
-    def batch(self) -> bytes:
+    def batch(self, *more: EventRecord) -> bytes:
         rng, now_ns = self.live.rng, self.live.clock.monotonic_ns()
-        records: list[EventRecord] = []
+        records: list[EventRecord] = [*more]
         if self.seq in (0, 3):
             records += [
                 Define(1, "latency", "series", "ms", {"who": self.name}, within="latency"),
@@ -143,6 +149,8 @@ class Sender:
             records += [Gauge("g", rng.gauss(0.0, 1.0))]
         if rng.random() < 0.2:
             records += [Uncounted(f"text {self.seq}", "tokens"), Counted([rng.randrange(400) for _ in range(9)], 1)]
+        if rng.random() < 0.3:
+            records += self.steps(now_ns)
         rows = [
             (rng.choice((1, 1, 1, 2, 3)), now_ns - rng.randrange(10**8), rng.lognormvariate(0.0, 3.0))
             for _ in range(rng.randrange(60))
@@ -153,6 +161,17 @@ class Sender:
         self.seq += 1
         self.events += len(rows) + sum(not isinstance(record, Define) for record in records)
         return bytes(made)
+
+    def steps(self, now_ns: int) -> list[EventRecord]:
+        """What it reports of a step, not always its newest, and now and then that it has ended one."""
+        rng, at = self.live.rng, self.seq // 3
+        step = max(0, at - rng.choice((0, 0, 0, 1, 40)))
+        records: list[EventRecord] = [Scalars("train", step, {"x": rng.random(), "y": rng.random()}, now_ns)]
+        if rng.random() < 0.1:
+            records += [Axis("train", "last", {"y": "sum"}), Scalars("eval", at // 10, {"z": rng.random()})]
+        if rng.random() < 0.3:
+            records.append(StepEnd("train", at))
+        return records
 
     def end(self) -> None:
         end = End(producer=self.name, batches=self.seq, emitted=self.events)
@@ -166,6 +185,13 @@ class Sender:
 def snapshot_of(numbers: Numbers, now_ns: int) -> dict[str, Any]:
     facts = RunFacts(run_id="r", name="job", state="LIVE")
     return dict(msgspec.to_builtins(numbers.aggregator.snapshot(facts, now_ns, numbers.wall_ns(now_ns))))
+
+
+def closing_of(numbers: Numbers) -> tuple[Any, ...]:
+    """What is said when the books of a copy of them are closed."""
+    copy = Numbers.restore(numbers.checkpoint())
+    copy.close()
+    return tuple(copy.take_streamed())
 
 
 def folded(folder: Path, first_segment: int | None = None) -> tuple[Fold, list[Interval], list[Any]]:
@@ -202,13 +228,19 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
     assert expected["pending"]["deferred"]
     assert [series["extent"]["inside"] > 0 for series in expected["series"] if series["extent"]] == [True] * 4
     assert [counter["extent"]["inside"] > 0 for counter in expected["counters"] if counter["extent"]] == [True] * 4
+    closed = {item.record.closed for item in live.streamed if isinstance(item.record, ClosedStep)}
+    assert closed == {"ended", "timeout", "late"}
+    run, closing = live.numbers.run, closing_of(live.numbers)
+    assert {item.record.closed for item in closing} == {"run_end"}
     for segment in (segments[-1], segments[len(segments) // 2], segments[1], None):
         fold, intervals, streamed = folded(live.folder, segment)
         found = snapshot_of(fold.numbers, live.clock.monotonic_ns())
         assert essence(found) == essence(expected)
-        assert msgspec.structs.replace(fold.numbers.run, warnings=[]) == live.numbers.run
+        assert msgspec.structs.replace(fold.numbers.run, warnings=[]) == run
         assert intervals == live.intervals[len(live.intervals) - len(intervals) :]
         assert streamed == live.streamed[len(live.streamed) - len(streamed) :]
+        assert fold.close().streamed == closing
+        assert fold.numbers.run.records == run.records + len(closing)
     assert (len(intervals), len(streamed)) == (len(live.intervals), len(live.streamed))
 
 
@@ -223,7 +255,7 @@ def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> No
         live.clock.step(-1_000_000)
         frames = [sender.batch() for sender in live.senders]
         wall_ns = live.clock.wall_ns()
-        first, second = [(book.turn(frames), book.roll(wall_ns, 0)) for book in books]
+        first, second = [(book.turn(frames), book.roll(wall_ns, 0), book.take_streamed()) for book in books]
         assert first == second
     now_ns = live.clock.monotonic_ns()
     assert essence(snapshot_of(fold.numbers, now_ns)) == essence(live.snapshot())

@@ -9,7 +9,7 @@ from typing import Any
 
 from telemetry.store.history import HistoryReader
 from telemetry.wire import control as msg
-from telemetry.wire.events import Count, Define
+from telemetry.wire.events import ClosedStep, Count, Define, Mark, Scalars, StepEnd
 
 
 def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None:
@@ -34,6 +34,45 @@ def test_a_history_that_is_far_behind_is_said(make_service: Any) -> None:
     service.parts.worker.submit = lambda *_: False
     service.feed.roll()
     assert service.snapshot().warnings == ["the disk is far behind: an interval of the history is missing"]
+
+
+def test_steps_are_published_whatever_closes_them(make_service: Any, connect: Any) -> None:
+    """A turn, the end of a producer, the end of an interval, and the end of the run: in one sequence, on disk."""
+    service = make_service({"run.step_grace_s": 0.0})
+    peer, other = connect(service), connect(service, "q")
+    log = service.parts.records
+    peer.send(Scalars("train", 1, {"loss": 1.0}), StepEnd("train", 1), Mark("a"))
+    peer.applied(3)
+    assert log.next_seq == 1, "the axis is young"
+    service.feed.roll()
+    service.feed.roll()
+    assert log.next_seq == 2
+    other.send(Scalars("train", 2, {"loss": 2.0}))
+    other.applied(4)
+    peer.send(StepEnd("train", 2))
+    peer.applied(5)
+    service.feed.roll()
+    service.feed.roll()
+    assert log.next_seq == 3
+    other.send(Scalars("train", 3, {"loss": 3.0}))
+    peer.applied(6)
+    peer.send(StepEnd("train", 3))
+    peer.applied(7)
+    other.end()
+    peer.until(lambda: log.next_seq == 4)
+    peer.send(Scalars("train", 4, {"loss": 4.0}))
+    peer.applied(8)
+    service.close_books()
+    said = [item.record for item in log.read(0, 10)]
+    assert [(step.step, step.closed) for step in said if isinstance(step, ClosedStep)] == [
+        (1, "ended"),
+        (2, "timeout"),
+        (3, "ended"),
+        (4, "run_end"),
+    ]
+    assert service.parts.numbers.run.records == log.next_seq == 5
+    (axis,) = service.snapshot().axes
+    assert (axis.name, axis.closed, axis.open, axis.timeouts, axis.values) == ("train", 4, 0, 1, {"loss": 4.0})
 
 
 # --- who the run belongs to ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from telemetry.daemon.numbers import Numbers
 from telemetry.errors import RunDirectoryError
 from telemetry.testing import frame
 from telemetry.wire.control import CannotResend, End, Hello
-from telemetry.wire.events import Count, Mark
+from telemetry.wire.events import ClosedStep, Count, Mark, Scalars
 from telemetry.wire.journal import BadFrames, Ending, Rolled, RunState
 
 MONO_NS = 1_000_000_000_000
@@ -31,7 +31,8 @@ def numbers() -> Numbers:
 def take(numbers: Numbers, seq: int, *records: Any) -> list[Any]:
     batch = numbers.admit(frame("p", seq, seq * len(records), records=records), MONO_NS)
     assert batch is not None
-    return numbers.apply([batch], MONO_NS)
+    numbers.apply([batch], MONO_NS)
+    return numbers.take_streamed()
 
 
 def test_the_wall_clock_is_set_at_the_end_of_an_interval_only(numbers: Numbers) -> None:
@@ -58,6 +59,24 @@ def test_records_of_the_stream_are_numbered(numbers: Numbers) -> None:
     assert len(take(numbers, 0, Mark("a"), Mark("b"))) == 2
     assert take(numbers, 1, Count("n")) == []
     assert numbers.run.records == 2
+
+
+def test_whatever_closes_a_step_its_record_is_numbered(numbers: Numbers) -> None:
+    """Intervals, ends and the closing of the books as much as batches; who takes them gets them in order."""
+    take(numbers, 0, Scalars("train", 1, {"x": 1.0}), Scalars("train", 2, {"x": 2.0}))
+    rolled = Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 700, elapsed_ns=1_000)
+    numbers.roll(rolled, MONO_NS)
+    numbers.roll(rolled, MONO_NS)
+    numbers.take_note(End(producer="p", batches=1, emitted=2), MONO_NS)
+    assert numbers.run.records == 2
+    assert [item.record.step for item in numbers.take_streamed()] == [1, 2]  # type: ignore[union-attr]
+    assert numbers.take_streamed() == []
+    batch = numbers.admit(frame("q", 0, 0, records=[Scalars("train", 3, {"x": 3.0})]), MONO_NS)
+    assert batch is not None
+    numbers.apply([batch], MONO_NS)
+    numbers.close()
+    assert numbers.take_streamed()[0].record == ClosedStep("train", 3, {"x": 3.0}, closed="run_end")
+    assert numbers.run.records == 3
 
 
 def test_each_note_changes_what_it_speaks_of(numbers: Numbers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from telemetry.daemon.playback import ClosedDoor, Playback
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
-from telemetry.wire.events import Count, Mark
+from telemetry.wire.events import ClosedStep, Count, EventRecord, Mark, Scalars
 from telemetry.wire.journal import Ending, RunState
 
 SECOND_NS = 10**9
@@ -37,7 +38,14 @@ class Stream:
 class Stage:
     """A journal of one batch a second, and what a replay of it needs."""
 
-    def __init__(self, folder: Path, *, silence_s: float = 1.0, ending: Ending | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        silence_s: float = 1.0,
+        ending: Ending | None = None,
+        records: Sequence[EventRecord] = (),
+    ) -> None:
         self.folder = folder
         made = FakeClock()
         now_ns, wall_ns = made.monotonic_ns(), made.wall_ns()
@@ -51,6 +59,8 @@ class Stage:
         for seq in range(5):
             made.advance(silence_s if seq == 3 else 1.0)
             book.turn([bytes(frame("p", seq, 2 * seq, records=[Count("n"), Mark(f"{seq}")]))])
+        if records:
+            book.turn([bytes(frame("q", 0, 0, records=records))])
         if ending is not None:
             book.ending(ending)
         self.clock = FakeClock(7 * SECOND_NS)
@@ -166,6 +176,17 @@ def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
     feed.drained()
     assert (stage.course.reason, stage.course.interrupted) == ("stopped on request", True)
     assert feed.obstacle() == "the replay was ended before the journal was"
+
+
+def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:
+    """As they were when the run's books were closed."""
+    stage = Stage(tmp_path, records=[Scalars("train", 1, {"loss": 1.0})])
+    feed = stage.play(math.inf)
+    while feed.due_s() == 0.0:
+        feed.turn(readable=False)
+    assert [type(item.record) for item in stage.stream.published] == [Mark] * 5
+    feed.close()
+    assert stage.stream.published[5].record == ClosedStep("train", 1, {"loss": 1.0}, closed="run_end")
 
 
 def test_a_closed_door_lets_nobody_in() -> None:

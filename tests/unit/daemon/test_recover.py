@@ -18,9 +18,10 @@ from telemetry.daemon.refine import CUT, another_may_succeed
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final import read_final, write_final
 from telemetry.store.history import HistoryReader
+from telemetry.store.records import RecordLog
 from telemetry.store.rundir import RunDirectory
 from telemetry.testing import FakeClock
-from telemetry.wire.events import Count, Mark, Sample
+from telemetry.wire.events import Count, Mark, Sample, Scalars
 from telemetry.wire.report import Report
 
 
@@ -71,6 +72,26 @@ def test_the_same_again(dead: Any) -> None:
     second = recover(dead, Config()).snapshot
     assert replace(second, cost=first.cost) == first
     assert len(list(HistoryReader(dead.history).intervals(level_s=1))) == 2
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_open_steps_are_closed(make_service: Any, connect: Any, die: Any, closed: bool) -> None:
+    """As the run itself would have done at its end, or did: they are in the record log once."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Mark("a"), Scalars("train", 1, {"loss": 1.0}), Scalars("train", 2, {"loss": 2.0}))
+    peer.applied(3)
+    if closed:
+        service.close_books()
+    die(service)
+    directory = service.parts.directory
+    snapshot = recover(directory, Config()).snapshot
+    said = RecordLog(directory.records).read(1, 9)
+    assert [(item.seq, item.record.step, item.record.closed) for item in said] == [  # type: ignore[union-attr]
+        (1, 1, "ended"),
+        (2, 2, "run_end"),
+    ]
+    assert (snapshot.axes[0].closed, snapshot.axes[0].open, snapshot.warnings) == (2, 0, [])
 
 
 def test_a_history_that_is_lost_is_made_again(dead: Any) -> None:

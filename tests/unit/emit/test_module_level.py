@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import telemetry
 from telemetry import emit
 from telemetry.emit import Counter, Gauge, Series, module_level
 from telemetry.errors import InstrumentError
@@ -56,3 +57,21 @@ def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     with module_level.tracking("w"), module_level.request("module.llm", key="k") as one:
         one.first()
     assert (made.in_flight, made.enough) == (0, False)
+
+
+def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an endpoint they vanish; a declaration that can't be raises nevertheless."""
+    monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
+    telemetry.axis("train", reduce="sum")
+    telemetry.log({"loss": 0.5}, step=1, axis="train")
+    telemetry.end_step(1, axis="train")
+    telemetry.text("t", "hello")
+    telemetry.table("t", ["a"], [[1]], step=1)
+    telemetry.bins("h", [1.0, 2.0])
+    telemetry.image("i", "a.png")
+    telemetry.artifact("a", "model.pt", kind="model")
+    telemetry.span_at("s", 1, 2)
+    with telemetry.span("s", "gpu", rank=1):
+        pass
+    with pytest.raises(InstrumentError):
+        telemetry.axis("")

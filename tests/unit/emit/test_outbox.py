@@ -197,3 +197,12 @@ def test_many_bytes_of_records_fill_a_batch_as_many_rows_do(desk: Any) -> None:
     desk = type(desk)(row_bound=None)
     desk.fill(limits.BATCH_EVENTS)
     assert desk.outbox.full
+
+
+def test_many_small_records_fill_a_batch_as_well(desk: Any) -> None:
+    """As many as a batch takes: what a loop logs in a flood need not wait for the next turn."""
+    desk.outbox.records.extend([records.mark("x", {}, 1)] * (limits.BATCH_RECORDS + 1))
+    desk.outbox.settle()
+    assert desk.outbox.full
+    desk.pack()
+    assert not desk.outbox.full

@@ -186,6 +186,27 @@ def test_a_name_that_can_not_be_is_refused_before_anything_starts(name: Any) -> 
         start(name)
 
 
+def test_only_who_spawned_starts_backends(
+    aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """Whoever takes part in a run that is there has them from whoever began it."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("telemetry.emit.writers.Companion", never)
+    with start("job", to="jsonl") as run:
+        pass
+    assert run.report.snapshot.backends == []
+    assert said() == []
+
+
+def test_backends_that_can_t_be_told_apart_start_nothing() -> None:
+    """One is named as it is, several in a list."""
+    with pytest.raises(UsageError, match="one name"):
+        start("job", to=["jsonl", "jsonl:path=x"])
+
+
 def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
     """In the tracking window that is open; marks say when it began and ended."""
     with start("job") as run:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from telemetry.errors import RunDirectoryError
 from telemetry.store.records import RecordLog
 from telemetry.wire import events
-from telemetry.wire.events import EventRecord, Mark, StreamRecord
+from telemetry.wire.events import Mark, Streamed, StreamRecord
 from telemetry.wire.version import PROTOCOL
 
-EVERY_KIND: list[EventRecord] = [
+EVERY_KIND: list[Streamed] = [
     events.Mark("a line\nwith a break", 5, {"k": "ü"}),
     events.Params({"lr": 0.1, "n": 3, "deep.on": True, "none": None, "text": "x"}),
     events.Expect("requests", 1_000.0),
@@ -28,14 +28,16 @@ EVERY_KIND: list[EventRecord] = [
     events.Note("name", "text"),
     events.Artifact("model", "file:///m.pt", "torch"),
     events.Session("started"),
-    events.Define(3, "latency", "series", "ms", {"op": "read"}, 4, 0.001, 10.0),
-    events.Sample("s", 1.5),
-    events.Count("c"),
-    events.Gauge("g", -1.0),
+    events.Axis("train", "sum", {"*/loss": "mean"}, 3),
+    events.Table("t", ["a", "b"], [[1, "x"], [None, 2.5]], 5, "train", 7),
+    events.Bins("b", [0.0, 1.0, 2.5], [3, 4], 5, "train", 7),
+    events.ClosedStep(
+        "train", 7, {"loss": 0.25, "lr": None}, {"loss": events.Spread(2, 0.0, 0.5, 0.25, "p", "q")}, 2, "late", 1
+    ),
 ]
 
 
-def record(seq: int, what: EventRecord | None = None) -> StreamRecord:
+def record(seq: int, what: Streamed | None = None) -> StreamRecord:
     return StreamRecord(PROTOCOL, "r1", seq, "p", 1_000 + seq, what or Mark(f"mark {seq}"))
 
 
@@ -60,7 +62,7 @@ def test_lines_are_strict_json_with_names(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     log.append([record(0, events.Scalars("step", 1, {"loss": float("nan"), "lr": 0.5}))])
     header, line = (tmp_path / "records.jsonl").read_text().splitlines()
-    assert json.loads(header) == {"schema_version": 1, "run_id": "r1", "protocol": [1, 1]}
+    assert json.loads(header) == {"schema_version": 1, "run_id": "r1", "protocol": [1, 2]}
     fields = json.loads(line)
     assert (fields["seq"], fields["producer"], fields["type"]) == (0, "p", "scalars")
     assert fields["values"] == {"loss": None, "lr": 0.5}

@@ -121,6 +121,7 @@ class Recorded:
             self._first[name] = self._aggregator.producer(name).account.ledger.received
         wall_ns = WALL_NS + second * SECOND_NS
         self.intervals.append(self._aggregator.roll(wall_ns, wall_ns + SECOND_NS, SECOND_NS))
+        self._aggregator.pass_time(SECOND_NS)
         self.snapshots.append(self._aggregator.snapshot(self._facts(second), end_ns, wall_ns + SECOND_NS))
 
     def _facts(self, second: int) -> RunFacts:

@@ -23,11 +23,20 @@ def test_tags_are_those_of_the_protocol() -> None:
     tags = [kind.__struct_config__.tag for kind in typing.get_args(events.EventRecord)]
     assert tags == [
         "define", "sample", "count", "gauge", "expect", "mark", "params", "scalars", "step_end", "span", "text",
-        "artifact", "session", "uncounted", "counted",
+        "artifact", "session", "uncounted", "counted", "axis", "table", "bins",
     ]  # fmt: skip
 
 
-def test_only_definitions_and_instruments_stay_off_the_stream() -> None:
+def test_the_stream_has_a_tag_of_its_own() -> None:
+    """No producer's record has it: the aggregator alone says what a step came to."""
+    tags = {kind.__struct_config__.tag for kind in typing.get_args(events.Streamed)}
+    sent = {kind.__struct_config__.tag for kind in typing.get_args(events.EventRecord)}
+    assert tags - sent == {"step"}
+    with pytest.raises(codec.Malformed):
+        decode("step", "train", 1, {"loss": 0.5})
+
+
+def test_only_definitions_instruments_and_steps_stay_off_the_stream() -> None:
     """The record stream carries what is a fact of its own."""
     off = set(typing.get_args(events.EventRecord)) - set(events.STREAMED)
     assert off == {
@@ -37,6 +46,8 @@ def test_only_definitions_and_instruments_stay_off_the_stream() -> None:
         events.Gauge,
         events.Uncounted,
         events.Counted,
+        events.Scalars,
+        events.StepEnd,
     }
 
 

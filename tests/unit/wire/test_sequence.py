@@ -64,6 +64,31 @@ def test_the_announced_end_opens_the_last_gap() -> None:
     assert seen.gaps == [(1, 2)]
 
 
+def test_batches_that_come_in_order_after_the_announced_end_are_not_repaired() -> None:
+    """`end` has a way of its own, and overtakes the last ones. One that overtakes another still makes it late."""
+    seen = tracker(0)
+    seen.expect(5)
+    assert [seen.admit(seq) for seq in (1, 3, 2, 4)] == [True] * 4
+    assert (seen.repaired, seen.gaps, seen.duplicates) == (1, [], 0)
+
+
+def test_a_number_that_nobody_heard_of_did_not_come() -> None:
+    """Nor is it restored."""
+    seen = tracker(2)
+    seen._came_below = 4
+    with pytest.raises(ValueError, match="nobody has heard of"):
+        seen.restored()
+
+
+@pytest.mark.parametrize(("seq", "since"), [(0, 0), (1, 0), (2, 2), (4, 4), (5, 4), (7, 7), (9, 7)])
+def test_where_the_unbroken_part_below_a_batch_begins(seq: int, since: int) -> None:
+    """Behind the last one missing below it; what is given up is not missing."""
+    seen = tracker(0, 4, 5, 7)
+    seen.give_up(2, 2)
+    assert seen.gaps == [(1, 1), (3, 3), (6, 6)]
+    assert seen.unbroken_from(seq) == since
+
+
 def test_gaps_are_bounded_when_new_ones_open() -> None:
     """The oldest gap is given up, and its batches are counted."""
     seen = tracker(*range(0, 2 * (limits.SEQUENCE_GAPS + 2), 2))

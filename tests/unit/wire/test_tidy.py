@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.golden.report.renderings import stored_report
+from tests.golden.report.renderings import steps_report, stored_report
 
 from telemetry.errors import UsageError
 from telemetry.wire.report import Report
@@ -79,3 +79,15 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         report.to_frame("polars")
     with pytest.raises(UsageError, match="one of pandas, polars"):
         report.to_frame("excel")  # type: ignore[arg-type]
+
+
+def test_steps_and_backends() -> None:
+    """Newest values have the name as a label; losses of a backend have a reason."""
+    found = list(rows(steps_report()))
+    axis = {row.figure: row.value for row in found if row.kind == "axis" and row.name == "train" and not row.labels}
+    assert axis == {"closed": 1200, "open": 0, "newest": 1199, "producers": 0, "timeouts": 3, "corrections": 17}
+    values = [row for row in found if row.kind == "axis" and row.labels == {"value": "gradient/norm"}]
+    assert [(row.figure, row.value) for row in values] == [("value", None)]
+    wandb = [row for row in found if row.kind == "backend" and row.name == "wandb"]
+    assert [(row.figure, row.value) for row in wandb][:3] == [("complete", 0), ("written", 945), ("queued", 675)]
+    assert Row("backend", "wandb", {"kind": "wandb", "reason": "too_large"}, "", "dropped", 2) in wandb

@@ -9,12 +9,15 @@ from typing import Final
 from telemetry import humane
 from telemetry.humane import printable
 from telemetry.report import accounts, content, measured
+from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines
+from telemetry.report.html.backends import backends_body, backends_link
 from telemetry.report.html.data import embedded
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.requests import requests_section
 from telemetry.report.html.sections import block, table
 from telemetry.report.html.series import series_data
+from telemetry.report.html.steps import steps_section
 from telemetry.report.sources import sources_sections
 from telemetry.report.table import Section
 from telemetry.wire.gates import GateResult, worst
@@ -77,10 +80,13 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
     snapshot = report.snapshot
     command, series = content.command(snapshot.command), measured.series(report, requests=True)
     requests, drawn = requests_section(report)
+    steps, steps_body = steps_section(report)
     bodies = {
         "command": _command(command),
         "gates": _gates(report.gates),
         "requests": drawn,
+        "steps": steps_body,
+        "backends": backends_body(report),
         "series": _series(report, series),
     }
     sources = [(f"sources-{at}", section) for at, section in enumerate(sources_sections(report))]
@@ -88,6 +94,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("command", command),
         ("gates", gate_lines(report.gates)),
         ("requests", requests),
+        ("steps", steps),
         ("series", series),
         ("counters", measured.counters(snapshot)),
         ("gauges", measured.gauges(snapshot)),
@@ -95,6 +102,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("marks", content.marks(snapshot)),
         ("losses", accounts.losses(snapshot)),
         ("producers", accounts.producers(report)),
+        ("backends", backends(report)),
         *sources,
         ("cost", content.cost(snapshot)),
         ("warnings", content.warnings(report)),
@@ -115,11 +123,12 @@ def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
         ),
         "warnings": (f" {humane.count(len(report.snapshot.warnings) + len(report.findings))}", "warn"),
         "losses": ("", "warn"),
+        "backends": backends_link(report),
     }
     links = []
     for name, section, _ in sections:
         said, kind = numbers.get(name, ("", ""))
-        marked = f' class="{kind}"' if kind and (said or name == "losses") else ""
+        marked = f' class="{kind}"' if kind and (said or name in ("losses", "backends")) else ""
         title = section.title.partition(",")[0]
         links.append(f'<a href="#{name}"{marked}>{escape(title)}{said}</a>')
     return f'<nav aria-label="Sections">{"".join(links)}</nav>'

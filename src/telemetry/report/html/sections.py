@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from telemetry.report.table import Section, Table
@@ -24,8 +25,11 @@ def content(section: Section, body: str = "", rows: int | None = None) -> str:
     return inner + _lines(section.notes, "soft")
 
 
-def table(of: Table, most: int | None = None) -> str:
-    """With a head, and cells aligned as the columns say. Without rows: nothing."""
+def table(of: Table, most: int | None = None, badges: Mapping[int, Sequence[str]] | None = None) -> str:
+    """With a head, and cells aligned as the columns say. Without rows: nothing.
+
+    `badges`: of a column, how each of its cells stands out: `good`, `calm`, `warn` or `bad`.
+    """
     if not of.rows:
         return ""
     left = [not column.right and index > 0 for index, column in enumerate(of.columns)]
@@ -33,10 +37,14 @@ def table(of: Table, most: int | None = None) -> str:
     heads = "".join(
         f'<th scope="col"{kind}>{escape(column.title)}</th>' for kind, column in zip(kinds, of.columns, strict=True)
     )
-    lines = [
-        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
-        for row in of.rows[:most]
-    ]
+    lines = []
+    for at, row in enumerate(of.rows[:most]):
+        cells = [escape(cell) for cell in row]
+        for index, looks in (badges or {}).items():
+            cells[index] = f'<span class="badge {escape(looks[at])}">{cells[index]}</span>'
+        lines.append(
+            "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, cells, strict=True)) + "</tr>"
+        )
     return (
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
     )

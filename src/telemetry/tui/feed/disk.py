@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from telemetry.errors import RunDirectoryError
+from telemetry.recorded.origin import DiskPast
 from telemetry.store.rundir import RunDirectory
 from telemetry.tui.feed.historian import Historian
 from telemetry.tui.feed.local import remedy_of, result_of
 from telemetry.tui.feed.news import Fresh, Note, Tell
 from telemetry.tui.feed.outlet import Outlet
 from telemetry.tui.feed.output import OutputTail
-from telemetry.tui.feed.past import DiskPast
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.snapshot import MetricsSnapshot
 

@@ -12,8 +12,9 @@ from telemetry import limits
 from telemetry.errors import EndpointError, KeysError, TelemetryError
 from telemetry.intervals.stretch import Stretch
 from telemetry.intervals.timeline import Timeline
+from telemetry.recorded.origin import Past
 from telemetry.tui.feed.news import MomentOf, Note, Tell, TimelineOf, Trends
-from telemetry.tui.feed.past import Past, everything, size
+from telemetry.tui.feed.past import everything, size
 from telemetry.tui.model.scene import TREND_POINTS, Moment, SeriesId, series_id
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval

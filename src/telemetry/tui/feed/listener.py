@@ -13,7 +13,7 @@ from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import refuses, seen_from
 from telemetry.tui.feed.news import Fresh, Note, Tell, Trouble
 from telemetry.wire.control import GetStatus, Hello, Status, Welcome
-from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+from telemetry.wire.snapshot import BACKEND_ENDED, TERMINAL, BackendStat, MetricsSnapshot
 
 _PERIOD_S: Final = 0.2  # no screen is drawn more often; what comes meanwhile is conflated, not decoded
 _SILENCE_S: Final = 2.0  # an aggregator that says nothing for this long is asked whether it is there
@@ -21,13 +21,15 @@ _PERIODS_MISSED: Final = 3  # of one that publishes less than once a second
 _SLICE_S: Final = 0.25  # of a wait, so that closing is quick
 _HELLO_S: Final = 1.0  # longer than any turn of an aggregator's loop
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0)
+_AFTERWARDS_S: Final = 0.5  # between two looks at what writers leave on disk
 _JOIN_S: Final = 2.0
 
 
 class Listener:
     """Tells every snapshot as Fresh, five a second at most, and why there are none as Trouble.
 
-    It ends when the aggregator of a run that is over has gone, or has gone leaving a result.
+    It ends when the aggregator of a run that is over has gone, or has gone leaving a result, and all of the run's
+    backends have ended: their writers go on after it, and leave their last words beside the result.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Listener:
         self._closing = Event()
         self._run_id = ""
         self._over = False
+        self._backends: list[BackendStat] = []
         self._words = ""
         """Of the trouble that was told."""
         self._failures = 0
@@ -72,6 +75,7 @@ class Listener:
                     self._listen(self._greet())
                 except TelemetryError as error:
                     if self._over or self._take_result():
+                        self._watch_backends()
                         return
                     self._explain(error)
                     self._closing.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1])
@@ -112,8 +116,20 @@ class Listener:
             raise ProtocolError(f"another run answers at this address now, {name}")
         self._run_id = run_id
 
+    def _watch_backends(self) -> None:
+        """Tells the result again whenever they have got any further, until nothing is to be expected of them."""
+        while any(stat.state not in BACKEND_ENDED for stat in self._backends):
+            result = self._result()
+            if result is None:  # of a run on another machine
+                return
+            if result.backends != self._backends:
+                self._take(result, live=False)
+            if self._closing.wait(_AFTERWARDS_S):
+                return
+
     def _take(self, snapshot: MetricsSnapshot, *, live: bool = True) -> None:
         self._over = snapshot.state in TERMINAL
+        self._backends = snapshot.backends
         self._failures = 0
         self._saw(snapshot)
         self._tell(Fresh(snapshot, time.monotonic_ns(), live))

@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Final
 
 from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.recorded.origin import ControlPast, DiskPast, Past
 from telemetry.store.rundir import RunDirectory
 from telemetry.transport import ControlClient
 from telemetry.tui.feed.historian import Historian
@@ -16,7 +17,6 @@ from telemetry.tui.feed.local import directory_of, remedy_of, result_of
 from telemetry.tui.feed.news import Note, Tell
 from telemetry.tui.feed.outlet import Outlet
 from telemetry.tui.feed.output import OutputTail
-from telemetry.tui.feed.past import ControlPast, DiskPast, Past
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import Stop
 from telemetry.wire.snapshot import MetricsSnapshot

@@ -19,6 +19,7 @@ from telemetry.tui.model.rows import COMPARED
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.model.series import digest_of, figures_shown, points_of, stat_of
 from telemetry.tui.model.shown import Shown, run_figures, shown, stretch_words
+from telemetry.tui.model.steps import steps_per_s, values_shown
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 Json = dict[str, Any]
@@ -30,8 +31,8 @@ def export_json(
     scene: Scene, view: View, screen: str, *, series: SeriesId | None = None, timeline: Timeline | None = None
 ) -> Json:
     """Strict JSON: what the screen of this name shows, in its order, values in the units of their series, and
-    nothing that the filter hides. `screen` is `overview`, `series`, `producers`, `log` or `requests`; the second of
-    them needs a `series`."""
+    nothing that the filter hides. `screen` is `overview`, `series`, `producers`, `log`, `requests` or `steps`; the
+    second of them needs a `series`."""
     document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
     if screen == "overview":
         document |= _overview(scene, view)
@@ -41,6 +42,8 @@ def export_json(
         document["producers"] = _producers(scene, view)
     elif screen == "requests":
         document["requests"] = [_requests(flow, parts, scene, view) for flow, parts in told(scene, view)]
+    elif screen == "steps":
+        document |= _steps(scene, view)
     elif screen == "log":
         snapshot = scene.snapshot
         document["warnings"] = list(snapshot.warnings) if snapshot else []
@@ -155,6 +158,25 @@ def _requests(flow: Flow, parts: Sequence[Part], scene: Scene, view: View) -> Js
         kind["windows"] = [{"window": part.flow.funnel.window, **_flow(part.flow, scene, view)} for part in parts]
     kind["series"] = [_series(item, "", view) for part in parts for item in part.members]
     return kind
+
+
+def _steps(scene: Scene, view: View) -> Json:
+    """Of all axes; values as far as the filter leaves them, with those of the seconds before."""
+    snapshot = scene.snapshot
+    axes = [
+        {
+            **msgspec.to_builtins(stat),
+            "steps_per_s": steps_per_s(stat, scene, view),
+            "values": dict(values_shown(stat, view)),
+            "while_watched": {
+                name: list(points)
+                for name, _ in values_shown(stat, view)
+                if (points := scene.courses.get(stat.name, {}).get(name))
+            },
+        }
+        for stat in (snapshot.axes if snapshot else [])
+    ]
+    return {"axes": axes, "backends": msgspec.to_builtins(snapshot.backends) if snapshot else []}
 
 
 def _flow(flow: Flow, scene: Scene, view: View) -> Json:

@@ -13,6 +13,7 @@ from msgspec import structs
 from telemetry import humane, phrases
 from telemetry.humane import printable
 from telemetry.tui.model import numbers, rows
+from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
@@ -29,6 +30,8 @@ from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 PIN: Final = "★ "
 _TITLE: Final = "series"
+_EDGES: Final = 2
+"""Columns at the left and right of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Overview:
     series: Grid
     others: Grid
     marks: tuple[Line, ...]
+    backends: Line = ()
+    """How all of them are; empty if there are none."""
     caption: Line = ()
 
 
@@ -48,6 +53,7 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
         _series(scene, view, groups, width),
         _others(scene, view),
         _marks_until(scene),
+        backends_line(scene, width - _EDGES),
         _caption(scene, view, groups, width),
     )
 

@@ -17,6 +17,7 @@ from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import Piece, elided, fitted
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.shown import Shown, key_of, passing, stretch_words
+from telemetry.tui.model.steps import has_steps
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import SeriesStat
 
@@ -26,6 +27,8 @@ NO_WINDOW: Final = "no window"
 _INDENT: Final = "  "
 _TABS_COLUMNS: Final = 46
 """Beside the tabs there is so much less room for the caption."""
+_STEPS_COLUMNS: Final = 9
+"""More, where there is that tab, too."""
 _MARGINS: Final = 3
 """Columns at the edges of a table, and of its scrollbar."""
 
@@ -136,7 +139,7 @@ def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
     if view.compare and scene.baseline:
         baseline = printable(f"{scene.baseline.name} {scene.baseline.run_id}")
         pieces.append(Piece(f"Δ to all of {baseline}", "accent", 2))
-    return fitted(pieces, width - _TABS_COLUMNS)
+    return fitted(pieces, width - _TABS_COLUMNS - (_STEPS_COLUMNS if has_steps(scene) else 0))
 
 
 # --- the upper table: how many ---------------------------------------------------------------------

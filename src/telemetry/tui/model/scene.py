@@ -11,6 +11,8 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
 """A name and its labels, sorted."""
+Courses = Mapping[str, Mapping[str, tuple[float | None, ...]]]
+"""Values of steps by axis and name, the newest last; None was no finite number."""
 
 
 def series_id(name: str, labels: Mapping[str, str]) -> SeriesId:
@@ -39,6 +41,10 @@ class Scene:
     """p99 of each second, the newest last, at most TREND_POINTS."""
     tokens_per_s: Mapping[SeriesId, float] = field(default_factory=dict)
     """By how much the series of output tokens have grown since they were watched, over the window at most."""
+    steps_per_s: Mapping[str, float] = field(default_factory=dict)
+    """By axis: how many were closed since they were watched, over the window at most."""
+    courses: Courses = field(default_factory=dict)
+    """As far as they were watched, a point a second at most, at most TREND_POINTS."""
     baseline: MetricsSnapshot | None = None
     moment: Moment | None = None
     """Where the viewer has gone back to; None is now."""

@@ -35,6 +35,24 @@ def sparkline(points: tuple[float, ...], width: int) -> str:
 
 
 @_remembered
+def course(points: tuple[float | None, ...], width: int) -> str:
+    """The same of values that may be anything: heights are from the least to the greatest of those shown, and what
+    stays the same is a level line. A gap is where there was no finite number."""
+    shown = points[-width:]
+    known = [point for point in shown if point is not None]
+    if not known:
+        return " " * width
+    least, greatest, last = min(known), max(known), len(_BARS) - 1
+    # Halves, for the difference of two floats may be none.
+    spread = greatest / 2 - least / 2
+    heights = (
+        None if point is None else (point / 2 - least / 2) / spread if spread > 0 else 0.5 for point in shown
+    )
+    bars = "".join(" " if height is None else _BARS[min(last, int(height * len(_BARS)))] for height in heights)
+    return bars.rjust(width)
+
+
+@_remembered
 def movement(points: tuple[float, ...]) -> float | None:
     """The last point as a multiple of the median of all; None where that says nothing."""
     if len(points) < _ENOUGH:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from rich.segment import Segment
@@ -106,7 +106,9 @@ TABS: Final[tuple[tuple[Place, str], ...]] = (
     ("producers", "Producers"),
     ("log", "Log"),
     ("requests", "Requests"),
+    ("steps", "Steps"),
 )
+"""In the order of their numbers, which they keep where others are not there."""
 
 
 class TabsLine(Bar):
@@ -114,11 +116,12 @@ class TabsLine(Bar):
 
     GAP = 0
 
-    def show(self, here: str, tab_keys: Sequence[str], status: Line) -> None:
-        """`here` is a tab. `tab_keys` are those of the tabs there are, as they stand on the keyboard."""
+    def show(self, here: str, tab_keys: Mapping[str, str], status: Line) -> None:
+        """`here` is a tab. `tab_keys`: of each tab that is there, its key as it stands on the keyboard."""
         tabs = []
-        for number, ((name, words), key) in enumerate(zip(TABS, tab_keys, strict=False), 1):
-            tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {words} ")), f"tab_{number}", name == here))
+        for number, (name, words) in enumerate(TABS, 1):
+            if key := tab_keys.get(name):
+                tabs.append(Entry((Cell(f" {key}", "dim"), Cell(f" {words} ")), f"tab_{number}", name == here))
         self.show_entries(tabs, (), status)
 
 

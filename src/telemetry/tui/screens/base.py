@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from rich.segment import Segment
@@ -37,7 +37,8 @@ class Shown:
     """Monotonic clock."""
     tab: str = "overview"
     """The tab that one is in, also where a series is open in it."""
-    tab_keys: Sequence[str] = ("1", "2", "3")
+    tab_keys: Mapping[str, str] = field(default_factory=dict)
+    """Of the tabs that are there."""
     shortcuts: Sequence[Shortcut] = ()
     always: Sequence[Shortcut] = ()
 

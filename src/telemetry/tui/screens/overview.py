@@ -1,4 +1,4 @@
-"""All series, counters and gauges of a run, and its last mark."""
+"""All series, counters and gauges of a run, how its backends are, and its last mark."""
 
 from __future__ import annotations
 
@@ -48,16 +48,18 @@ class OverviewScreen(TablesScreen):
 
     def draw_body(self, shown: Shown) -> Line:
         width, found = self.size.width, overview(shown.scene, shown.view, self.size.width)
-        spare = self.size.height - FRAME_LINES - len(found.series.rows) - len(found.others.rows)
+        frame = FRAME_LINES + bool(found.backends)
+        spare = self.size.height - frame - len(found.series.rows) - len(found.others.rows)
         beside = width >= BESIDE_FROM and spare < 0
         self.set_class(beside, "-beside")
         self.set_class(spare >= 0, "-roomy")
+        lines = (*([found.backends] if found.backends else []), *found.marks[-1:])
         if beside:
             found = overview(shown.scene, shown.view, width - BESIDE_COLUMNS)
         self.query_one("#series", GridView).show(found.series)
         others = self.query_one("#others", GridView)
         others.display = bool(found.others.rows)
         others.show(found.others)
-        self.query_one("#marks", HeaderView).show(found.marks[-1:])
+        self.query_one("#marks", HeaderView).show(lines)
         self.draw_preview(shown, spare)
         return found.caption

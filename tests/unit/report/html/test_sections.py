@@ -26,3 +26,10 @@ def test_what_is_empty_is_nothing() -> None:
     assert block(Section("t")) == ""
     assert table(Table([Column("n")], [])) == ""
     assert table(TABLE, 1).count("<tr>") == 2
+
+
+def test_cells_of_a_column_may_stand_out() -> None:
+    """Their text is escaped all the same."""
+    text = table(TABLE, badges={2: ["good", "bad"]})
+    assert '<td class="left"><span class="badge good">&amp;</span></td>' in text
+    assert text.count("badge") == 2

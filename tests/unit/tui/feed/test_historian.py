@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from telemetry.errors import TelemetryError
+from telemetry.recorded.origin import DiskPast, Past
 from telemetry.tui.feed.historian import Historian
 from telemetry.tui.feed.news import MomentOf, Note, TimelineOf, Trends
-from telemetry.tui.feed.past import DiskPast, Past
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow

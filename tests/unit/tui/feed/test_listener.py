@@ -13,7 +13,7 @@ from telemetry.transport.endpoints import plan
 from telemetry.tui.feed.listener import Listener, patience_s
 from telemetry.tui.feed.news import Fresh, Note, Trouble
 from telemetry.wire.control import GetStatus, Hello, Welcome
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import BackendStat, BackendState, MetricsSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -229,3 +229,43 @@ def test_a_failure_of_its_own_is_said(listen: Callable[[], Listening], told: Any
     listening.listener._result = fail
     wait_until(lambda: told.of(Note), WAIT_S)
     assert "oops" in told.of(Note)[0].words
+
+
+def test_backends_are_watched_after_the_run(
+    listen: Callable[[], Listening],
+    make_station: MakeStation,
+    snapshot_of: SnapshotOf,
+    told: Any,
+    wait_until: Until,
+) -> None:
+    """By what their writers leave on disk, until all have ended; told only if they got any further."""
+
+    def over(state: BackendState, written: int) -> MetricsSnapshot:
+        return snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state=state, written=written)])
+
+    station = make_station(over("writing", 1))
+    listening = listen()
+    wait_until(lambda: told.of(Fresh), WAIT_S)
+    listening.left = over("writing", 1)
+    station.stop()
+    listening.left = over("writing", 2)
+    wait_until(lambda: told.of(Fresh)[-1].snapshot.backends[0].written == 2, WAIT_S)
+    assert listening.alive
+    listening.left = over("done", 3)
+    wait_until(lambda: not listening.alive, WAIT_S)
+    assert [one.snapshot.backends[0].written for one in told.of(Fresh) if not one.live] == [2, 3]
+
+
+def test_backends_of_a_run_elsewhere_are_as_they_were(
+    listen: Callable[[], Listening],
+    make_station: MakeStation,
+    snapshot_of: SnapshotOf,
+    told: Any,
+    wait_until: Until,
+) -> None:
+    """There is nothing on this disk to look for."""
+    station = make_station(snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state="writing")]))
+    listening = listen()
+    wait_until(lambda: told.of(Fresh), WAIT_S)
+    station.stop()
+    wait_until(lambda: not listening.alive, WAIT_S)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from telemetry.errors import RunDirectoryError
+from telemetry.store.backends import WriterFacts, writer_folder
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.tui.feed.local import directory_of, remedy_of, result_of
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
 SnapshotOf = Callable[..., MetricsSnapshot]
 
@@ -40,6 +41,19 @@ def test_a_result_is_one_of_a_run_that_is_over(run: Any, snapshot_of: SnapshotOf
     found = result_of(run, [os.fspath(tmp_path)])
     assert found is not None
     assert found.state == "COMPLETE"
+
+
+def test_a_result_has_the_last_words_of_its_writers(run: Any, snapshot_of: SnapshotOf) -> None:
+    """They go on after it was written."""
+    told = [BackendStat(name="a", state="writing", written=1)]
+    write_final(snapshot_of(state="COMPLETE", backends=told), [run.final])
+    folder = writer_folder(run.path, "a")
+    folder.make()
+    folder.write_facts(WriterFacts(name="a", kind="jsonl", to="jsonl"))
+    folder.write_status(BackendStat(name="a", state="done", written=9))
+    found = result_of(run)
+    assert found is not None
+    assert [(stat.state, stat.written) for stat in found.backends] == [("done", 9)]
 
 
 def test_a_result_that_can_not_be_read_is_an_error(run: Any) -> None:

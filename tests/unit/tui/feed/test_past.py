@@ -12,7 +12,8 @@ from msgspec import Raw
 
 from telemetry import limits
 from telemetry.errors import ProtocolError, RunDirectoryError
-from telemetry.tui.feed.past import ControlPast, DiskPast, Past, everything, size
+from telemetry.recorded.origin import ControlPast, DiskPast, Past
+from telemetry.tui.feed.past import everything, size
 from telemetry.wire import control as msg
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.history import Interval

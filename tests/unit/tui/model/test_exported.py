@@ -13,7 +13,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, series, s
 from telemetry.intervals.figures import Figures
 from telemetry.tui.model.exported import export_json
 from telemetry.tui.model.scene import Moment, Scene, View
-from telemetry.wire.snapshot import GaugeStat
+from telemetry.wire.snapshot import AxisStat, BackendStat, GaugeStat
 
 FAST = ("latency", (("route", "/fast"),))
 
@@ -113,3 +113,21 @@ def test_strict_json_whatever_the_values() -> None:
     assert document["gauges"][0]["value"] is None
     for screen in ("overview", "producers", "log", "requests", "help"):
         assert exported(Scene(), View(), screen)["run"] is None
+
+
+def test_steps_and_backends() -> None:
+    """Of all axes; values as the filter leaves them, with how they went."""
+    axes = [AxisStat(name="train", closed=80, newest=79, values={"loss": math.inf, "lr": 0.5})]
+    shown = replace(
+        scene(axes=axes, backends=[BackendStat(name="tb", written=7)]),
+        steps_per_s={"train": 4.0},
+        courses={"train": {"lr": (1.0, None, 0.5), "loss": (1.0,)}},
+    )
+    document = exported(shown, View(filter="lr"), "steps")
+    (row,) = document["axes"]
+    assert (row["newest"], row["steps_per_s"]) == (79, 4.0)
+    assert (row["values"], row["while_watched"]) == ({"lr": 0.5}, {"lr": [1.0, None, 0.5]})
+    assert document["backends"][0]["written"] == 7
+    assert exported(shown, View(figures="run"), "steps")["axes"][0]["steps_per_s"] == 2.0
+    assert exported(shown, View(), "steps")["axes"][0]["values"]["loss"] is None
+    assert exported(Scene(), View(), "steps")["axes"] == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.tui.model.sparkline import Move, move, movement, sparkline
+from telemetry.tui.model.sparkline import Move, course, move, movement, sparkline
 
 
 def test_steady_is_half_high_and_a_doubling_fills_the_line() -> None:
@@ -43,3 +43,19 @@ def test_few_points_tell_nothing() -> None:
     assert movement((1.0, 9.0)) is None
     assert movement((0.0,) * 6) is None
     assert move((1.0, 9.0)) == "steady"
+
+
+def test_a_course_is_drawn_from_the_least_to_the_greatest() -> None:
+    """Whatever their signs; what stays the same is a level line, and what is no number a gap."""
+    assert course((-1.0, 0.0, 1.0), 3) == "▁▅█"
+    assert course((0.93, 0.94, None, 0.96), 5) == " ▁▃ █"
+    assert course((3e-4, 3e-4), 3) == " ▅▅"
+    assert course((9.0, 1.0, 2.0), 2) == "▁█"
+    assert course((None,), 2) == course((), 2) == "  "
+    assert course((-1.7e308, 1.7e308), 2) == "▁█"
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=60), st.integers(1, 60))
+def test_any_course_has_its_width(points: list[float | None], width: int) -> None:
+    """Whatever the values."""
+    assert len(course(tuple(points), width)) == width

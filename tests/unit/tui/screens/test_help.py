@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.tui import loads
 from tests.unit.tui.cockpits import cockpit, lacks, lines, live, press, shows, text
 
 from telemetry.tui import keys
 from telemetry.tui.screens.help import HelpScreen
+from telemetry.wire.snapshot import AxisStat
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("opening", "place"),
-    [([], "overview"), (["enter"], "series"), (["2"], "producers"), (["3"], "log"), (["4"], "requests")],
+    [
+        ([], "overview"),
+        (["enter"], "series"),
+        (["2"], "producers"),
+        (["3"], "log"),
+        (["4"], "requests"),
+        (["5"], "steps"),
+    ],
     ids=keys.PLACES,
 )
 async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place: keys.Place) -> None:
     """Each that does something now, in one line, at 80 by 24."""
-    app = cockpit(loads.live())
+    app = cockpit(loads.live(replace(loads.load().last, axes=[AxisStat(name="train")])))
     async with app.run_test() as pilot:
         await shows(pilot, "latency")
         await press(pilot, *opening, "question_mark")

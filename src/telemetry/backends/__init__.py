@@ -1,0 +1,1 @@
+"""Backends: what hands a run on to trackers and monitors, each writer in a process of its own."""

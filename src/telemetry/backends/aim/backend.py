@@ -1,0 +1,321 @@
+"""A run as a run of Aim: values of steps by axis, readings by the time, texts, images, distributions.
+
+What is tracked again at a step replaces what was there: a correction, or what comes again after a kill. Aim's own
+readers see a run once `aim up` has looked through the repository.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from msgspec import Struct
+
+from telemetry.backends import pictures
+from telemetry.backends.aim.bins import Cell, even
+from telemetry.backends.aim.sequences import Point, Sequences
+from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Text
+from telemetry.backends.naming import FINAL, flat, labelled
+from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable, missing
+from telemetry.store.appendfile import describe
+from telemetry.wire.events import Scalar
+
+CLOCK: Final = {"clock": "elapsed_s"}
+"""The context of readings. That of steps is `{"axis": …}`."""
+MARKS: Final = "marks"
+_POINTS: Final = 50_000  # written at once: a second, and 30 MB
+_WRITE_S: Final = 30.0  # of one call, which the writer takes for hanging after twice as long
+_REMEMBERED: Final = 1_000  # steps whose objects are remembered, for more of the same name
+_INT64: Final = 1 << 63
+
+
+class AimOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    repo: str = ""
+    """A directory: the repository is `.aim` in it, and is made if it is not there. Empty: the writer's folder."""
+    experiment: str = ""
+    """Empty: the name of the run."""
+    run_name: str = ""
+    """Empty: that of the run directory."""
+    spread: bool = False
+    """Also `name/min` and `name/max` of what several producers reported in a step."""
+
+
+class AimBackend:
+    """The hash of the run in Aim is made of its id: each run is there once in a repository."""
+
+    Options: ClassVar[type[Struct]] = AimOptions
+    takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Mark, Text, Histogram, Artifact)
+    idempotent: ClassVar[bool] = True
+
+    def __init__(self, options: AimOptions, place: Path) -> None:
+        if "://" in options.repo:
+            raise NotConfigured(f"aim: {options.repo} is no directory", hint="it writes to repositories on a disk")
+        self._options = options
+        self._root = Path(options.repo).expanduser().absolute() if options.repo else place
+        self._facts: RunFacts
+        self._run: Any = None
+        self._sequences: Sequences | None = None
+        self._hash = ""
+        self._points: dict[tuple[tuple[str, str], ...], dict[str, list[Point]]] = {}
+        self._waiting = 0
+        self._complete: list[str] = []
+        """Keys of items whose points wait, or are written."""
+        self._written: set[str] = set()
+        """Those written since the last `flush`: after a failure they come again, and need not be written again."""
+        self._refused: list[str] = []
+        self._until_s = 0.0
+        self._at: dict[tuple[str, str, str, int], dict[str, Any]] = {}
+        """(kind, axis, name, step) → key of the item → what it is: several producers may have one each."""
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        self._facts = run
+        self._hash = state.get("run") or sha256(run.run_id.encode()).hexdigest()[:24]
+        self._release()
+        if state and not self._chunk().is_dir():
+            raise NotConfigured(
+                f"aim: the run {self._hash} is not in {self._root} any more", hint="export again: aim:as=…"
+            )
+        _library()
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+            raise NotConfigured(f"aim: {describe(error)}") from error
+        with self._calling():
+            self._begin()
+
+    def write(self, items: Sequence[Item]) -> None:
+        self._until_s = time.monotonic() + _WRITE_S
+        self._refused = []
+        with self._calling():
+            if self._run is None:  # it was let go of after a failure
+                self._begin()
+            for item in items:
+                if item.key in self._written:
+                    continue
+                if isinstance(item, Text | Histogram) and item.axis and item.step < 0:
+                    self._refused.append(item.key)  # Aim's readers find objects from step 0 on, numbers anywhere
+                    continue
+                self._put(item)
+                self._complete.append(item.key)
+                if self._waiting >= _POINTS:
+                    self._store()
+                if time.monotonic() > self._until_s:
+                    self._store()
+                    raise Unavailable("Aim takes long; the rest is tried again")
+            self._store()
+        if self._refused:
+            raise Refused("negative_step", self._refused)
+
+    def flush(self) -> None:
+        """Each write is in the database's log when it returns."""
+        self._written.clear()
+
+    def state(self) -> dict[str, Any]:
+        return {"run": self._hash}
+
+    def close(self, *, final: bool) -> None:
+        """Aim calls a run that is closed finished, and one that is opened again not."""
+        with self._calling():
+            if final and self._run is None:
+                self._begin()
+            self._release()
+
+    def where(self) -> str:
+        return str(self._root) if self._hash else ""
+
+    # --- the run -------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        try:
+            from aim.sdk.repo import Repo
+            from aim.sdk.run import Run
+        except ImportError as error:
+            raise missing(error.name or "aim", "aim", error) from error
+        self._root.mkdir(parents=True, exist_ok=True)
+        repo = Repo.from_path(str(self._root), init=not Repo.exists(str(self._root)))
+        began = datetime.fromtimestamp(self._facts.started_ns / 1e9, UTC).replace(tzinfo=None)
+        known = self._chunk().is_dir()
+        # A directory is all that makes a run known to Aim, and the hash ours to choose.
+        self._chunk().mkdir(parents=True, exist_ok=True)
+        properties = repo.request_props(self._hash, read_only=False, created_at=began)
+        directory = self._facts.directory
+        properties.name = self._options.run_name or (
+            directory.name if directory is not None else self._facts.run_id
+        )
+        properties.experiment = self._options.experiment or self._facts.name or "telemetry"
+        # Whoever holds Aim's lock is a writer that died: one that lives holds the database's own as well.
+        self._run = Run(
+            self._hash, repo=repo, force_resume=known, system_tracking_interval=None, capture_terminal_logs=False
+        )
+        self._sequences = Sequences(self._run)
+        self._run.set("telemetry", {"run_id": self._facts.run_id, "host": self._facts.host})
+
+    def _chunk(self) -> Path:
+        return self._root / ".aim" / "meta" / "chunks" / self._hash
+
+    def _release(self) -> None:
+        """Closes all files of the run: a database that failed once writes no more until it is opened again."""
+        run, self._run, self._sequences = self._run, None, None
+        self._points, self._waiting, self._complete, self._at = {}, 0, [], {}
+        if run is not None:
+            run.close()
+            del run
+            gc.collect()  # the database is closed with the last of its views
+
+    # --- what goes there -----------------------------------------------------------------------------
+
+    def _put(self, item: Item) -> None:
+        time_s = item.time_ns / 1e9
+        if isinstance(item, Step):
+            values = self._with_spread(item) if self._options.spread else item.values
+            self._numbers({"axis": item.axis}, values, item.step, time_s)
+        elif isinstance(item, Reading):
+            self._reading(item, time_s)
+        elif isinstance(item, Params):
+            for name, value in item.values.items():
+                self._run.set(("params", name), _storable(value))
+        elif isinstance(item, Mark):
+            words = ", ".join(f"{key}={value}" for key, value in sorted(item.labels.items()))
+            self._text(item, "mark", MARKS, f"{item.text} ({words})" if words else item.text)
+        elif isinstance(item, Text):
+            self._text(item, "text", item.name, item.text)
+        elif isinstance(item, Histogram):
+            mine = list(zip(item.edges, item.edges[1:], item.counts, strict=False))
+            together = self._together(item, "distribution", item.name, mine)
+            self._distribution(self._context(item, "distribution"), item.name, together, self._step(item), time_s)
+        elif isinstance(item, Artifact):
+            self._artifact(item)
+
+    def _numbers(self, context: dict[str, str], values: dict[str, float], step: int, time_s: float) -> None:
+        rows = self._points.setdefault(tuple(context.items()), {})
+        for name, value in values.items():
+            rows.setdefault(name, []).append(Point(step, float(value), time_s))
+        self._waiting += len(values)
+
+    def _reading(self, item: Reading, time_s: float) -> None:
+        second = math.ceil(item.elapsed_s)
+        self._numbers(CLOCK, flat(item), second, time_s)
+        for series in item.series:
+            name = (FINAL if item.final else "") + labelled(series.name, series.labels)
+            self._distribution({**CLOCK, "kind": "distribution"}, name, [series.cells], second, time_s)
+
+    def _distribution(
+        self, context: dict[str, str], name: str, parts: Sequence[Sequence[Cell]], step: int, time_s: float
+    ) -> None:
+        from aim.sdk.objects.distribution import Distribution
+
+        bins = even(cell for part in parts for cell in part)
+        if bins is not None:
+            made = Distribution.from_histogram(bins.weights, (bins.low, bins.high))
+            self._opened().put(context, name, step, made, time_s)
+
+    def _text(self, item: Mark | Text, kind: str, name: str, text: str) -> None:
+        from aim.sdk.objects.text import Text as AimText
+
+        together = self._together(item, kind, name, AimText(text))
+        self._opened().put(self._context(item, kind), name, self._step(item), together, item.time_ns / 1e9)
+
+    def _artifact(self, item: Artifact) -> None:
+        about = {"uri": item.uri, "kind": item.kind, "axis": item.axis, "step": item.step}
+        self._run.set(("files", item.name, item.key), about)
+        if item.kind != "image":
+            return
+        image = _image(item.uri) if not item.axis or item.step >= 0 else None
+        if image is not None:
+            together = self._together(item, "image", item.name, image)
+            self._opened().put(
+                self._context(item, "image"), item.name, self._step(item), together, item.time_ns / 1e9
+            )
+
+    def _together(self, item: Item, kind: str, name: str, value: Any) -> list[Any]:
+        """This and what else is known to be at its place."""
+        place = (kind, getattr(item, "axis", ""), name, self._step(item))
+        there = self._at.pop(place, {}) | {item.key: value}
+        while len(self._at) >= _REMEMBERED:
+            del self._at[next(iter(self._at))]
+        self._at[place] = there
+        return list(there.values())
+
+    def _context(self, item: Item, kind: str) -> dict[str, str]:
+        axis: str = getattr(item, "axis", "")
+        return {"axis": axis, "kind": kind} if axis else {"clock": "elapsed_ms", "kind": kind}
+
+    def _step(self, item: Item) -> int:
+        """Its step; of what belongs to none, milliseconds since the start."""
+        if getattr(item, "axis", ""):
+            return int(getattr(item, "step", 0))
+        return max(0, item.time_ns - self._facts.started_ns) // 1_000_000
+
+    @staticmethod
+    def _with_spread(item: Step) -> dict[str, float]:
+        lows = {f"{name}/min": spread.min for name, spread in item.spread.items()}
+        highs = {f"{name}/max": spread.max for name, spread in item.spread.items()}
+        return lows | highs | item.values
+
+    # --- how it gets there ---------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        points, self._points, self._waiting = self._points, {}, 0
+        for context, rows in points.items():
+            self._opened().write(dict(context), rows)
+        self._written.update(self._complete)
+        self._complete.clear()
+
+    def _opened(self) -> Sequences:
+        assert self._sequences is not None
+        return self._sequences
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Raises what the errors of Aim's databases mean; after one, the run is opened again."""
+        try:
+            yield
+        except (NotConfigured, Unavailable):
+            raise
+        except Exception as error:
+            self._release()
+            if not _of_a_disk(error):
+                raise
+            raise Unavailable(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
+
+
+def _library() -> None:
+    """Raises NotConfigured if it is not there, and ImportError if it is broken."""
+    try:
+        import aim.sdk.run  # noqa: F401 – whether it can be imported is all that counts here
+    except ModuleNotFoundError as error:
+        raise missing(error.name or "aim", "aim") from error
+
+
+def _of_a_disk(error: Exception) -> bool:
+    """Whether a file could not be written or locked. Aim's databases have exceptions of their own for that."""
+    from aim.sdk.errors import RunLockingError
+    from aimrocks import errors
+    from sqlalchemy.exc import OperationalError
+
+    return isinstance(error, OSError | RunLockingError | OperationalError | errors.RocksIOError)
+
+
+def _image(uri: str) -> Any:
+    """Aim's image of a file; None if it is not seen from here, too large, or no image."""
+    from aim.sdk.objects.image import Image
+    from PIL.Image import open as opened
+
+    data = pictures.read(uri)
+    try:
+        return Image(opened(BytesIO(data))) if data else None
+    except (OSError, ValueError):
+        return None
+
+
+def _storable(value: Scalar) -> Scalar:
+    """Aim's integers have 64 bits."""
+    return str(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value

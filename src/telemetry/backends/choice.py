@@ -1,0 +1,233 @@
+"""What `--to` says: which backend, with which options, under which name.
+
+    KIND[:key=value,…]        jsonl:path=out.jsonl        wandb:project=mine,as=team
+
+`as` is the name of this one among several of a kind. A comma that belongs to a value is written `\\,`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+
+from telemetry import limits
+from telemetry.backends.builtin import BUILT_IN
+from telemetry.backends.seam import GROUP, Backend, NotConfigured, missing
+from telemetry.errors import UsageError
+from telemetry.humane import printable
+
+_AS: Final = "as"
+_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{limits.BACKEND_NAME_CHARS - 1}}}")
+_PARTS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
+_SECRET: Final = re.compile(r"(?i)(?:^|.*[_-])(?:api)?(?:key|token|password|passwd|secret)")
+_HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "state", "close", "where")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One backend as somebody asked for it. Whether its options are right is not known before `check` or `make`."""
+
+    name: str
+    """Of the writer, of its folder, and in snapshots."""
+    kind: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """What `parse` makes this of."""
+        pairs = [*self.options.items(), *([] if self.name == self.kind else [(_AS, self.name)])]
+        words = ",".join(f"{key}={_escaped(value)}" for key, value in pairs)
+        return f"{self.kind}:{words}" if words else self.kind
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of a backend, for people."""
+
+    name: str
+    type: str
+    default: str
+    """Empty: it has to be given."""
+
+
+def parse(text: str) -> Choice:
+    """Imports nothing. Raises UsageError for a kind that nobody has, and for what is no option at all."""
+    kind, colon, rest = text.partition(":")
+    found = known()
+    if kind not in found:
+        close = get_close_matches(kind, found, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(found))}"
+        raise UsageError(f"there is no backend {printable(kind)!r}", hint=hint)
+    options = _options(kind, rest) if colon else {}
+    name = options.pop(_AS, kind)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{printable(name)!r} can't be the name of a writer",
+            hint=f"letters, digits, `.`, `_` and `-`, at most {limits.BACKEND_NAME_CHARS}",
+        )
+    return Choice(name, kind, options)
+
+
+def parse_all(texts: Sequence[str]) -> list[Choice]:
+    """As `parse`, with the options checked. Raises UsageError also for two of one name, and for too many."""
+    choices = [parse(text) for text in texts]
+    if len(choices) > limits.BACKENDS:
+        raise UsageError(f"{len(choices)} backends are too many", hint=f"at most {limits.BACKENDS} for one run")
+    names = [choice.name for choice in choices]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two writers are called {twice}", hint=f"name one of them: {twice}:as=other")
+    for choice in choices:
+        check(choice)
+    return choices
+
+
+def check(choice: Choice) -> None:
+    """Whether one of ours takes these options; others are imported only where they run, and say it there.
+
+    Raises UsageError.
+    """
+    if choice.kind in BUILT_IN:
+        try:
+            _converted(choice, load(choice.kind))
+        except NotConfigured as error:
+            raise UsageError(error.message, hint=error.hint) from error
+
+
+def known() -> dict[str, EntryPoint]:
+    """All backends by name. Ours can't be replaced by somebody else's of the same name."""
+    others = {point.name: point for point in entry_points(group=GROUP)}
+    return others | {name: EntryPoint(name, ours.value, GROUP) for name, ours in BUILT_IN.items()}
+
+
+def load(kind: str) -> type[Backend]:
+    """The class behind a name that is known. Raises NotConfigured with what its import said."""
+    try:
+        made = known()[kind].load()
+    except (Exception, SystemExit) as error:
+        raise NotConfigured(f"the backend {kind} can't be loaded: {_words(error)}") from error
+    lacks = [name for name in _HAS if not hasattr(made, name)]
+    if lacks:
+        raise NotConfigured(f"the backend {kind} is none: it has no {', '.join(lacks)}")
+    return cast(type[Backend], made)
+
+
+def make(choice: Choice, place: Path) -> Backend:
+    """The backend, not opened yet. Raises NotConfigured."""
+    cls = load(choice.kind)
+    options = _converted(choice, cls)
+    try:
+        return cls(options, place)
+    except NotConfigured:
+        raise
+    except ImportError as error:
+        ours = BUILT_IN.get(choice.kind)
+        if (
+            ours is not None
+            and error.name
+            and error.name.split(".")[0] in {one.split(".")[0] for one in ours.needs}
+        ):
+            raise missing(error.name, ours.extra) from error
+        raise NotConfigured(f"{choice.kind}: {_words(error)}") from error
+    except Exception as error:
+        raise NotConfigured(f"{choice.kind}: {_words(error)}") from error
+
+
+def options_of(cls: type[Backend]) -> list[Option]:
+    return [
+        Option(info.encode_name, _type_words(info.type), _default_words(info))
+        for info in msgspec.structs.fields(cls.Options)
+    ]
+
+
+# --- how ---------------------------------------------------------------------------------------------
+
+
+def _options(kind: str, text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in _PARTS.findall(text):
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise UsageError(
+                f"{printable(part)!r} is no option of {kind}",
+                hint="write key=value, and `\\,` for a comma in a value",
+            )
+        if _SECRET.fullmatch(key):
+            raise UsageError(
+                f"{kind}: {printable(key)} is a secret, and command lines are no place for one",
+                hint=f"set it in the environment, as {kind} itself reads it",
+            )
+        if key in options:
+            raise UsageError(f"{kind}: {printable(key)} is given twice")
+        options[key] = re.sub(r"\\([\\,])", r"\1", value)
+    return options
+
+
+def _escaped(value: str) -> str:
+    return re.sub(r"([\\,])", r"\\\1", value)
+
+
+def _converted(choice: Choice, cls: type[Backend]) -> Struct:
+    """Raises NotConfigured that names the option."""
+    fields = {info.encode_name: info for info in msgspec.structs.fields(cls.Options)}
+    for key in choice.options:
+        if key not in fields:
+            raise NotConfigured(f"{choice.kind} has no option {printable(key)!r}", hint=_meant(key, [*fields, _AS]))
+    values: dict[str, Any] = {}
+    for key, text in choice.options.items():
+        info = fields[key]
+        try:
+            values[key] = msgspec.convert(text, info.type, strict=False)
+        except ValueError as error:  # msgspec's own is one
+            raise NotConfigured(f"{choice.kind}: {key}={printable(text)}: {_wanted(error)}") from error
+    try:
+        return msgspec.convert(values, cls.Options, strict=True)
+    except ValueError as error:
+        raise NotConfigured(
+            f"{choice.kind}: {_wanted(error)}", hint="`telemetry export --list` has all options"
+        ) from error
+
+
+def _meant(word: str, fields: Iterable[str]) -> str:
+    close = get_close_matches(word, list(fields), n=1)
+    return f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(fields))}"
+
+
+def _wanted(error: Exception) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _words(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _type_words(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        return _type_words(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return " or ".join(str(one) or "''" for one in get_args(kind))
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+
+
+def _default_words(info: msgspec.structs.FieldInfo) -> str:
+    if info.default is not NODEFAULT:
+        return _shown(info.default)
+    if info.default_factory is not NODEFAULT:
+        made: Callable[[], Any] = info.default_factory
+        return _shown(made())
+    return ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, str | Mapping) else str(value)

@@ -1,0 +1,5 @@
+"""ClearML: a run as a task, in a session on this host or on a server."""
+
+from telemetry.backends.clearml.backend import ClearMLBackend
+
+__all__ = ["ClearMLBackend"]

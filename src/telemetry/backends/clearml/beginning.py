@@ -1,0 +1,35 @@
+"""Begins an offline session of ClearML's, in a process of its own.
+
+    python -m telemetry.backends.clearml.beginning PROJECT NAME TAG…
+
+`Task.init` replaces signal handlers, `sys.exit` and `os.fork`, starts threads, and closes its task at exit: here it
+may. Prints the folder of the session as the last line. What is in the folder afterwards is the task alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+
+def main(project: str, name: str, tags: list[str]) -> None:
+    task_class = import_module("clearml").Task
+    task_class.set_offline(True)
+    task = task_class.init(
+        project_name=project,
+        task_name=name,
+        tags=tags or None,
+        reuse_last_task_id=False,
+        output_uri=False,
+        auto_connect_arg_parser=False,
+        auto_connect_frameworks={"detect_repository": False},
+        auto_resource_monitoring=False,
+        auto_connect_streams=False,
+    )
+    folder = task.get_offline_mode_folder()
+    task.close()
+    sys.stdout.write(f"\n{folder}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

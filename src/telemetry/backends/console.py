@@ -1,0 +1,129 @@
+"""`--to console`: what a run says, as lines for people, a few at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Meta, Struct
+
+from telemetry import humane
+from telemetry.backends.items import Artifact, Item, Mark, Params, Reading, SeriesReading, Step, Text
+from telemetry.backends.naming import labelled
+from telemetry.backends.seam import RunFacts
+from telemetry.humane import printable
+
+_LINE_CHARS: Final = 400
+_LINES: Final = 20  # at once; the oldest of more are only counted
+
+
+class ConsoleOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    every_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 2.0
+    """Between two times that something is said."""
+    values: Annotated[int, Meta(ge=1, le=1_000)] = 8
+    """Numbers in a line, at most."""
+
+
+class ConsoleBackend:
+    """Of each axis the newest step since the last time, and the newest reading; everything else as it comes."""
+
+    Options: ClassVar[type[Struct]] = ConsoleOptions
+    takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Mark, Text, Artifact)
+    idempotent: ClassVar[bool] = False
+
+    say: Callable[[str], object]
+    """Where the lines go."""
+
+    def __init__(self, options: ConsoleOptions, place: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.say = print
+        self._options = options
+        self._clock = clock
+        self._next_s = 0.0
+        self._held: dict[str, str] = {}
+        """What the line is about → the line."""
+        self._left = 0
+        self._open = False
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        self._open = True
+
+    def write(self, items: Sequence[Item]) -> None:
+        for item in items:
+            about, words = _about(item), self._line(item)
+            self._held.pop(about, None)  # the newest comes last
+            self._held[about] = words
+        while len(self._held) > _LINES:
+            del self._held[next(iter(self._held))]
+            self._left += 1
+        if self._clock() >= self._next_s:
+            self._tell()
+
+    def flush(self) -> None:
+        """What is held back is said later, or replaced by something newer."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def close(self, *, final: bool) -> None:
+        self._tell()
+
+    def where(self) -> str:
+        return "stderr" if self._open else ""
+
+    def _tell(self) -> None:
+        if self._left:
+            self.say(f"{self._left:,} lines are left out")
+        for words in self._held.values():
+            self.say(words if len(words) <= _LINE_CHARS else f"{words[:_LINE_CHARS]}…")
+        self._held, self._left = {}, 0
+        self._next_s = self._clock() + self._options.every_s
+
+    def _line(self, item: Item) -> str:
+        if isinstance(item, Step):
+            return f"{printable(item.axis)} {item.step:,}: {self._few(_numbers(item.values))}"
+        if isinstance(item, Reading):
+            when = "result" if item.final else humane.duration_s(item.elapsed_s)
+            return f"{when}: {self._few(_instruments(item)) or 'nothing yet'}"
+        if isinstance(item, Params):
+            return f"params: {self._few(f'{printable(key)}={value}' for key, value in item.values.items())}"
+        if isinstance(item, Text):
+            return f"{printable(item.name)}: {printable(item.text)}"
+        if isinstance(item, Artifact):
+            return f"{printable(item.name)}: {printable(item.uri)}"
+        return printable(item.text) if isinstance(item, Mark) else ""
+
+    def _few(self, parts: Iterator[str]) -> str:
+        found = list(parts)
+        most = self._options.values
+        more = f", and {len(found) - most:,} more" if len(found) > most else ""
+        return ", ".join(found[:most]) + more
+
+
+def _about(item: Item) -> str:
+    """A later line about the same takes the place of one that is held."""
+    if isinstance(item, Step):
+        return f"step {item.axis}"
+    return "reading" if isinstance(item, Reading) and not item.final else item.key
+
+
+def _numbers(values: dict[str, float]) -> Iterator[str]:
+    return (f"{printable(name)} {humane.scaled(value)}" for name, value in values.items())
+
+
+def _instruments(reading: Reading) -> Iterator[str]:
+    for series in reading.series:
+        if series.count:
+            yield _series(series)
+    for counter in reading.counters:
+        name = printable(labelled(counter.name, counter.labels))
+        yield f"{name} {humane.quantity(counter.value, counter.unit)}"
+    for gauge in reading.gauges:
+        yield f"{printable(labelled(gauge.name, gauge.labels))} {humane.quantity(gauge.value, gauge.unit)}"
+
+
+def _series(series: SeriesReading) -> str:
+    shown = [f"p{key} {humane.quantity(value, series.unit)}" for key, value in series.percentiles.items()]
+    kept = [*shown[:1], *shown[-1:]] if len(shown) > 2 else shown
+    return " ".join([printable(labelled(series.name, series.labels)), *kept, humane.rate(series.rate)])

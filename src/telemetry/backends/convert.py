@@ -1,0 +1,113 @@
+"""Records of the stream as items. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Span, Step, Table, Text
+from telemetry.wire import events
+from telemetry.wire.events import StreamRecord
+
+
+def item_of(record: StreamRecord) -> Item | None:
+    """None for one that trackers have no use of, such as the declaration of an axis. Its key is `r` and the number
+    of the record."""
+    make = _MAKERS.get(type(record.record))
+    return make(record, record.record) if make is not None else None
+
+
+def record_number(key: str) -> int | None:
+    """The number of the record that an item was made of; None for a reading or a snapshot."""
+    return int(key[1:]) if key.startswith("r") else None
+
+
+def _step(of: StreamRecord, step: events.ClosedStep) -> Step:
+    return Step(
+        key=_key(of),
+        time_ns=of.wall_ns,
+        axis=step.axis,
+        step=step.step,
+        values={name: math.nan if value is None else value for name, value in step.values.items()},
+        spread=step.spread,
+        closed=step.closed,
+        revision=step.revision,
+    )
+
+
+def _params(of: StreamRecord, params: events.Params) -> Params:
+    return Params(key=_key(of), time_ns=of.wall_ns, values=params.values)
+
+
+def _mark(of: StreamRecord, mark: events.Mark) -> Mark:
+    return Mark(key=_key(of), time_ns=of.wall_ns, text=mark.text, labels=mark.labels, producer=of.producer)
+
+
+def _text(of: StreamRecord, note: events.Note) -> Text:
+    return Text(key=_key(of), time_ns=of.wall_ns, name=note.name, axis=note.axis, step=note.step, text=note.text)
+
+
+def _table(of: StreamRecord, table: events.Table) -> Table:
+    return Table(
+        key=_key(of),
+        time_ns=of.wall_ns,
+        name=table.name,
+        axis=table.axis,
+        step=table.step,
+        columns=table.columns,
+        rows=table.rows,
+    )
+
+
+def _histogram(of: StreamRecord, bins: events.Bins) -> Histogram:
+    return Histogram(
+        key=_key(of),
+        time_ns=of.wall_ns,
+        name=bins.name,
+        axis=bins.axis,
+        step=bins.step,
+        edges=bins.edges,
+        counts=bins.counts,
+    )
+
+
+def _artifact(of: StreamRecord, artifact: events.Artifact) -> Artifact:
+    return Artifact(
+        key=_key(of),
+        time_ns=of.wall_ns,
+        name=artifact.name,
+        axis=artifact.axis,
+        step=artifact.step,
+        uri=artifact.uri,
+        kind=artifact.kind,
+    )
+
+
+def _span(of: StreamRecord, span: events.Span) -> Span:
+    """The stream's time of a span is its beginning on the wall clock; its own times are the producer's."""
+    return Span(
+        key=_key(of),
+        time_ns=of.wall_ns,
+        name=span.name,
+        end_ns=of.wall_ns + max(span.end_ns - span.start_ns, 0),
+        track=span.track,
+        labels=span.labels,
+        producer=of.producer,
+    )
+
+
+def _key(of: StreamRecord) -> str:
+    return f"r{of.seq}"
+
+
+_MAKERS: Final[dict[type, Callable[[StreamRecord, Any], Item]]] = {
+    events.ClosedStep: _step,
+    events.Params: _params,
+    events.Mark: _mark,
+    events.Note: _text,
+    events.Table: _table,
+    events.Bins: _histogram,
+    events.Artifact: _artifact,
+    events.Span: _span,
+}

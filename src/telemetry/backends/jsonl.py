@@ -1,0 +1,87 @@
+"""`--to jsonl`: every item as a line of JSON, once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from telemetry.backends.items import KINDS, Item, Live
+from telemetry.backends.seam import NotConfigured, RunFacts
+from telemetry.store.appendfile import AppendFile, describe
+
+_FILE: Final = "items.jsonl"
+_MAY_PASS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    path: str = ""
+    """Of the file; empty: `items.jsonl` in the writer's folder."""
+
+
+class JsonlBackend:
+    """A line is `{"item": "step", "key": …, …}`; a number that is not finite is null."""
+
+    Options: ClassVar[type[Struct]] = JsonlOptions
+    takes: ClassVar[tuple[type[Item], ...]] = tuple(kind for kind in KINDS if kind is not Live)
+    idempotent: ClassVar[bool] = True
+
+    def __init__(self, options: JsonlOptions, place: Path) -> None:
+        self._path = Path(os.path.abspath(options.path)) if options.path else place / _FILE
+        self._ours = not options.path
+        self._file: AppendFile | None = None
+        self._size = 0
+        """Bytes that are acknowledged: what lies beyond them comes again."""
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        size = int(state.get("size", 0))
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = AppendFile(self._path)
+        except OSError as error:
+            if error.errno in _MAY_PASS:
+                raise
+            raise NotConfigured(f"jsonl: {describe(error)}") from error
+        if not state and file.size and not self._ours:
+            file.close()
+            raise NotConfigured(f"{self._path} is there already", hint="move it away, or give another path")
+        if file.size < size:
+            file.close()
+            raise NotConfigured(f"{self._path} has lost what was written to it")
+        self._file, self._size = file, size
+        file.cut(size)
+
+    def write(self, items: Sequence[Item]) -> None:
+        file = self._opened()
+        if file.size != self._size:
+            file.cut(self._size)
+        file.append([b"".join(map(line, items))])
+
+    def flush(self) -> None:
+        self._size = self._opened().size
+
+    def state(self) -> dict[str, Any]:
+        return {"size": self._size}
+
+    def close(self, *, final: bool) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def where(self) -> str:
+        return str(self._path) if self._file is not None else ""
+
+    def _opened(self) -> AppendFile:
+        assert self._file is not None
+        return self._file
+
+
+def line(item: Item) -> bytes:
+    """One item, line end included."""
+    return _ENCODER.encode({"item": type(item).__name__.lower(), **asdict(item)}) + b"\n"

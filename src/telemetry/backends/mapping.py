@@ -1,0 +1,206 @@
+"""Which values of an item go to a backend, and under which names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from telemetry.backends.items import (
+    Artifact,
+    CounterReading,
+    GaugeReading,
+    Histogram,
+    Item,
+    Live,
+    Params,
+    Reading,
+    SeriesReading,
+    Span,
+    Step,
+    Table,
+    Text,
+)
+from telemetry.backends.naming import labelled
+from telemetry.config import BackendsConfig, BackendValues
+from telemetry.errors import ConfigError
+from telemetry.humane import printable
+from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
+
+ALIKE: Final = "renamed_alike"
+"""Why values are left out whose name another name was given before."""
+_REMEMBERED: Final = 1 << 17  # of all names a run may have; more are decided anew each time
+_SAID: Final = 10  # names that became one; the others are counted
+
+_Named = TypeVar("_Named", SeriesReading, CounterReading, GaugeReading, SeriesStat, CounterStat, GaugeStat)
+_Value = TypeVar("_Value")
+
+
+def values_of(config: BackendsConfig, backend: str) -> BackendValues:
+    """What the settings say for a backend of this name: its own table, else that of `*`."""
+    return config.values.get(backend) or config.values.get("*") or BackendValues()
+
+
+class ItemMapping:
+    """One thread's. Which of two names keeps a name that both are given depends on which came first, nothing else
+    on what came before."""
+
+    def __init__(self, values: BackendValues) -> None:
+        """Raises ConfigError for names that can't be given."""
+        self.left_out: dict[str, int] = {}
+        """Values that were left out although they fit, by reason."""
+        self._all = not (values.include or values.exclude or values.rename)
+        self._include = [_regex(pattern) for pattern in values.include]
+        self._exclude = [_regex(pattern) for pattern in values.exclude]
+        self._renames = _renames(values.rename)
+        self._known: dict[str, str | None] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        """(kind of thing, name there) → its name in the run."""
+        self._notes: list[str] = []
+        self._alike: set[str] = set()
+
+    def apply(self, item: Item) -> Item | None:
+        """The item with the values that go there; None if there are none. Marks always do, and params that no
+        pattern of `exclude` fits."""
+        if self._all:
+            return item
+        change = _CHANGES.get(type(item))
+        return item if change is None else change(self, item)
+
+    def notes(self) -> list[str]:
+        """Names that became one, in words. Each comes once."""
+        found, self._notes = self._notes, []
+        return found
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def name(self, name: str, space: str, labels: Mapping[str, str] | None = None) -> str | None:
+        """What a thing is called there; None if it does not go there, or what it would be called is another of
+        these things already. Patterns but those of `rename` may also fit `name{key=value}`."""
+        whole = labelled(name, labels) if labels else name
+        if whole in self._known:
+            given = self._known[whole]
+        else:
+            given = self._given(name, whole)
+            if len(self._known) < _REMEMBERED:
+                self._known[whole] = given
+        if given is None or not self._renames:
+            return given
+        owner = self._owners.get((space, given))
+        if owner is None:
+            if len(self._owners) < _REMEMBERED:
+                self._owners[space, given] = name
+        elif owner != name:
+            self._refuse(name, owner, given)
+            return None
+        return given
+
+    def _given(self, name: str, whole: str) -> str | None:
+        fitting = (name, whole)
+        if self._include and not _fits(self._include, fitting):
+            return None
+        if _fits(self._exclude, fitting):
+            return None
+        for regex, parts in self._renames:
+            found = regex.fullmatch(name)
+            if found is not None:
+                return "".join(_woven(parts, found.groups())) or name
+        return name
+
+    def _refuse(self, name: str, owner: str, given: str) -> None:
+        self.left_out[ALIKE] = self.left_out.get(ALIKE, 0) + 1
+        if name not in self._alike and len(self._alike) < _SAID:
+            self._alike.add(name)
+            what = f"{printable(name)!r} is left out: it would be called {printable(given)!r}, as"
+            self._notes.append(f"{what} {printable(owner)!r} is")
+
+    def values(self, values: Mapping[str, _Value], space: str) -> dict[str, _Value]:
+        """By the names there. An earlier one keeps its name."""
+        named = ((self.name(name, space), value) for name, value in values.items())
+        return {name: value for name, value in named if name is not None}
+
+    def instruments(self, found: Iterable[_Named]) -> list[_Named]:
+        kept = []
+        for one in found:
+            name = self.name(one.name, "instrument", one.labels)
+            if name is not None:
+                kept.append(one if name == one.name else replace(one, name=name))
+        return kept
+
+    def allowed_params(self, item: Params) -> Item | None:
+        values = {name: value for name, value in item.values.items() if not _fits(self._exclude, (name,))}
+        return replace(item, values=values) if values else None
+
+    def step(self, item: Step) -> Item | None:
+        named = {name: given for name in item.values if (given := self.name(name, "step")) is not None}
+        if not named:
+            return None
+        values = {given: item.values[name] for name, given in named.items()}
+        spread = {named[name]: one for name, one in item.spread.items() if name in named}
+        return replace(item, values=values, spread=spread)
+
+    def reading(self, item: Reading) -> Item | None:
+        series = self.instruments(item.series)
+        counters, gauges = self.instruments(item.counters), self.instruments(item.gauges)
+        if not (series or counters or gauges or item.final):
+            return None
+        return replace(item, series=series, counters=counters, gauges=gauges)
+
+    def live(self, item: Live) -> Item | None:
+        snapshot = item.snapshot
+        own = replace(
+            snapshot,
+            series=self.instruments(snapshot.series),
+            counters=self.instruments(snapshot.counters),
+            gauges=self.instruments(snapshot.gauges),
+            axes=[replace(axis, values=self.values(axis.values, "step")) for axis in snapshot.axes],
+            params={name: value for name, value in snapshot.params.items() if not _fits(self._exclude, (name,))},
+        )
+        return replace(item, snapshot=own)
+
+    def named(self, item: Text | Table | Histogram | Artifact | Span) -> Item | None:
+        name = self.name(item.name, type(item).__name__)
+        return None if name is None else item if name == item.name else replace(item, name=name)
+
+
+_CHANGES: Final[dict[type, Callable[[ItemMapping, Any], Item | None]]] = {
+    Step: ItemMapping.step,
+    Reading: ItemMapping.reading,
+    Live: ItemMapping.live,
+    Params: ItemMapping.allowed_params,
+    **dict.fromkeys((Text, Table, Histogram, Artifact, Span), ItemMapping.named),
+}
+
+
+def _fits(patterns: Iterable[re.Pattern[str]], names: Iterable[str]) -> bool:
+    return any(pattern.fullmatch(name) is not None for pattern in patterns for name in names)
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    """`*` is a group. All but the last take as little as they can and never more, so that no name takes long."""
+    first, *parts = map(re.escape, pattern.split("*"))
+    if not parts:
+        return re.compile(first)
+    inner = "".join(f"(?>(.*?){part})" for part in parts[:-1])
+    return re.compile(f"{first}{inner}(.*){parts[-1]}", re.DOTALL)
+
+
+def _renames(rename: Mapping[str, str]) -> list[tuple[re.Pattern[str], list[str]]]:
+    """Patterns, and what comes between what their `*` stand for. Raises ConfigError."""
+    taken: dict[str, str] = {}
+    for pattern, name in rename.items():
+        if pattern.count("*") != name.count("*"):
+            raise ConfigError(
+                f"{pattern!r} can't be renamed to {name!r}: they have not as many `*`",
+                hint="what a `*` stands for has to be in the new name, or names become one",
+            )
+        if name in taken and "*" not in name:
+            raise ConfigError(f"{taken[name]!r} and {pattern!r} can't both be renamed to {name!r}")
+        taken[name] = pattern
+    return [(_regex(pattern), name.split("*")) for pattern, name in rename.items()]
+
+
+def _woven(parts: list[str], between: tuple[str, ...]) -> list[str]:
+    return [piece for pair in zip(parts, (*between, ""), strict=True) for piece in pair]

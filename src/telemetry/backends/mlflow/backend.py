@@ -1,0 +1,342 @@
+"""A run as a run of MLflow: values of steps and readings as metrics, settings as params, the rest as artifacts.
+
+A metric's row is its key, time, step and value, and MLflow keeps equal rows once: what is written twice is there
+once. A correction is one more row of its step, with a later time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final, NoReturn
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from telemetry.backends import pictures
+from telemetry.backends.items import Artifact, Item, Params, Reading, Step, Table, Text
+from telemetry.backends.mlflow import errors, files
+from telemetry.backends.mlflow.batch import Batch, Point
+from telemetry.backends.mlflow.names import SECONDS, Keys, cleaned
+from telemetry.backends.naming import flat
+from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable, missing
+
+RUN_TAG: Final = "telemetry.run_id"
+_PARAM_TAG: Final = "telemetry.param"
+_TAG_CHARS: Final = 8_000  # MLflow cuts what is longer
+_WRITE_S: Final = 30.0  # of one call, which the writer takes for hanging after twice as long
+_ENVIRONMENT: Final = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+    # One more try, for a connection that a server closed meanwhile; all other patience is the writer's.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "12",
+}
+
+
+class MLflowOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    uri: str = ""
+    """Of the tracking server or the database. Empty: MLFLOW_TRACKING_URI, or a database in the writer's folder."""
+    experiment: str = ""
+    """Empty: MLFLOW_EXPERIMENT_NAME, or the name of the run."""
+    run_name: str = ""
+    """Empty: that of the run directory."""
+    artifacts: str = ""
+    """Where a new experiment keeps its files. Empty: the server decides; beside a database of SQLite."""
+    spread: bool = False
+    """Also `name/min` and `name/max` of what several producers reported in a step."""
+
+
+class MLflowBackend:
+    """The run is found again by its id, also by another writer: each run is there once in an experiment."""
+
+    Options: ClassVar[type[Struct]] = MLflowOptions
+    takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Text, Table, Artifact)
+    idempotent: ClassVar[bool] = True
+
+    def __init__(self, options: MLflowOptions, place: Path) -> None:
+        self._options = options
+        self._uri = options.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{place / 'mlflow.db'}"
+        scheme = self._uri.partition(":")[0].lower()
+        self._remote = scheme in ("http", "https", "databricks", "uc", "databricks-uc")
+        if not self._remote and (scheme == "file" or "://" not in self._uri):
+            raise NotConfigured(
+                f"mlflow: {_shown(self._uri)} is a file store, where `a` and `a/b` can't both be metrics",
+                hint="give a server or a database, such as uri=sqlite:////data/mlflow.db",
+            )
+        self._place = place
+        self._client: Any = None
+        self._run_id = ""
+        self._experiment = ""
+        self._keys = Keys()
+        self._params: dict[str, str] = {}
+        """Those that are there: MLflow lets none change."""
+        self._changed: set[str] = set()
+        """Tags that say to what others changed."""
+        self._newest_ms = 0
+        self._batch = Batch()
+        self._complete: list[str] = []
+        """Keys of items that are whole in the batch, or have nothing in it."""
+        self._written: set[str] = set()
+        """Those sent since the last `flush`: after a failure they come again, and need not be sent again."""
+        self._until_s = 0.0
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        if state and state["uri"] != _shown(self._uri):
+            raise NotConfigured(
+                f"mlflow: this writer began at {state['uri']}, and its MLflow is now {_shown(self._uri)}",
+                hint="give it another name: mlflow:as=…",
+            )
+        os.environ.update(_ENVIRONMENT)
+        self._keys = Keys(state.get("axes"))
+        self._newest_ms = state.get("newest_ms", run.started_ns // 1_000_000)
+        self._batch, self._complete, self._written = Batch(), [], set()
+        _library()
+        with self._calling(opening=True):
+            self._client = self._connect()
+            self._experiment = state.get("experiment") or self._find_experiment(run)
+            self._run_id = state.get("run") or self._find_run(run)
+            found = self._resumed().data
+            self._params = dict(found.params)
+            self._changed = {key for key in found.tags if key.startswith(_PARAM_TAG)}
+
+    def write(self, items: Sequence[Item]) -> None:
+        self._until_s = time.monotonic() + _WRITE_S
+        with self._calling():
+            try:
+                for item in items:
+                    if item.key not in self._written:
+                        self._put(item)
+                        self._newest_ms = max(self._newest_ms, item.time_ns // 1_000_000)
+                        if isinstance(item, Text | Table | Artifact):
+                            self._written.add(item.key)
+                        else:
+                            self._complete.append(item.key)
+                self._send()
+            except BaseException:
+                self._batch, self._complete = Batch(), []
+                raise
+
+    def flush(self) -> None:
+        """Each request is committed when it is answered."""
+        self._written.clear()
+        self._complete.clear()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "uri": _shown(self._uri),
+            "experiment": self._experiment,
+            "run": self._run_id,
+            "axes": self._keys.owners,
+            "newest_ms": self._newest_ms,
+        }
+
+    def close(self, *, final: bool) -> None:
+        if final:
+            with self._calling():
+                self._client.set_terminated(self._run_id, status="FINISHED", end_time=self._newest_ms)
+
+    def where(self) -> str:
+        if not self._run_id:
+            return ""
+        if self._uri.startswith("http"):
+            return f"{_shown(self._uri).rstrip('/')}/#/experiments/{self._experiment}/runs/{self._run_id}"
+        return _shown(self._uri)
+
+    # --- the run -------------------------------------------------------------------------------------
+
+    def _connect(self) -> Any:
+        from mlflow.tracking import MlflowClient
+
+        if not self._remote:
+            import mlflow.store.db.utils
+
+            mlflow.store.db.utils.MAX_RETRY_COUNT = 1  # ten tries take longer than a call may
+        return MlflowClient(tracking_uri=self._uri)
+
+    def _find_experiment(self, run: RunFacts) -> str:
+        name = self._options.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME", "") or run.name or "telemetry"
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                return str(self._client.create_experiment(name, artifact_location=self._artifacts()))
+            except errors.kinds(self._remote)[0] as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                found = self._client.get_experiment_by_name(name)  # somebody else just made it
+        if found.lifecycle_stage != "active":
+            raise NotConfigured(
+                f"mlflow: the experiment {name} is deleted", hint="restore it there, or name one: experiment=…"
+            )
+        return str(found.experiment_id)
+
+    def _artifacts(self) -> str | None:
+        if self._options.artifacts or self._remote:
+            return self._options.artifacts or None
+        if self._uri.startswith("sqlite:///"):
+            database = Path(self._uri.removeprefix("sqlite:///").partition("?")[0])
+            return str(database.absolute().parent / "mlartifacts")
+        return str(self._place / "mlartifacts")
+
+    def _find_run(self, run: RunFacts) -> str:
+        """The one of this id, which a writer that died may have begun; or a new one."""
+        found = self._client.search_runs(
+            [self._experiment], filter_string=f"tags.`{RUN_TAG}` = '{run.run_id}'", max_results=1
+        )
+        if found:
+            return str(found[0].info.run_id)
+        tags = {RUN_TAG: run.run_id, "mlflow.source.name": "telemetry"} | (
+            {"telemetry.host": run.host} if run.host else {}
+        )
+        name = self._options.run_name or (run.directory.name if run.directory is not None else run.run_id)
+        made = self._client.create_run(
+            self._experiment, start_time=run.started_ns // 1_000_000, tags=tags, run_name=name
+        )
+        return str(made.info.run_id)
+
+    def _resumed(self) -> Any:
+        """The run, which is running again. Raises NotConfigured if it is no more."""
+        try:
+            found = self._client.get_run(self._run_id)
+        except errors.kinds(self._remote)[0] as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            self._gone()
+        if found.info.lifecycle_stage != "active":
+            self._gone()
+        if found.info.status != "RUNNING":
+            self._client.update_run(self._run_id, status="RUNNING")
+        return found
+
+    def _gone(self) -> NoReturn:
+        raise NotConfigured(
+            f"mlflow: the run {self._run_id} is deleted", hint="restore it there, or export again: mlflow:as=…"
+        )
+
+    # --- what goes there -----------------------------------------------------------------------------
+
+    def _put(self, item: Item) -> None:
+        time_ms = item.time_ns // 1_000_000
+        if isinstance(item, Step):
+            self._points(item.axis, item.values, time_ms, item.step)
+            if self._options.spread and item.spread:
+                lows = {f"{name}/min": spread.min for name, spread in item.spread.items()}
+                highs = {f"{name}/max": spread.max for name, spread in item.spread.items()}
+                extremes = {name: value for name, value in (lows | highs).items() if name not in item.values}
+                self._points(item.axis, extremes, time_ms, item.step)
+        elif isinstance(item, Reading):
+            self._points(SECONDS, flat(item), time_ms, int(item.elapsed_s))
+        elif isinstance(item, Params):
+            for name, value in item.values.items():
+                self._param(name, str(value))
+        elif isinstance(item, Text):
+            self._file(files.folder(item), files.leaf(item, ".txt"), item.text.encode("utf-8", "replace"))
+        elif isinstance(item, Table):
+            self._file(files.folder(item), files.leaf(item, ".json"), files.table(item))
+        elif isinstance(item, Artifact):
+            self._artifact(item)
+
+    def _points(self, axis: str, values: dict[str, float], time_ms: int, step: int) -> None:
+        for name, value in values.items():
+            self._batch.put(Point(self._keys.of(axis, name), float(value), time_ms, step))
+            self._send_full()
+
+    def _param(self, name: str, value: str) -> None:
+        """The first value is the param, and newer ones are a tag, whichever of them come again."""
+        key = self._keys.short(cleaned(name))
+        tag = self._keys.short(f"{_PARAM_TAG}/{cleaned(name)}")
+        there = self._params.get(key, self._batch.params.get(key))
+        if there is None:
+            self._batch.param(key, value)
+        elif there != value or tag in self._changed:
+            self._changed.add(tag)
+            self._batch.tag(tag, value[:_TAG_CHARS])
+        self._send_full()
+
+    def _artifact(self, item: Artifact) -> None:
+        """A picture that is seen from here as it is; of all else where it is."""
+        data = pictures.read(item.uri) if item.kind == "image" else None
+        if data is not None:
+            self._file(files.folder(item), files.leaf(item, files.ending(item.uri)), data)
+        else:
+            self._file(files.folder(item), files.leaf(item, ".json"), files.reference(item))
+
+    def _file(self, folder: str, name: str, data: bytes) -> None:
+        if time.monotonic() > self._until_s:
+            raise Unavailable("MLflow takes long for files; the rest is tried again")
+        with tempfile.TemporaryDirectory(prefix="telemetry-") as here:
+            path = Path(here, name)
+            path.write_bytes(data)
+            try:
+                self._client.log_artifact(self._run_id, str(path), folder)
+            except OSError as error:
+                status = getattr(getattr(error, "response", None), "status_code", 0)
+                if 400 <= status < 500 and status not in (408, 429):
+                    raise ValueError(f"MLflow does not take the file: {error}") from error
+                raise
+
+    # --- how it gets there ---------------------------------------------------------------------------
+
+    def _send_full(self) -> None:
+        if self._batch.full:
+            self._send()
+
+    def _send(self) -> None:
+        """One request, and as many more as tags for names need; what was complete before it is there."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        while self._batch or self._keys.tags:
+            if time.monotonic() > self._until_s:
+                raise Unavailable("MLflow takes long; the rest is tried again")
+            batch, self._batch = self._batch, Batch()
+            named = []
+            for key, value in self._keys.tags.items():
+                if batch.full:
+                    break
+                batch.tag(key, value[:_TAG_CHARS])
+                named.append(key)
+            self._client.log_batch(
+                self._run_id,
+                # Newest first: that is the order in which a database has least to do for the latest values.
+                metrics=[Metric(*point) for point in reversed(batch.points)],
+                params=[Param(key, value) for key, value in batch.params.items()],
+                tags=[RunTag(key, value) for key, value in batch.tags.items()],
+                synchronous=True,
+            )
+            self._params |= batch.params
+            self._written.update(self._complete)
+            self._complete.clear()
+            for key in named:
+                del self._keys.tags[key]
+
+    @contextmanager
+    def _calling(self, *, opening: bool = False) -> Iterator[None]:
+        """Raises what the errors of MLflow and of its database mean."""
+        try:
+            yield
+        except errors.kinds(self._remote) as error:
+            raise errors.meant(error, remote=self._remote, opening=opening) from error
+
+
+def _library() -> None:
+    """Raises NotConfigured if it is not there, and ImportError if it is broken."""
+    try:
+        import mlflow.tracking  # noqa: F401 – whether it can be imported is all that counts here
+    except ImportError as error:
+        raise missing(error.name or "mlflow", "mlflow", error) from error
+
+
+def _shown(uri: str) -> str:
+    """Without a password."""
+    parts = urlsplit(uri)
+    if not (parts.username or parts.password):
+        return uri
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

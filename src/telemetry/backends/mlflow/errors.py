@@ -1,0 +1,39 @@
+"""What errors of MLflow mean: to wait, to give up, or that what was sent is not taken."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from telemetry.backends.seam import NotConfigured, Unavailable
+
+_WORDS_CHARS: Final = 300
+_PASSING: Final = (408, 409, 429, 499)  # of a server; and whatever is its own fault, from 500 on
+
+
+def kinds(remote: bool) -> tuple[type[Any], ...]:
+    """MLflow's own error first; then those of a database that it lets through. Imports MLflow."""
+    from mlflow.exceptions import MlflowException
+
+    if remote:
+        return (MlflowException,)
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError
+
+
+def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
+    """For one of `kinds`: Unavailable, NotConfigured, or ValueError if something in the call was wrong."""
+    text = " ".join(str(error).split())[:_WORDS_CHARS]
+    code: str = getattr(error, "error_code", "")
+    if not code:
+        from sqlalchemy.exc import OperationalError
+
+        return Unavailable(text) if isinstance(error, OperationalError) else NotConfigured(f"mlflow: {text}")
+    status: int = error.get_http_status_code()
+    if remote and status in (401, 403):  # a key that worked may work again
+        return NotConfigured(f"mlflow: {text}") if opening else Unavailable(text)
+    if code == "TEMPORARILY_UNAVAILABLE" or (remote and (status >= 500 or status in _PASSING)):
+        return Unavailable(text)
+    if opening or code == "RESOURCE_DOES_NOT_EXIST" or "'active' state" in text:
+        return NotConfigured(f"mlflow: {text}")
+    return ValueError(text)

@@ -1,0 +1,187 @@
+"""The backend that sends a run to a receiver of OTLP."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple
+
+from msgspec import Struct
+
+from telemetry.backends.items import Item, Params, Reading, Span, Step
+from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Sender
+from telemetry.backends.otlp.grpc import GrpcSender
+from telemetry.backends.otlp.http import HttpSender
+from telemetry.backends.otlp.points import Points, library, metrics_request
+from telemetry.backends.otlp.settings import OtlpOptions, Signal, resource_of, target_of
+from telemetry.backends.otlp.spans import Spans, traces_request
+from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable
+from telemetry.humane import printable
+
+_REQUEST_WEIGHT: Final = 5_000  # numbers: half a MB; receivers of gRPC take 4
+_WRITE_S: Final = 30.0  # for one batch; what is left of it comes again, and goes on where it stopped
+_REJECTED: Final = "rejected"
+_METRICS: Final = (Step, Reading, Params)
+
+
+class _Part(NamedTuple):
+    """A point or a span on its way."""
+
+    key: str
+    """Of its item."""
+    data: Any
+    weight: int
+
+
+class OtlpBackend:
+    """What was acknowledged in a batch that failed is not sent again, unless this process dies in between; then
+    receivers may have numbers twice, of which they can tell spans alone."""
+
+    Options: ClassVar[type[Struct]] = OtlpOptions
+    takes: tuple[type[Item], ...] = (*_METRICS, Span)
+    idempotent: ClassVar[bool] = False
+
+    say: Callable[[str], object]
+
+    def __init__(self, options: OtlpOptions, place: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        if not (options.metrics or options.traces):
+            raise NotConfigured("otlp: neither metrics nor traces are to be sent")
+        library()
+        self.say = print
+        self.left_out: dict[str, int] = {}
+        self.takes = (*(_METRICS if options.metrics else ()), *((Span,) if options.traces else ()))
+        self._options = options
+        self._target = target_of(options, os.environ)
+        self._sender: Sender | None = None
+        self._resource: dict[str, str] = {}
+        self._run: RunFacts
+        self._points: Points
+        self._spans: Spans
+        self._newest_ns = 0
+        self._has_spans = False
+        self._there: dict[str, int] = {}
+        """Item → parts of it that were acknowledged since the last `flush`."""
+        self._refused: dict[str, str] = {}
+        """Item → why; since then."""
+        self._told: set[str] = set()
+        self._clock = clock
+        self._until_s = math.inf
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        """Asks the receiver with a request that holds nothing."""
+        self.close(final=False)
+        self._run = run
+        self._resource = resource_of(self._options, run, os.environ)
+        self._points = Points(run.started_ns, spread=self._options.spread)
+        self._spans = Spans(run.run_id)
+        self._newest_ns = state.get("newest_ns", run.started_ns)
+        self._has_spans = state.get("spans", False)
+        sender: Sender = GrpcSender(self._target) if self._target.protocol == "grpc" else HttpSender(self._target)
+        signal: Signal = "metrics" if self._options.metrics else "traces"
+        request = metrics_request([], {}) if self._options.metrics else traces_request([], {})
+        try:
+            sender.send(signal, request)
+        except NotTaken as error:
+            if error.unknown:
+                raise NotConfigured(
+                    f"otlp: nobody takes {signal} at {self._target.urls[signal]}: {error}"
+                ) from error
+        except KeyRefused as error:
+            raise NotConfigured(f"otlp: {self._target.urls[signal]}: {error}", hint=error.hint) from error
+        finally:
+            self._sender = sender
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Raises Unavailable, and Refused for items of which a part was not taken."""
+        self._until_s = self._clock() + _WRITE_S
+        for item in items:
+            self._newest_ns = max(self._newest_ns, item.end_ns if isinstance(item, Span) else item.time_ns)
+        metrics = (
+            _Part(item.key, point, point.weight)
+            for item in items
+            if isinstance(item, Step | Reading | Params)
+            for point in self._points.of(item)
+        )
+        spans = (_Part(item.key, self._spans.of(item), 3) for item in items if isinstance(item, Span))
+        self._deliver("metrics", metrics)
+        self._deliver("traces", spans)
+        if self._refused:
+            raise Refused(next(iter(self._refused.values())), list(self._refused))
+
+    def flush(self) -> None:
+        """A receiver that has acknowledged something has it."""
+        self._there, self._refused = {}, {}
+
+    def state(self) -> dict[str, Any]:
+        return {"newest_ns": self._newest_ns, "spans": self._has_spans}
+
+    def close(self, *, final: bool) -> None:
+        """The run itself is a span, which is known when it is over."""
+        if self._sender is None:
+            return
+        self._until_s = math.inf
+        if final and self._has_spans:
+            root = self._spans.root(self._run.name, self._run.started_ns, self._newest_ns)
+            self._send("traces", [_Part("", root, 1)])
+        self._sender.close()
+        self._sender = None
+
+    def where(self) -> str:
+        if self._sender is None:
+            return ""
+        return self._target.urls["metrics" if self._options.metrics else "traces"]
+
+    # --- how -----------------------------------------------------------------------------------------
+
+    def _deliver(self, signal: Signal, parts: Iterator[_Part]) -> None:
+        """All that is not there yet, in requests of a bounded size."""
+        passed: dict[str, int] = {}
+        batch: list[_Part] = []
+        weight = 0
+        for part in parts:
+            passed[part.key] = passed.get(part.key, 0) + 1
+            if part.key in self._refused or passed[part.key] <= self._there.get(part.key, 0):
+                continue
+            if batch and weight + part.weight > _REQUEST_WEIGHT:
+                self._send(signal, batch)
+                batch, weight = [], 0
+            batch.append(part)
+            weight += part.weight
+        if batch:
+            self._send(signal, batch)
+
+    def _send(self, signal: Signal, parts: Sequence[_Part]) -> None:
+        assert self._sender is not None
+        if self._clock() > self._until_s:
+            raise Unavailable("the receiver is slow")
+        contents = [part.data for part in parts]
+        make = metrics_request if signal == "metrics" else traces_request
+        try:
+            taken = self._sender.send(signal, make(contents, self._resource))
+        except KeyRefused as error:  # a key that worked may work again
+            raise Unavailable(str(error)) from error
+        except NotTaken as error:
+            if error.too_large and len(parts) > 1:
+                self._send(signal, parts[: len(parts) // 2])
+                self._send(signal, parts[len(parts) // 2 :])
+                return
+            self._tell(f"it does not take {signal}: {error}")
+            self._refused |= dict.fromkeys((part.key for part in parts), error.reason)
+            return
+        self._has_spans |= signal == "traces" and taken.rejected < len(parts)
+        if taken.rejected:
+            self.left_out[_REJECTED] = self.left_out.get(_REJECTED, 0) + taken.rejected
+        if taken.words:
+            self._tell(f"the receiver says of {signal}: {taken.words}")
+        for part in parts:
+            self._there[part.key] = self._there.get(part.key, 0) + 1
+
+    def _tell(self, words: str) -> None:
+        """Once."""
+        words = printable(words)
+        if words not in self._told and len(self._told) < 10:
+            self._told.add(words)
+            self.say(words)

@@ -1,0 +1,115 @@
+"""OTLP over HTTP: one POST for each request."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
+from telemetry.backends.otlp.settings import Signal, Target
+from telemetry.backends.seam import NotConfigured, Unavailable
+from telemetry.humane import printable
+from telemetry.store.appendfile import describe
+
+_TYPE: Final = "application/x-protobuf"
+_ANSWER_BYTES: Final = 1 << 20
+_WORDS_CHARS: Final = 300
+_COMPRESSION: Final = 1
+_PASSING: Final = (408, 429, 502, 503, 504)
+_NOBODY: Final = (404, 405)
+_RETRY_MOST_S: Final = 3_600.0
+
+
+class HttpSender:
+    """Proxies are those of the environment. Who sends it elsewhere has not answered: a POST would become a GET."""
+
+    def __init__(self, target: Target) -> None:
+        """Raises NotConfigured for a certificate that can't be read."""
+        self._target = target
+        handlers: list[urllib.request.BaseHandler] = [_Here()]
+        if target.secure:
+            try:
+                context = ssl.create_default_context(cafile=target.certificate or None)
+            except OSError as error:
+                raise NotConfigured(f"otlp: {target.certificate} can't be read: {describe(error)}") from error
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def send(self, signal: Signal, request: Any) -> Taken:
+        body = gzip.compress(request.SerializeToString(), _COMPRESSION)
+        headers = {"Content-Type": _TYPE, "Content-Encoding": "gzip", "User-Agent": "telemetry"}
+        post = urllib.request.Request(self._target.urls[signal], body, headers | self._target.headers)
+        try:
+            with self._opener.open(post, timeout=self._target.timeout_s) as answer:
+                return _taken(signal, answer.read(_ANSWER_BYTES), answer.headers.get("Content-Type", ""))
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _meant(error) from error
+        except urllib.error.URLError as error:
+            why = error.reason
+            if isinstance(why, ssl.SSLCertVerificationError):
+                words = f"its certificate is not trusted: {why.verify_message}"
+                raise KeyRefused(words, "set OTEL_EXPORTER_OTLP_CERTIFICATE") from error
+            words = describe(why) if isinstance(why, OSError) else str(why)
+            raise Unavailable(printable(words)) from error
+        except (OSError, http.client.HTTPException) as error:
+            words = describe(error) if isinstance(error, OSError) else type(error).__name__
+            raise Unavailable(printable(words)) from error
+
+    def close(self) -> None:
+        """Every request has a connection of its own."""
+
+
+class _Here(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _taken(signal: Signal, body: bytes, content_type: str) -> Taken:
+    """Some receivers answer with nothing, or with JSON."""
+    if not content_type.startswith(_TYPE):
+        return Taken()
+    from google.protobuf.message import DecodeError
+
+    try:
+        return taken(signal, answer_type(signal).FromString(body))
+    except DecodeError:
+        return Taken(0, "its answer can't be read")
+
+
+def _meant(error: urllib.error.HTTPError) -> Exception:
+    words = f"HTTP {error.code}: {_words(error)}"
+    if error.code in _PASSING or (error.code >= 500 and error.code != 501):
+        return Unavailable(words, retry_after_s(error.headers.get("Retry-After", ""), time.time()))
+    if error.code in (401, 403):
+        return KeyRefused(words)
+    return NotTaken(f"http_{error.code}", words, too_large=error.code == 413, unknown=error.code in (*_NOBODY, 501))
+
+
+def retry_after_s(header: str, now_s: float) -> float:
+    """Seconds, or a date; 0 for neither."""
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - now_s
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(seconds, _RETRY_MOST_S) if seconds > 0.0 else 0.0
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    """What its body says, if that is text."""
+    kind = error.headers.get("Content-Type", "")
+    try:
+        body = error.read(_ANSWER_BYTES)
+    except (OSError, http.client.HTTPException):
+        body = b""
+    text = body.decode("utf-8", "replace") if kind.startswith(("text/plain", "application/json")) else ""
+    return printable(" ".join(text.split())[:_WORDS_CHARS]) or printable(str(error.reason))

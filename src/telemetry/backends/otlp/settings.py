@@ -1,0 +1,126 @@
+"""Where to send, with which headers: as options say it, or the environment of all of OpenTelemetry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Meta, Struct
+
+from telemetry.backends.seam import NotConfigured, RunFacts
+from telemetry.humane import printable
+
+Signal = Literal["metrics", "traces"]
+_ENV: Final = "OTEL_EXPORTER_OTLP_"
+_PORTS: Final = {"http": 4318, "grpc": 4317}
+_PROTOCOLS: Final[dict[str, Literal["http", "grpc"]]] = {
+    "": "http",
+    "http/protobuf": "http",
+    "grpc": "grpc",
+}
+
+
+class OtlpOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    endpoint: str = ""
+    """Such as http://127.0.0.1:4318, to which `/v1/metrics` is added. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, and
+    without that this host's usual port. Headers, such as keys, come from OTEL_EXPORTER_OTLP_HEADERS."""
+    protocol: Literal["", "http", "grpc"] = ""
+    """Empty: OTEL_EXPORTER_OTLP_PROTOCOL, and without that http."""
+    service: str = ""
+    """Resource attribute `service.name`. Empty: OTEL_SERVICE_NAME, and without that the run's name."""
+    timeout: Annotated[float, Meta(gt=0.0, le=25.0)] = 10.0
+    """Seconds for one request."""
+    metrics: bool = True
+    traces: bool = True
+    """Whether the receiver takes them: spans become traces, all else metrics."""
+    spread: bool = False
+    """Also `name/min` and `name/max` of what several producers reported in a step."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One receiver."""
+
+    protocol: Literal["http", "grpc"]
+    urls: dict[Signal, str]
+    """With gRPC its host and port."""
+    secure: bool
+    timeout_s: float
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    certificate: str = ""
+    """A file of authorities to trust; empty: those of the system."""
+
+
+def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
+    """Raises NotConfigured."""
+    protocol = options.protocol or _protocol(environment.get(f"{_ENV}PROTOCOL", ""))
+    base = options.endpoint or environment.get(f"{_ENV}ENDPOINT", "") or f"http://127.0.0.1:{_PORTS[protocol]}"
+    urls: dict[Signal, str] = {}
+    schemes = set()
+    signals: tuple[Signal, ...] = ("metrics", "traces")
+    for signal in signals:
+        own = "" if options.endpoint else environment.get(f"{_ENV}{signal.upper()}_ENDPOINT", "")
+        scheme, place = _checked(own or base)
+        schemes.add(scheme)
+        if protocol == "grpc":
+            urls[signal] = place.partition("/")[0]
+        else:
+            urls[signal] = f"{scheme}://{place}" if own else f"{scheme}://{place.rstrip('/')}/v1/{signal}"
+    if len(schemes) > 1:
+        raise NotConfigured("otlp: metrics and traces go to one receiver, and their addresses begin differently")
+    return Target(
+        protocol=protocol,
+        urls=urls,
+        secure="https" in schemes,
+        timeout_s=options.timeout,
+        headers=_pairs(f"{_ENV}HEADERS", environment),
+        certificate=environment.get(f"{_ENV}CERTIFICATE", ""),
+    )
+
+
+def resource_of(options: OtlpOptions, run: RunFacts, environment: Mapping[str, str]) -> dict[str, str]:
+    """Attributes of all that is sent. Raises NotConfigured."""
+    found = {"service.name": run.name} | _pairs("OTEL_RESOURCE_ATTRIBUTES", environment)
+    service = options.service or environment.get("OTEL_SERVICE_NAME", "")
+    found |= {"service.instance.id": run.run_id, "telemetry.run.id": run.run_id, "telemetry.run.name": run.name}
+    if service:
+        found["service.name"] = service
+    if run.host:
+        found.setdefault("host.name", run.host)
+    return found
+
+
+def _protocol(name: str) -> Literal["http", "grpc"]:
+    if name not in _PROTOCOLS:
+        raise NotConfigured(f"otlp: {_ENV}PROTOCOL is {printable(name)!r}", hint="http/protobuf or grpc")
+    return _PROTOCOLS[name]
+
+
+def _checked(address: str) -> tuple[str, str]:
+    """(scheme, all behind it)."""
+    hint = "write http://HOST:PORT or https://HOST:PORT"
+    try:
+        parts = urlsplit(address)
+        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise NotConfigured(f"otlp: {printable(address)!r} is no address of a receiver", hint=hint)
+    if "@" in parts.netloc:
+        raise NotConfigured("otlp: an address is no place for a password", hint=f"set {_ENV}HEADERS")
+    return parts.scheme, f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+
+
+def _pairs(name: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """`key=value,key=value`, in percent code. What is wrong with it is said without its values."""
+    found = {}
+    for number, part in enumerate(environment.get(name, "").split(","), start=1):
+        key, equals, value = part.partition("=")
+        if not part.strip():
+            continue
+        if not equals or not key.strip():
+            raise NotConfigured(f"otlp: part {number} of {name} is no key=value")
+        found[unquote(key.strip())] = unquote(value.strip())
+    return found

@@ -1,0 +1,31 @@
+"""Which axis a name belongs to, for trackers that have one place for a name: the first that used it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from telemetry.store.atomic import write_atomic
+
+
+class Owners(dict[str, str]):
+    """Name → axis. `keep` before a checkpoint, and the next process knows them too."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, but not for a file that is not there."""
+        super().__init__()
+        self._path = path
+        with suppress(FileNotFoundError, ValueError):
+            self.update(json.loads(path.read_bytes()))
+        self._kept = len(self)
+
+    def has(self, name: str, axis: str) -> bool:
+        """Whether this name is this axis's; it is from now on if it was nobody's."""
+        return self.setdefault(name, axis) == axis
+
+    def keep(self) -> None:
+        """Raises OSError."""
+        if len(self) > self._kept:
+            write_atomic(self._path, json.dumps(self).encode(), durable=False)
+            self._kept = len(self)

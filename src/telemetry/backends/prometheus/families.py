@@ -1,0 +1,258 @@
+"""A snapshot as metric families, as every format of Prometheus has them. Pure."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Literal, TypeVar, get_args
+
+from telemetry.backends.prometheus.names import OWN, Names, Unit, labels, unit_of
+from telemetry.backends.snapshots import finite
+from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
+from telemetry.wire.snapshot import (
+    AxisStat,
+    Completeness,
+    CounterStat,
+    GaugeStat,
+    MetricsSnapshot,
+    SeriesStat,
+    State,
+)
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[tuple[str, str], ...]
+
+_GROUP: Final = 8 * PER_DOUBLING
+"""Cells that come and never go together: buckets that appear in mid-run confuse `rate()`."""
+_WHOLE_GROUPS: Final = (0, 2)  # ticks up to 131,071: tokens, bytes
+_FINE_GROUPS: Final = (2, 4)  # 131 µs to 8.6 s, 0.13 to 8,600 of what is counted in millionths
+_REMEMBERED: Final = 1 << 14
+_NOT_A_NUMBER: Final = float("nan")
+_Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One series."""
+
+    labels: Labels
+    count: int
+    total: float
+    buckets: Sequence[tuple[float, int]]
+    """(upper bound, how many are not above it), ascending; without that of all."""
+    cells: Sequence[tuple[float, float, int]]
+    """(from, to, count), for native histograms."""
+
+
+@dataclass(slots=True)
+class Family:
+    name: str
+    """Without `_total`."""
+    kind: Kind
+    help: str
+    unit: str = ""
+    samples: list[tuple[Labels, float]] = field(default_factory=list)
+    distributions: list[Distribution] = field(default_factory=list)
+    """Of a histogram, which has no `samples`."""
+
+
+def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: int = PER_DOUBLING) -> list[Family]:
+    """All that a snapshot says. `per_doubling` upper bounds of classic buckets to a doubling: 1, 2 or 4."""
+    return [
+        *_run(snapshot, host),
+        *_account(snapshot),
+        *_steps(snapshot.axes),
+        *_counters(snapshot.counters, names),
+        *_gauges(snapshot.gauges, names),
+        *_series(snapshot.series, names, PER_DOUBLING // per_doubling),
+    ]
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
+    facts = {"run_id": snapshot.run_id, "name": snapshot.name, "host": host}
+    yield _own("run_info", "What run this is", [(facts, 1.0)])
+    states = [({"state": word}, float(word == snapshot.state)) for word in get_args(State)]
+    yield _own("run_state", "1 for the state it is in", states)
+    words = [({"completeness": word}, float(word == snapshot.completeness)) for word in get_args(Completeness)]
+    yield _own("run_completeness", "1 for how complete the numbers are", words)
+    yield _own("run_exact", "1 if the percentiles are exact", [({}, float(snapshot.exact))])
+    yield _own("run_start_time_seconds", "When it began", [({}, snapshot.started_ns / 1e9)], unit="seconds")
+    yield _own("run_snapshot_time_seconds", "When this was so", [({}, snapshot.time_ns / 1e9)], unit="seconds")
+    yield _own("run_elapsed_seconds", "Its age then", [({}, finite(snapshot.elapsed_s))], unit="seconds")
+    if snapshot.progress:
+        done = [({"name": one.name}, finite(one.done)) for one in snapshot.progress]
+        yield _own("progress_done", "How much is done", done)
+        total = [({"name": one.name}, finite(one.total)) for one in snapshot.progress]
+        yield _own("progress_expected", "How much there will be", total)
+
+
+def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
+    account = snapshot.accounting
+    yield _own("events_emitted", "Events of all producers", [({}, float(account.emitted))], "counter")
+    yield _own("events_applied", "Events that are in the numbers", [({}, float(account.applied))], "counter")
+    yield _own("events_lost", "Events that are in no number", [({}, float(account.lost))])
+    yield _own("events_missing", "Of those, events that never came", [({}, float(account.missing))])
+    sides = {"aggregator": account.dropped, "producer": account.dropped_by_producer}
+    dropped: list[tuple[dict[str, str], float]] = [
+        ({"by": side, "reason": reason}, float(number))
+        for side, reasons in sides.items()
+        for reason, number in reasons.items()
+    ]
+    if dropped:
+        yield _own("events_dropped", "Of those, events that somebody dropped", dropped)
+    producers: dict[str, int] = {}
+    for producer in snapshot.producers:
+        producers[producer.status] = producers.get(producer.status, 0) + 1
+    if producers:
+        numbers = [({"status": status}, float(number)) for status, number in producers.items()]
+        yield _own("producers", "Producers by status", numbers)
+
+
+def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:
+    if not axes:
+        return
+    values: list[tuple[dict[str, str], float]] = [
+        ({"axis": axis.name, "name": name}, _NOT_A_NUMBER if value is None else float(value))
+        for axis in axes
+        for name, value in axis.values.items()
+    ]
+    yield _own("step_value", "The newest value of a name on an axis of steps", values)
+    newest = [({"axis": axis.name}, float(axis.newest)) for axis in axes if axis.newest is not None]
+    yield _own("step_newest", "The highest step that is closed", newest)
+    closed = [({"axis": axis.name}, float(axis.closed)) for axis in axes]
+    yield _own("steps_closed", "Steps that are closed", closed, "counter")
+    yield _own("steps_open", "Steps that are not", [({"axis": axis.name}, float(axis.open)) for axis in axes])
+    timeouts = [({"axis": axis.name}, float(axis.timeouts)) for axis in axes]
+    yield _own("steps_timed_out", "Steps that were closed without all their producers", timeouts, "counter")
+
+
+def _own(
+    name: str,
+    words: str,
+    samples: Iterable[tuple[dict[str, str], float]],
+    kind: Kind = "gauge",
+    unit: str = "",
+) -> Family:
+    found = [(tuple(sorted(some.items())), value) for some, value in samples]
+    return Family(OWN + name, kind, words, unit, found)
+
+
+# --- instruments ---------------------------------------------------------------------------------
+
+
+def _counters(stats: Iterable[CounterStat], names: Names) -> Iterator[Family]:
+    for name, unit, group in _by_name(stats):
+        family = Family(names.family("counter", name, unit), "counter", _words(name, group[0].unit))
+        family.unit = _last_word(family.name, unit)
+        family.samples += [(labels(stat.labels), _scaled(stat.value, unit)) for stat in group]
+        yield family
+
+
+def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
+    for name, unit, group in _by_name(stats):
+        family = Family(names.family("gauge", name, unit), "gauge", _words(name, group[0].unit))
+        family.unit = _last_word(family.name, unit)
+        family.samples += [
+            (labels(stat.labels), _scaled(stat.value, unit)) for stat in group if stat.value is not None
+        ]
+        if family.samples:
+            yield family
+
+
+def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[Family]:
+    for name, unit, group in _by_name(stats):
+        base, words = names.family("series", name, unit), _words(name, group[0].unit)
+        family = Family(base, "histogram", words, _last_word(base, unit))
+        percentiles = Family(f"{base}_percentile", "gauge", f"{words}: percentiles of the whole run")
+        least = Family(f"{base}_min", "gauge", f"{words}: the lowest")
+        most = Family(f"{base}_max", "gauge", f"{words}: the highest")
+        for stat in group:
+            own = labels(stat.labels)
+            family.distributions.append(_distribution(stat, own, unit, every))
+            for key, value in stat.percentiles.items():
+                place = tuple(sorted((*own, ("percentile", key))))
+                percentiles.samples.append((place, _scaled(value, unit)))
+            if stat.min is not None and stat.max is not None:
+                least.samples.append((own, _scaled(stat.min, unit)))
+                most.samples.append((own, _scaled(stat.max, unit)))
+        yield family
+        yield from (gauge for gauge in (percentiles, least, most) if gauge.samples)
+
+
+def _by_name(stats: Iterable[_Stat]) -> Iterator[tuple[str, Unit, list[_Stat]]]:
+    """Those of one name belong together, and have one unit."""
+    found: dict[str, list[_Stat]] = {}
+    for stat in stats:
+        found.setdefault(stat.name, []).append(stat)
+    for name, group in found.items():
+        yield name, unit_of(group[0].unit), group
+
+
+def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Distribution:
+    counts = {cell: count for cell, count in stat.histogram if count > 0 and 0 <= cell < CELLS}
+    first, after = _WHOLE_GROUPS if stat.cell_unit >= 1.0 else _FINE_GROUPS
+    if counts:
+        first, after = min(first, min(counts) // _GROUP), max(after, max(counts) // _GROUP + 1)
+    tick = _tick(stat.cell_unit, unit.scale)
+    below, buckets = 0, []
+    for cell in range(first * _GROUP, min(after * _GROUP, CELLS)):
+        below += counts.get(cell, 0)
+        if (cell + 1) % every == 0:
+            buckets.append((_ticks(edge(cell + 1) - 1, tick), below))
+    cells = [(*_within(cell, tick), count) for cell, count in sorted(counts.items())]
+    return Distribution(own, stat.count, _scaled(stat.total, unit), buckets, cells)
+
+
+@lru_cache(_REMEMBERED)
+def _within(cell: int, tick: Fraction) -> tuple[float, float]:
+    """Where the values of a cell were before they were rounded to ticks; those of one tick are the tick."""
+    low, high = edge(cell), edge(cell + 1)
+    if cell == 0:
+        return 0.0, _ticks(Fraction(1, 2), tick)
+    if high == low + 1:
+        return _ticks(low, tick), _ticks(low, tick)
+    return _ticks(low - Fraction(1, 2), tick), _ticks(high - Fraction(1, 2), tick)
+
+
+@lru_cache(_REMEMBERED)
+def _ticks(ticks: int | Fraction, tick: Fraction) -> float:
+    """In units. A cell holds all values that are rounded to a tick below the next one's: so its upper bound is the
+    last tick in it, and integers are in the bucket that their `le` says."""
+    return float(ticks * tick)
+
+
+@lru_cache(_REMEMBERED)
+def _tick(cell_unit: float, scale: Fraction) -> Fraction:
+    """One tick in base units: a whole number of them is a unit, or the other way round."""
+    if cell_unit <= 0.0:
+        return scale
+    inverse = round(1.0 / cell_unit)
+    exact = Fraction(1, inverse) if inverse and abs(inverse * cell_unit - 1.0) < 1e-9 else Fraction(cell_unit)
+    return exact * scale
+
+
+def _scaled(value: float, unit: Unit) -> float:
+    """In the base unit, correctly rounded."""
+    number = finite(value)
+    if unit.scale == 1:
+        return number
+    try:
+        return float(Fraction(number) * unit.scale)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, number)
+
+
+def _words(name: str, unit: str) -> str:
+    return f"{name} in {unit}" if unit else name
+
+
+def _last_word(name: str, unit: Unit) -> str:
+    """The unit as OpenMetrics has it: only what the name ends with."""
+    return unit.word if unit.word and name.endswith(f"_{unit.word}") else ""

@@ -1,0 +1,172 @@
+"""What instruments, labels and units are called in Prometheus. Pure.
+
+A name gets its unit behind it, as Prometheus wants them: `latency` in ms is `latency_seconds`, and its values are
+seconds. What may not be in a name becomes `_`. Two instruments never get one name: who comes second, and what has
+letters beyond ASCII, is written out by the rules of Prometheus for names in UTF-8 (`U__`, escaping `values`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count
+from typing import Final, NamedTuple
+
+from telemetry.wire.events import Kind
+from telemetry.wire.units import BYTES, TIME_NS
+
+OWN: Final = "telemetry_"
+"""In front of what is about the run itself. No instrument's name begins so."""
+_WRITTEN_OUT: Final = "U__"
+_SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
+    "counter": ("", "_total", "_created"),
+    "gauge": ("",),
+    "series": ("", "_bucket", "_sum", "_count", "_created", "_percentile", "_min", "_max"),
+}
+"""Of all names that an instrument takes."""
+_LABEL: Final = re.compile(r"(?!__|U__)[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED_LABELS: Final = frozenset({"le", "percentile", "quantile"})
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
+_CONTESTED_KEPT: Final = 1_000  # in a checkpoint; a run with more has names that nobody could tell apart anyway
+_REMEMBERED: Final = 1 << 14
+
+
+class Unit(NamedTuple):
+    word: str
+    """Behind the name, and OpenMetrics' unit; empty: there is none."""
+    scale: Fraction
+    """Values times this are in it."""
+
+
+class Claim(NamedTuple):
+    """Who has a name that others wanted too, or did not get the one it wanted."""
+
+    kind: Kind
+    name: str
+    family: str
+
+
+class Names:
+    """Which instrument is called what, for as long as this lives. One thread's at a time."""
+
+    def __init__(self, claims: Iterable[Claim] = ()) -> None:
+        """`claims`: those of the process before this one."""
+        self._families: dict[tuple[Kind, str], str] = {}
+        self._owners: dict[str, tuple[Kind, str]] = {}
+        self._contested: dict[tuple[Kind, str], None] = {}
+        for claim in claims:
+            self._take((claim.kind, claim.name), claim.family)
+            self._contested[claim.kind, claim.name] = None
+
+    def family(self, kind: Kind, name: str, unit: Unit) -> str:
+        """What an instrument is called, without what samples have behind it, such as `_total`."""
+        who = (kind, name)
+        known = self._families.get(who)
+        if known is not None:
+            return known
+        for family in _wanted(kind, name, unit.word):
+            rivals = self._rivals(kind, family)
+            if not rivals:
+                self._take(who, family)
+                return family
+            self._contested.update(dict.fromkeys([who, *rivals]))
+        raise AssertionError("there is always one more name")
+
+    def claims(self) -> list[Claim]:
+        """What the next process needs to call all things the same."""
+        contested = [who for who in self._contested if who in self._families]
+        return [Claim(*who, self._families[who]) for who in contested[:_CONTESTED_KEPT]]
+
+    def _rivals(self, kind: Kind, family: str) -> list[tuple[Kind, str]]:
+        taken = (f"{family}{suffix}" for suffix in _SUFFIXES[kind])
+        return [self._owners[name] for name in taken if name in self._owners]
+
+    def _take(self, who: tuple[Kind, str], family: str) -> None:
+        self._families[who] = family
+        self._owners.update({f"{family}{suffix}": who for suffix in _SUFFIXES[who[0]]})
+
+
+@lru_cache(_REMEMBERED)
+def label(key: str) -> str:
+    """What a label is called. Different ones are different, and none is one that Prometheus gives a meaning."""
+    if _LABEL.fullmatch(key) and key not in _RESERVED_LABELS:
+        return key
+    return _WRITTEN_OUT + _values(key)
+
+
+def labels(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """By name."""
+    return tuple(sorted((label(key), value) for key, value in found.items()))
+
+
+@lru_cache(_REMEMBERED)
+def unit_of(unit: str) -> Unit:
+    """Prometheus has base units: seconds, bytes, ratios. One that nobody knows is a word of its own."""
+    above, *below = unit.split("/")
+    word, scale = _base(above)
+    for part in below:
+        under, divisor = _base(part)
+        word += f"_per_{under.removesuffix('s')}"
+        scale /= divisor
+    return Unit(word.strip("_") if below else word, scale)
+
+
+def _base(unit: str) -> tuple[str, Fraction]:
+    if unit in TIME_NS:
+        return "seconds", Fraction(TIME_NS[unit], TIME_NS["s"])
+    if unit in BYTES:
+        return "bytes", Fraction(BYTES[unit])
+    if unit in _KNOWN:
+        return _KNOWN[unit]
+    word = _NOT_IN_NAMES.sub("_", unit).strip("_") if unit.isascii() else ""
+    return word, Fraction(1)
+
+
+_KNOWN: Final[dict[str, tuple[str, Fraction]]] = {
+    "": ("", Fraction(1)),
+    "1": ("", Fraction(1)),
+    "B": ("bytes", Fraction(1)),
+    "bit": ("bits", Fraction(1)),
+    "%": ("ratio", Fraction(1, 100)),
+    "percent": ("ratio", Fraction(1, 100)),
+    "K": ("kelvin", Fraction(1)),
+    "C": ("celsius", Fraction(1)),
+    "°C": ("celsius", Fraction(1)),
+    "W": ("watts", Fraction(1)),
+    "J": ("joules", Fraction(1)),
+    "V": ("volts", Fraction(1)),
+    "A": ("amperes", Fraction(1)),
+    "m": ("meters", Fraction(1)),
+    "g": ("grams", Fraction(1)),
+    "Hz": ("hertz", Fraction(1)),
+}
+
+
+def _wanted(kind: Kind, name: str, unit: str) -> Iterator[str]:
+    """What it may be called, the nicest first."""
+    if name.isascii():
+        nice = _NOT_IN_NAMES.sub("_", name)
+        nice = f"_{nice}" if nice[:1].isdigit() else nice
+        nice = _with_unit((nice.removesuffix("_total") or nice) if kind == "counter" else nice, unit)
+        if not nice.startswith((OWN, _WRITTEN_OUT)):
+            yield nice
+    exact = _WRITTEN_OUT + _values(name) + (f"_{unit}" if unit else "")
+    yield exact
+    yield from (f"{exact}_{kind}_{number}" for number in count(1))
+
+
+def _with_unit(name: str, unit: str) -> str:
+    return name if not unit or name == unit or name.endswith(f"_{unit}") else f"{name}_{unit}"
+
+
+def _values(name: str) -> str:
+    """`_` twice, and what may not be in a name as `_` and its hexadecimal number and `_`."""
+    return "".join(
+        "__" if char == "_" else char if _fits(char, at) else f"_{ord(char):x}_" for at, char in enumerate(name)
+    )
+
+
+def _fits(char: str, at: int) -> bool:
+    return char.isascii() and (char.isalpha() or (char.isdigit() and at > 0))

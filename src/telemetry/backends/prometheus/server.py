@@ -1,0 +1,140 @@
+"""The address that Prometheus scrapes: an HTTP server of its own threads."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, NamedTuple
+
+from telemetry.backends.seam import NotConfigured
+from telemetry.store.appendfile import describe
+
+PATH: Final = "/metrics"
+_SCRAPES: Final = 8  # at a time; who comes beyond them is sent away and comes again
+_PATIENCE_S: Final = 10.0  # with one that asks or reads slowly
+_LEAVES_S: Final = 1.0
+_COMPRESSION: Final = 1
+_HINT: Final = "give another with port=…, or port=0 for any that is free"
+
+
+class Page(NamedTuple):
+    content_type: str
+    body: bytes
+    served: Callable[[], object]
+    """To be called once it is sent."""
+
+
+class Server:
+    """Listens from the beginning until `close`. `page` is asked by several threads, with an `Accept` header."""
+
+    def __init__(self, host: str, port: int, page: Callable[[str], Page | None]) -> None:
+        """Raises NotConfigured if the address can't be had."""
+        handler = type("_Handler", (_Handler,), {"page": staticmethod(page)})
+        try:
+            self._server = _Listener(host, port, handler)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            words = "is taken" if taken else f"can't be had: {describe(error)}"
+            raise NotConfigured(
+                f"prometheus: port {port} of {host} {words}", hint=_HINT if taken else ""
+            ) from error
+        self.port: int = self._server.server_address[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self.port}{PATH}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="telemetry-prometheus", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """From here on nobody is answered but those who are being so. Blocks for a tenth of a second, and for those
+        a second."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._server.leave(_LEAVES_S)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 32
+
+    def __init__(self, host: str, port: int, handler: Any) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        self._room = threading.BoundedSemaphore(_SCRAPES)
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Without asking the resolver for this host's name, which may take long."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def leave(self, timeout_s: float) -> None:
+        """Returns once nobody is being answered, or in time."""
+        until_s = time.monotonic() + timeout_s
+        for _ in range(_SCRAPES):
+            self._room.acquire(timeout=max(0.0, until_s - time.monotonic()))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves in mid-answer is no event."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _PATIENCE_S
+    server_version = "telemetry"
+    sys_version = ""
+    page: Callable[[str], Page | None]
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/":
+            self._send(200, "text/plain; charset=utf-8", f"a run of telemetry: {PATH}\n".encode())
+            return
+        if path != PATH:
+            self.send_error(404)
+            return
+        page = self.page(self.headers.get("Accept", ""))
+        if page is None:
+            self.send_error(503, "there is no snapshot yet")
+            return
+        if self._send(200, page.content_type, page.body):
+            page.served()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape is no event."""
+
+    def _send(self, status: int, content_type: str, body: bytes) -> bool:
+        """Whether it went out."""
+        zipped = "gzip" in self.headers.get("Accept-Encoding", "")
+        data = gzip.compress(body, _COMPRESSION) if zipped else body
+        with suppress(OSError):
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(data)))
+            if zipped:
+                self.send_header("Content-Encoding", "gzip")
+            self.end_headers()
+            self.wfile.write(data)
+            return True
+        return False

@@ -1,0 +1,121 @@
+"""Readings from snapshots: the result of a run, and what a run without a history says of its last seconds. Pure."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
+from telemetry.wire.cells import CELLS, edge
+from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot, SeriesStat
+
+CELLS_MOST: Final = 200  # of one series in one reading; where it has more, neighbours are one
+_LARGEST: Final = sys.float_info.max
+_Cells = list[tuple[float, float, int]]
+
+
+def final_reading(result: MetricsSnapshot) -> Reading:
+    """The whole run, percentiles as they are in the result. Rates are those over all its time."""
+    seconds = max(result.elapsed_s, 0.0)
+
+    def rate(number: float) -> float:
+        return finite(number / seconds) if seconds > 0.0 else 0.0
+
+    return Reading(
+        key="final",
+        time_ns=result.time_ns,
+        elapsed_s=seconds,
+        seconds=seconds,
+        series=[_whole(stat, rate(stat.count)) for stat in result.series],
+        counters=[
+            CounterReading(
+                name=stat.name, labels=stat.labels, unit=stat.unit, value=finite(stat.value), rate=rate(stat.value)
+            )
+            for stat in result.counters
+        ],
+        gauges=_gauges(result.gauges),
+        final=True,
+    )
+
+
+def window_reading(snapshot: MetricsSnapshot, elapsed_s: float) -> Reading:
+    """The window of a live snapshot, as the reading at `elapsed_s` since the start. Neither totals nor cells are
+    known of a window."""
+    time_ns = snapshot.started_ns + round(elapsed_s * 1e9)
+    return Reading(
+        key=f"t{time_ns}",
+        time_ns=time_ns,
+        elapsed_s=elapsed_s,
+        seconds=snapshot.window_s,
+        series=[
+            SeriesReading(
+                name=stat.name,
+                labels=stat.labels,
+                unit=stat.unit,
+                count=stat.window.count,
+                rate=stat.window.rate,
+                percentiles={key: finite(value) for key, value in stat.window.percentiles.items()},
+            )
+            for stat in snapshot.series
+            if stat.window.count
+        ],
+        counters=[
+            CounterReading(
+                name=stat.name, labels=stat.labels, unit=stat.unit, value=finite(stat.value), rate=finite(stat.rate)
+            )
+            for stat in snapshot.counters
+        ],
+        gauges=_gauges(snapshot.gauges),
+    )
+
+
+def finite(number: float) -> float:
+    """The nearest finite float: sums of values as large as floats go may be none, and integers need not fit."""
+    try:
+        value = float(number)
+    except OverflowError:
+        return _LARGEST if number > 0 else -_LARGEST
+    return value if math.isfinite(value) else math.copysign(_LARGEST, value) if math.isinf(value) else 0.0
+
+
+def cells_within(cells: Sequence[tuple[int, int]], unit: float) -> _Cells:
+    """(from, to, count) of a display histogram: at most `CELLS_MOST`, ascending, without empty ones."""
+    counts = {cell: count for cell, count in cells if count > 0 and 0 <= cell < CELLS}
+    width = 1
+    while len(counts) > CELLS_MOST:
+        width *= 2
+        wider: dict[int, int] = {}
+        for cell, count in counts.items():
+            wider[cell // 2] = wider.get(cell // 2, 0) + count
+        counts = wider
+    return [
+        (finite(edge(cell * width) * unit), finite(edge((cell + 1) * width) * unit), count)
+        for cell, count in sorted(counts.items())
+    ]
+
+
+def _whole(stat: SeriesStat, rate: float) -> SeriesReading:
+    return SeriesReading(
+        name=stat.name,
+        labels=stat.labels,
+        unit=stat.unit,
+        count=stat.count,
+        rate=rate,
+        total=finite(stat.total),
+        min=None if stat.min is None else finite(stat.min),
+        max=None if stat.max is None else finite(stat.max),
+        mean=None if stat.mean is None else finite(stat.mean),
+        percentiles={key: finite(value) for key, value in stat.percentiles.items()},
+        cells=cells_within(stat.histogram, stat.cell_unit),
+    )
+
+
+def _gauges(gauges: Iterable[GaugeStat]) -> list[GaugeReading]:
+    """Those that were ever set."""
+    return [
+        GaugeReading(name=stat.name, labels=stat.labels, unit=stat.unit, value=finite(stat.value))
+        for stat in gauges
+        if stat.value is not None
+    ]

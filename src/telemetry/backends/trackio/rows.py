@@ -1,0 +1,117 @@
+"""Items as Trackio's rows. Pure.
+
+A run of Trackio's has one step for each name. So names are kept apart where several axes have them:
+
+    train/loss            a name of the axis that first had one of the group `train`
+    train/loss: eval      the same name on another axis, here `eval`
+    depth:seconds         the same name among readings, which have the time as their axis
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from telemetry.backends.items import Artifact, Histogram, Item, Reading, Step, Table, Text
+from telemetry.backends.naming import FINAL, flat, labelled
+from telemetry.wire.events import Scalar
+
+SECONDS: Final = ""
+"""The axis of what belongs to no step: whole seconds since the run's start. One of steps is never empty."""
+_GROUPS: Final = 10_000  # whose axis is remembered; the state repeats them
+_RESERVED: Final = frozenset({"project", "run", "timestamp", "step", "time", "metrics"})
+"""Words that Trackio has for itself; it renames them in the same way."""
+
+
+class Row(NamedTuple):
+    key: str
+    """Of the item it was made of. The database takes a key once."""
+    time_ns: int
+    step: int
+    values: dict[str, Any]
+
+
+class Rows:
+    """Items to rows of one run."""
+
+    def __init__(self, started_ns: int, owners: Mapping[str, str] | None = None, *, spread: bool = False) -> None:
+        """`spread`: also the lowest and the highest of what several producers reported in a step."""
+        self.owners: dict[str, str] = dict(owners or {})
+        """The group of a name, which is what stands before its first slash → the axis that has it to itself."""
+        self._started_ns = started_ns
+        self._spread = spread
+
+    def of(self, item: Item) -> Iterator[Row]:
+        """At most one; none for what has no values."""
+        match item:
+            case Step(values=values) if values:
+                found = {self._name(item.axis, name): value for name, value in values.items()}
+                if self._spread:
+                    for name, spread in item.spread.items():
+                        found[self._name(item.axis, f"{name}/min")] = spread.min
+                        found[self._name(item.axis, f"{name}/max")] = spread.max
+                yield Row(item.key, item.time_ns, item.step, found)
+            case Reading():
+                numbers = flat(item) | _distributions(item)
+                found = {self._name(SECONDS, name): value for name, value in numbers.items()}
+                if found:
+                    yield Row(item.key, item.time_ns, math.floor(item.elapsed_s), found)
+            case Text():
+                yield self.one(item, {"_type": "trackio.markdown", "_value": item.text})
+            case Table():
+                yield self.one(item, {"_type": "trackio.table", "_value": records(item.columns, item.rows)})
+            case Histogram():
+                yield self.one(item, {"_type": "trackio.histogram", "bins": item.edges, "values": item.counts})
+
+    def one(self, item: Text | Table | Histogram | Artifact, value: dict[str, Any]) -> Row:
+        """A row of one value, which is a map with its type."""
+        name = self._name(item.axis, item.name)
+        return Row(item.key, item.time_ns, self.step_of(item), {name: value})
+
+    def step_of(self, item: Text | Table | Histogram | Artifact) -> int:
+        return item.step if item.axis else max(0, item.time_ns - self._started_ns) // 1_000_000_000
+
+    def _name(self, axis: str, name: str) -> str:
+        group = name.partition("{")[0].partition("/")[0]
+        if group not in self.owners and len(self.owners) < _GROUPS:
+            self.owners[group] = axis
+        if self.owners.get(group) != axis:
+            name += f": {axis}" if axis else ":seconds"
+        return _free(name)
+
+
+def config_name(name: str) -> str:
+    """Trackio keeps names with a leading underscore for itself."""
+    return f"%5F{name[1:]}" if name.startswith("_") else name
+
+
+def records(columns: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> list[dict[str, Scalar]]:
+    """Rows by name of column; of two columns of one name the second gets its number behind it."""
+    names: list[str] = []
+    for number, name in enumerate(columns, 1):
+        while name in names:
+            name = f"{name} ({number})"  # noqa: PLW2901 – until it is free
+        names.append(name)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _free(name: str) -> str:
+    return f"__{name}" if name in _RESERVED or name.startswith("__") else name
+
+
+def _distributions(reading: Reading) -> dict[str, Any]:
+    head = FINAL if reading.final else ""
+    found: dict[str, Any] = {}
+    for series in reading.series:
+        if series.cells:
+            edges, counts = [series.cells[0][0]], []
+            for low, high, count in series.cells:
+                if low > edges[-1]:
+                    edges.append(low)
+                    counts.append(0)
+                edges.append(high)
+                counts.append(count)
+            name = f"{head}{labelled(series.name, series.labels)}/histogram"
+            found[name] = {"_type": "trackio.histogram", "bins": edges, "values": counts}
+    return found

@@ -1,0 +1,245 @@
+"""The backend that puts a run into Weights & Biases, with or without its server.
+
+What is durable is read back from W&B's transaction log on this host: rows say there which item they were made of,
+so that after a kill nothing is there twice. A server says which row it has last, and gets the others again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+from msgspec import Struct
+
+from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
+from telemetry.backends.owners import Owners
+from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
+from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
+from telemetry.backends.wandb.rows import Row, Rows, final_values, media, project_name, run_id
+from telemetry.backends.wandb.session import Identity, Session, end_orphan, library, picture
+from telemetry.store.appendfile import describe
+from telemetry.store.atomic import write_atomic
+
+_DURABLE_S: Final = 20.0  # W&B writes its log every tenth of a second; then its process hangs, or its disk is full
+_LOOK_S: Final = 0.01
+_GONE: Final = "W&B's own process is gone"
+_OWNERS: Final = "columns.json"
+_PROCESSES: Final = "processes.json"
+"""Of the newest session: W&B's own, and ours."""
+
+
+class WandbOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    project: str = ""
+    """Empty: WANDB_PROJECT, and without that the run's name."""
+    entity: str = ""
+    """Empty: WANDB_ENTITY, and without that the user's own."""
+    name: str = ""
+    """Of the run in its project. Empty: that of the run directory."""
+    id: str = ""
+    """Of the run. Empty: that of this run, which is why a writer that is started again goes on in the same one."""
+    group: str = ""
+    tags: str = ""
+    """With commas between them."""
+    mode: Literal["", "online", "offline"] = ""
+    """Empty: WANDB_MODE, and without that online."""
+    folder: str = ""
+    """Of W&B's files. Empty: WANDB_DIR, and without that the folder of the writer."""
+    spread: bool = False
+    """Also `name/min` and `name/max` of what several producers reported in a step."""
+
+
+class WandbBackend:
+    """Exactly once, by W&B's own log. A correction of a step is one more row at the same place of its axis."""
+
+    Options: ClassVar[type[Struct]] = WandbOptions
+    takes: ClassVar[tuple[type[Item], ...]] = (
+        *(Step, Reading, Params, Mark),
+        *(Text, Table, Histogram, Artifact),
+    )
+    idempotent: ClassVar[bool] = True
+
+    def __init__(self, options: WandbOptions, place: Path) -> None:
+        self._options = options
+        self._place = place
+        self._offline = _offline(options.mode)
+        self._folder = Path(options.folder or os.environ.get("WANDB_DIR") or place).expanduser().absolute()
+        self._session: Session | None = None
+        self._reader: LogReader | None = None
+        self._where = ""
+        self._wandb: Any
+        self._identity: Identity
+        self._rows: Rows
+        self._seen = Seen()
+        self._pending: set[str] = set()
+        """Keys of items that were written and are not in the log yet."""
+        self._pending_params: set[str] = set()
+        self._defined: set[str] = set()
+        self._owners: Owners
+        self._log = ""
+        self._offset = 0
+
+    def open(self, run: RunFacts, state: dict[str, Any]) -> None:
+        self._end()
+        self._wandb = library(self._place)
+        options = self._options
+        self._identity = Identity(
+            run_id=options.id or state.get("id", "") or run_id(run.run_id),
+            project=options.project or os.environ.get("WANDB_PROJECT") or project_name(run.name),
+            entity=options.entity,
+            name=options.name or (run.directory.name if run.directory else run.name),
+            group=options.group,
+            tags=tuple(filter(None, map(str.strip, options.tags.split(",")))),
+            offline=self._offline,
+        )
+        self._log, self._offset = state.get("log", ""), state.get("offset", 0)
+        self._seen = Seen(next_row=state.get("next_row", 0))
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._end_orphan()
+            self._owners = Owners(self._place / _OWNERS)
+            self._catch_up()
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            raise NotConfigured(f"{self._folder} can't be used: {describe(error)}") from error
+        self._owners.update({**self._seen.axes, **self._owners})
+        self._rows = Rows(run.started_ns, self._owners, spread=options.spread)
+        self._begin()
+
+    def write(self, items: Sequence[Item]) -> None:
+        if self._session is None:
+            self._catch_up()
+            self._begin()
+        try:
+            for item in items:
+                if item.key not in self._pending and item.key not in self._seen.items:
+                    self._put(item)
+        except Unavailable:
+            self._end()
+            raise
+
+    def flush(self) -> None:
+        deadline = time.monotonic() + _DURABLE_S
+        while self._pending or self._pending_params:
+            if self._reader is None or self._session is None:
+                raise Unavailable(_GONE)
+            alive = self._session.alive()
+            look(self._reader, self._seen)
+            self._pending -= self._seen.items
+            self._pending_params -= self._seen.params
+            if not (self._pending or self._pending_params):
+                break
+            if not alive or time.monotonic() > deadline:
+                self._end()
+                raise Unavailable(_GONE if not alive else f"W&B wrote nothing to its log for {_DURABLE_S:.0f} s")
+            time.sleep(_LOOK_S)
+        self._owners.keep()
+        self._seen.items.clear()
+        self._seen.params.clear()
+        if self._reader is not None:
+            self._log, self._offset = self._reader.path.parent.name, self._reader.offset
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "id": self._identity.run_id,
+            "log": self._log,
+            "offset": self._offset,
+            "next_row": self._seen.next_row,
+        }
+
+    def close(self, *, final: bool) -> None:
+        if self._session is None and final:
+            self._begin()
+        session, self._session = self._session, None
+        if session is not None:
+            session.finish(ended=final)
+
+    def where(self) -> str:
+        return self._where
+
+    # --- how -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """A process of W&B's, and with it a log of its own. Raises NotConfigured, Unavailable."""
+        before = logs_of(self._folder, self._identity.run_id)
+        session = Session(self._wandb, self._identity, self._folder)
+        self._session = session
+        ids = (session.process_id, os.getpid())
+        write_atomic(self._place / _PROCESSES, json.dumps(ids).encode(), durable=False)
+        self._reader = LogReader(session.log)
+        self._seen.next_row = max(self._seen.next_row, session.next_row)
+        self._where = session.url or str(session.log.parent)
+        self._defined.clear()
+        try:
+            if not self._offline:
+                for said in said_since(before, session.next_row):
+                    session.again(said)
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        """Whatever is under way. What is not in the log by now never will be."""
+        session, self._session = self._session, None
+        self._reader = None
+        self._pending.clear()
+        self._pending_params.clear()
+        if session is not None:
+            session.kill()
+
+    def _catch_up(self) -> None:
+        """What logs of this run have beyond the newest state. Raises OSError."""
+        logs = logs_of(self._folder, self._identity.run_id)
+        names = [path.parent.name for path in logs]
+        first = names.index(self._log) if self._log in names else 0
+        for name, path in zip(names[first:], logs[first:], strict=True):
+            look(LogReader(path, self._offset if name == self._log else 0), self._seen)
+
+    def _end_orphan(self) -> None:
+        try:
+            end_orphan(*json.loads((self._place / _PROCESSES).read_bytes()))
+        except (FileNotFoundError, ValueError):
+            return
+
+    def _put(self, item: Item) -> None:
+        session = self._session
+        assert session is not None
+        if isinstance(item, Params):
+            session.params(item.values)
+            self._pending_params |= item.values.keys()
+        elif isinstance(item, Reading) and item.final:
+            session.summary({**final_values(item), FINAL: item.key})
+            self._pending.add(item.key)
+        elif (row := self._row(item)) is not None:
+            self._define(row)
+            values = {**row.values, ITEM: item.key, "_timestamp": item.time_ns / 1e9}
+            session.row(self._seen.next_row, values)
+            self._seen.next_row += 1
+            self._pending.add(item.key)
+
+    def _row(self, item: Item) -> Row | None:
+        if isinstance(item, Artifact):
+            shown = picture(item)
+            if shown is not None:
+                return self._rows.one(item, media(item.name), shown)
+            if self._session is not None:
+                self._session.artifact(item)
+        return self._rows.of(item)
+
+    def _define(self, row: Row) -> None:
+        """Each column once in each log: it is what charts are drawn by."""
+        if self._session is not None and not self._defined.issuperset(row.values):
+            for column in row.values:
+                if column != row.axis and column not in self._defined:
+                    self._session.define(column, row.axis)
+                self._defined.add(column)
+
+
+def _offline(mode: str) -> bool:
+    """Raises NotConfigured."""
+    mode = mode or os.environ.get("WANDB_MODE", "online")
+    if mode not in ("online", "offline", "run", "dryrun"):
+        raise NotConfigured(f"W&B: the mode {mode!r} writes nothing a backend could", hint="mode=online or offline")
+    return mode in ("offline", "dryrun")

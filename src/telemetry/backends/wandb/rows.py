@@ -1,0 +1,173 @@
+"""Items as rows of a W&B history. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from string import ascii_letters, digits
+from typing import Any, Final, NamedTuple
+
+from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, SeriesReading, Step, Table, Text
+from telemetry.backends.naming import FINAL, escape, flat, labelled
+from telemetry.backends.owners import Owners
+from telemetry.humane import printable
+from telemetry.wire.events import Scalar
+
+TIME_AXIS: Final = "elapsed_s"
+"""The x-axis of what belongs to no axis of steps: seconds since the run's start."""
+_AXIS: Final = "axis/"
+_BINS: Final = 512  # W&B draws no distribution of more
+_MEDIA_BYTES: Final = 80  # a name becomes part of the name of a file, and of an artifact of at most 128
+_IN_ARTIFACTS: Final = ascii_letters + digits + "_-"
+
+
+class Cells(NamedTuple):
+    """A table, as a value of a row."""
+
+    columns: list[str]
+    rows: list[list[Scalar]]
+
+
+class Picture(NamedTuple):
+    """A file, as a value of a row."""
+
+    path: str
+
+
+class Row(NamedTuple):
+    axis: str
+    """The column that is the x-axis of the others; empty: none."""
+    values: dict[str, Any]
+    """With the x-axis itself."""
+
+
+class Rows:
+    """Names are W&B's columns. A name belongs to the axis that used it first; on another it gets that axis's name
+    behind it, because W&B has one x-axis a name."""
+
+    def __init__(self, started_ns: int, owners: Owners, *, spread: bool) -> None:
+        self._started_ns = started_ns
+        self._spread = spread
+        self._owners = owners
+
+    def of(self, item: Item) -> Row | None:
+        """None for what has no values. A picture is a line of text here, as any other artifact."""
+        row: Row | None = None
+        match item:
+            case Step():
+                row = self._step(item)
+            case Reading():
+                values = {**flat(item), **_distributions(item)}
+                row = self._row(TIME_AXIS, item.elapsed_s, values) if values else None
+            case Mark():
+                labels = " ".join(f"{key}={value}" for key, value in item.labels.items())
+                row = self.one(item, "mark", f"{item.text} {labels}".rstrip())
+            case Text():
+                row = self.one(item, item.name, item.text)
+            case Histogram():
+                row = self.one(item, item.name, distribution(item.edges, item.counts))
+            case Table():
+                row = self.one(item, media(item.name), Cells(item.columns, item.rows))
+            case Artifact():
+                row = self.one(item, item.name, item.uri)
+        return row
+
+    def one(self, item: Mark | Text | Table | Histogram | Artifact, name: str, value: Any) -> Row:
+        """A row of one value, on the axis of the item or at its time."""
+        axis = "" if isinstance(item, Mark) else item.axis
+        if axis and not isinstance(item, Mark):
+            return self._row(axis_key(axis), item.step, {name: value})
+        return self._row(TIME_AXIS, (item.time_ns - self._started_ns) / 1e9, {name: value})
+
+    def _step(self, item: Step) -> Row | None:
+        values: dict[str, Any] = dict(item.values)
+        if self._spread:
+            for name, spread in item.spread.items():
+                values[f"{name}/min"] = spread.min
+                values[f"{name}/max"] = spread.max
+        return self._row(axis_key(item.axis), item.step, values) if values else None
+
+    def _row(self, axis: str, place: float, values: dict[str, Any]) -> Row:
+        row: dict[str, Any] = {axis: place}
+        for name, value in values.items():
+            column = column_of(name)
+            if not self._owners.has(column, axis):
+                column = f"{column} @{axis}"
+            row[column] = value
+        return Row(axis, row)
+
+
+def final_values(reading: Reading) -> dict[str, Any]:
+    """The result, for the summary."""
+    return {column_of(name): value for name, value in {**flat(reading), **_distributions(reading)}.items()}
+
+
+def axis_key(axis: str) -> str:
+    """The column that is the x-axis of an axis of steps."""
+    return _AXIS + axis.replace("%", "%25").replace("*", "%2A")
+
+
+def column_of(name: str) -> str:
+    """A name that W&B takes. Leading underscores and x-axes are its own or ours, and a star is a pattern: such a
+    name begins with `%`. Different names stay different."""
+    if name.startswith(("_", "%", _AXIS)) or name == TIME_AXIS or "*" in name or " @" in name:
+        return "%" + name.replace("%", "%25").replace("*", "%2A").replace(" @", "%20@")
+    return name
+
+
+def media(name: str) -> str:
+    """A name that can be part of a path below a folder, and short enough for it."""
+    safe = name.replace("\\", "%5C").replace("..", "%2E%2E").replace("\0", "%00").lstrip("/") or "%2F"
+    encoded = safe.encode()
+    if safe == name and len(encoded) <= _MEDIA_BYTES:
+        return name
+    return f"{encoded[: _MEDIA_BYTES - 10].decode(errors='ignore')}~{_short(name)}"
+
+
+def artifact_name(name: str) -> str:
+    """W&B takes 128 characters of few kinds. Others are a dot and two digits; a long name ends in a check sum."""
+    safe = escape(name, _IN_ARTIFACTS, ".")
+    return safe if len(safe) <= 120 else f"{safe[:110]}.{_short(name)}"
+
+
+def distribution(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any]:
+    """In W&B's own form, of at most as many cells as it takes: beyond that neighbours are one."""
+    while len(counts) > _BINS:
+        counts = [sum(counts[at : at + 2]) for at in range(0, len(counts), 2)]
+        edges = [*edges[:-1:2], edges[-1]]
+    return {"_type": "histogram", "values": list(counts), "bins": list(edges)}
+
+
+def project_name(name: str) -> str:
+    """W&B takes 128 characters, but for a few."""
+    return re.sub(r"[/\\#?%:]", "-", printable(name))[:128] or "telemetry"
+
+
+def run_id(text: str) -> str:
+    """Of W&B's run, from ours."""
+    return "".join(char if char in _IN_ARTIFACTS else "-" for char in text)[:64]
+
+
+def _distributions(reading: Reading) -> dict[str, Any]:
+    head = FINAL if reading.final else ""
+    return {
+        f"{head}{labelled(series.name, series.labels)}/histogram": _cells(series)
+        for series in reading.series
+        if series.cells
+    }
+
+
+def _cells(series: SeriesReading) -> dict[str, Any]:
+    edges, counts = [series.cells[0][0]], []
+    for low, high, count in series.cells:
+        if low > edges[-1]:
+            edges.append(low)
+            counts.append(0)
+        edges.append(high)
+        counts.append(count)
+    return distribution(edges, counts)
+
+
+def _short(name: str) -> str:
+    return sha256(name.encode()).hexdigest()[:8]

@@ -1,0 +1,250 @@
+"""One run of W&B in this process: its library, and the process of its own that the library sends everything to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from telemetry.backends import pictures
+from telemetry.backends.items import Artifact
+from telemetry.backends.seam import NotConfigured, Unavailable, missing
+from telemetry.backends.wandb.log import STEP, Said
+from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
+
+_LOG_FLUSH_S: Final = 0.1  # W&B's own is 15 s
+_INIT_S: Final = 30.0  # these three together are less than what a call may take before it counts as hung
+_SERVICE_S: Final = 15.0
+_FINISH_S: Final = 20.0
+_UPLOAD_S: Final = 2.0  # between two requests with rows
+_GONE: Final = frozenset({"MailboxClosedError", "HandleAbandonedError", "WandbServiceConnectionError"})
+"""What the library raises when its process is gone, beside ConnectionError."""
+_AWAY: Final = frozenset({"CommError", "WandbApiFailedError"})
+"""When the server does not answer. Rows can wait for it; tables and artifacts ask it something first."""
+_MAY_PASS: Final = _AWAY | {"AuthenticationError"}
+_NEVER: Final = (401, 403)
+_SAYS_NO: Final = re.compile(r"returned error (?:401|403|404)")
+_REFUSED: Final = frozenset({"AuthenticationError", "UsageError", "ValidationError"})
+_IN_PLACE: Final = {"WANDB_CACHE_DIR": "cache", "WANDB_DATA_DIR": "staging"}
+"""What else W&B would put into the user's home."""
+
+
+class Identity(NamedTuple):
+    run_id: str
+    project: str
+    entity: str = ""
+    name: str = ""
+    group: str = ""
+    tags: tuple[str, ...] = ()
+    offline: bool = False
+
+
+def library(place: Path) -> Any:
+    """W&B's package, its files in `place` where the user did not say otherwise. Raises NotConfigured."""
+    for name, folder in _IN_PLACE.items():
+        os.environ.setdefault(name, str(place / folder))
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    os.environ.pop("WANDB_SERVICE", None)  # that of a program that uses W&B itself and started this one
+    try:
+        return import_module("wandb")
+    except ModuleNotFoundError as error:
+        if error.name == "wandb":
+            raise missing("wandb", "wandb") from error
+        raise
+
+
+class Session:
+    """Raises Unavailable where W&B's own process is gone; then this is over and another can begin."""
+
+    def __init__(self, wandb: Any, identity: Identity, folder: Path) -> None:
+        """Begins or resumes the run. Blocks: a second, online up to 45. Raises NotConfigured, Unavailable."""
+        self._wandb = wandb
+        settings = wandb.Settings(
+            console="off",
+            silent=True,
+            disable_git=True,
+            disable_code=True,
+            disable_job_creation=True,
+            x_disable_stats=True,
+            x_disable_meta=True,
+            x_disable_machine_info=True,
+            x_save_requirements=False,
+            x_transaction_log_flush_interval=_LOG_FLUSH_S,
+            x_service_wait=_SERVICE_S,
+            x_file_stream_transmit_interval=_UPLOAD_S,
+            init_timeout=_INIT_S,
+            finish_timeout=_FINISH_S,
+            finish_timeout_raises=True,
+        )
+        try:
+            self._run = wandb.init(
+                id=identity.run_id,
+                project=identity.project,
+                entity=identity.entity or None,
+                name=identity.name or None,
+                group=identity.group or None,
+                tags=identity.tags or None,
+                dir=str(folder),
+                mode="offline" if identity.offline else "online",
+                resume="allow",
+                reinit="create_new",
+                settings=settings,
+            )
+        except Exception as error:
+            self.kill()
+            raise _named(error) from error
+        self.log = Path(self._run.settings.sync_file)
+        self.url = "" if identity.offline else str(self._run.url or "")
+        self.next_row = int(self._run.starting_step)
+        """As the server has it; 0 offline."""
+        process = _process(wandb)
+        self.process_id: int = process.pid if process is not None else 0
+
+    def define(self, column: str, axis: str) -> None:
+        self._do(lambda: self._run.define_metric(column, step_metric=axis))
+
+    def row(self, number: int, values: Mapping[str, Any]) -> None:
+        """Rows have numbers in ascending order: W&B drops one that comes later without a word."""
+        ready = {key: self._ready(value) for key, value in values.items()}
+        self._do(lambda: self._run.log(ready, step=number, commit=True))
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        self._do(lambda: self._run.config.update(dict(values), allow_val_change=True))
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        self._do(lambda: self._run.summary.update(dict(values)))
+
+    def again(self, said: Said) -> None:
+        """What an earlier process wrote to its log, and the server does not have."""
+        match said.kind:
+            case "params":
+                self.params(said.values)
+            case "summary":
+                self.summary(said.values)
+            case "files":
+                for name in said.values:
+                    self._save(said.folder / name, said.folder)
+            case "row":
+                own = (STEP, "_runtime")
+                self.row(said.number, {name: one for name, one in said.values.items() if name not in own})
+
+    def artifact(self, item: Artifact) -> None:
+        """By reference. A file that W&B can't find is none: what is left of it is the row with its name."""
+        made = self._wandb.Artifact(artifact_name(item.name), item.kind or "file", metadata={"key": item.key})
+        path = _local(item.uri)
+        try:
+            made.add_reference(path.as_uri() if path else item.uri, checksum=False, max_objects=1000)
+        except Exception:  # noqa: BLE001 – what reads references of this kind: it may lack a package, or the file
+            return
+        self._do(lambda: self._run.log_artifact(made))
+
+    def finish(self, *, ended: bool) -> None:
+        """Blocks until all is with W&B, at most 20 s. Raises Unavailable."""
+        try:
+            self._do(lambda: self._run.finish(exit_code=0 if ended else 1))
+        except TimeoutError as error:
+            self.kill()
+            raise Unavailable("W&B did not take the rest in time") from error
+
+    def alive(self) -> bool:
+        """Whether W&B's process is there; its sockets say so only when they are written to."""
+        process = _process(self._wandb)
+        return process is None or process.poll() is None
+
+    def kill(self) -> None:
+        """Ends W&B's process where it stands: nothing is added to the log any more."""
+        process = _process(self._wandb)
+        if process is not None:
+            with suppress(OSError):
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+        with suppress(Exception):  # it tells a process that is gone
+            self._wandb.teardown(exit_code=1)
+
+    def _save(self, path: Path, base: Path) -> None:
+        if path.is_file():
+            self._do(lambda: self._run.save(str(path), base_path=str(base), policy="now"))
+
+    def _ready(self, value: Any) -> Any:
+        match value:
+            case Cells(columns, rows):
+                return self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
+            case Picture(path):
+                return self._wandb.Image(path)
+        return value
+
+    def _do(self, call: Any) -> None:
+        try:
+            call()
+        except Exception as error:
+            if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
+                self.kill()
+                raise Unavailable("W&B's own process is gone") from error
+            if type(error).__name__ in _MAY_PASS:
+                raise _named(error) from error
+            raise
+
+
+def end_orphan(process_id: int, parent_id: int) -> None:
+    """W&B's process of an earlier process of ours: it may outlive that a moment, and write to a log that is read.
+
+    Blocks until it is gone, at most two seconds.
+    """
+    deadline = time.monotonic() + 2.0
+    while _is_orphan(process_id, parent_id) and time.monotonic() < deadline:
+        with suppress(OSError):
+            os.kill(process_id, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def picture(item: Artifact) -> Picture | None:
+    """If it is one that can be shown: it is here, and something can read it."""
+    path = _local(item.uri) if item.kind == "image" else None
+    if path is None or pictures.read(item.uri) is None:
+        return None
+    try:
+        with import_module("PIL.Image").open(path) as image:
+            image.verify()
+    except Exception:  # noqa: BLE001 – no picture, or no library for it: then it is an artifact as any other
+        return None
+    return Picture(str(path))
+
+
+def _local(uri: str) -> Path | None:
+    try:
+        return pictures.local(uri)
+    except ValueError:
+        return None
+
+
+def _process(wandb: Any) -> Any:
+    """W&B's own process, a `Popen`; the library has no public name for it."""
+    found: Any = wandb
+    for name in ("sdk", "wandb_setup", "_singleton", "_connection", "_proc", "_process"):
+        found = getattr(found, name, None)
+    return found
+
+
+def _is_orphan(process_id: int, parent_id: int) -> bool:
+    """Numbers of processes are used again: its command line says whose it is."""
+    try:
+        words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"wandb-core" in words[0] and str(parent_id).encode() in words
+
+
+def _named(error: Exception) -> Exception:
+    """Whether it can pass. W&B calls it a refused key, too, when the server does not answer."""
+    name, text = type(error).__name__, str(error) or type(error).__name__
+    answer = getattr(error.__cause__, "response", None)
+    away = error.__cause__ is not None and getattr(answer, "http_status", 0) not in _NEVER
+    if (name in _REFUSED and not away) or (name in _AWAY and _SAYS_NO.search(text)):
+        return NotConfigured(f"W&B: {text}", hint="`wandb login`, WANDB_API_KEY, or mode=offline")
+    return Unavailable(f"W&B: {text}")

@@ -1,0 +1,63 @@
+"""`telemetry export --list`: the backends, what they need, and what they can be told."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from msgspec import Struct
+
+from telemetry.backends.builtin import BUILT_IN
+from telemetry.backends.choice import Option, known, load, options_of
+from telemetry.backends.items import KINDS
+from telemetry.backends.seam import NotConfigured
+from telemetry.cli import console
+from telemetry.cli.exits import Exit
+
+
+class Listed(Struct, kw_only=True, frozen=True):
+    """One backend."""
+
+    name: str
+    missing: str = ""
+    """Why it can't be used, and what to do about that; empty: it can."""
+    options: list[Option] = []
+    no_place: list[str] = []
+    """Kinds of items that it does not take."""
+
+
+def show(*, as_json: bool) -> int:
+    found = [_listed(name) for name in sorted(known())]
+    if as_json:
+        console.write_json(found)
+        return Exit.OK
+    for one in found:
+        console.write(f"{one.name}{f': {one.missing}' if one.missing else ''}\n")
+        for option in one.options:
+            default = f" = {option.default}" if option.default else ", which has to be given"
+            console.write(f"    {option.name}: {option.type}{default}\n")
+        if one.no_place:
+            console.write(f"    no place for {', '.join(one.no_place)}\n")
+    return Exit.OK
+
+
+def _listed(name: str) -> Listed:
+    try:
+        cls = load(name)
+    except NotConfigured as error:
+        return Listed(name=name, missing=str(error))
+    ours = BUILT_IN.get(name)
+    lacks = [module for module in ours.needs if not _installed(module)] if ours else []
+    return Listed(
+        name=name,
+        missing=f"needs {' and '.join(lacks)}: pip install 'telemetry[{ours.extra}]'" if ours and lacks else "",
+        options=options_of(cls),
+        no_place=[kind.__name__.lower() for kind in KINDS if kind not in cls.takes],
+    )
+
+
+def _installed(module: str) -> bool:
+    """Imports packages above it, which are empty, and not the module."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,75 @@
+"""What a report says of backends: what they have got, what not and why, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
+
+_UNDELIVERED: Final = ("undelivered", "failed")
+
+
+def backends(report: Report) -> Section:
+    """One row each; below the table what there is to do, why something is missing, and where the data is."""
+    heads = [
+        Column("backend"),
+        Column("state", right=False),
+        Column("delivered"),
+        Column("left", 1),
+        Column("dropped", 2),
+        Column("no place", 5),
+        Column("repeated", 4),
+        Column("retried", 3),
+        Column("restarts", 6),
+    ]
+    rows = [[printable(stat.name), state(stat, report)[0], *_numbers(stat)] for stat in report.snapshot.backends]
+    return Section("Backends", table=Table(heads, rows), notes=list(notes(report)))
+
+
+def state(stat: BackendStat, report: Report) -> tuple[str, phrases.Health]:
+    """In words, and whether that is well. Of a run that is over, writers have no business but to end."""
+    if report.final and stat.state not in BACKEND_ENDED:
+        return f"{stat.state}, not ended", "warn"
+    words, health = phrases.backend_state(stat, report.snapshot.time_ns)
+    return words, "warn" if health == "good" and stat.dropped else health
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What is not delivered comes first, with the command that delivers it."""
+    known = report.snapshot.backends
+    left = [words for stat in known if stat.state in BACKEND_ENDED and (words := phrases.undelivered(stat))]
+    if left:
+        yield from left
+        yield "what is not delivered waits in the run directory, and goes out with"
+        yield phrases.resume_command(report.directory)  # a line of its own can be copied
+    for stat in known:
+        name = printable(stat.name)
+        if stat.dropped:
+            yield f"{name}, dropped: {phrases.counted(stat.dropped)}"
+        if stat.no_place:
+            yield f"{name} has no place for: {phrases.counted(stat.no_place)}"
+        if stat.repeated:
+            yield f"{name}: {humane.count(stat.repeated)} items may be there twice, as its writer died meanwhile"
+        if stat.last_error and stat.state not in _UNDELIVERED:
+            yield f"{name}, last error: {printable(stat.last_error)}"
+    for stat in known:
+        if stat.place:
+            yield f"{printable(stat.name)} is at {printable(stat.place)}"
+
+
+def line(report: Report) -> str:
+    """All of them in one: `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`."""
+    now_ns = report.snapshot.time_ns
+    said = [f"{printable(stat.name)} {phrases.backend(stat, now_ns)}" for stat in report.snapshot.backends]
+    return " · ".join(said)
+
+
+def _numbers(stat: BackendStat) -> Iterator[str]:
+    lost, homeless = sum(stat.dropped.values()), sum(stat.no_place.values())
+    for number in (stat.written, stat.queued, lost, homeless, stat.repeated, stat.retried, stat.restarts):
+        yield humane.count(number)

@@ -1,0 +1,300 @@
+"""What every backend has to keep: a base class of tests, for ours and for anybody's.
+
+    class TestMine(BackendContract):
+        def to(self, tmp_path): return "mine"
+        def read_back(self, folder, where): return Written(…)
+
+Each test lets real writers take a small run to the backend, with its library, and reads back what is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pytest
+
+from telemetry.backends.choice import load, parse
+from telemetry.backends.items import Item, Live, Params, Reading, Step
+from telemetry.backends.naming import FINAL, flat
+from telemetry.backends.seam import Backend
+from telemetry.backends.source import Position
+from telemetry.backends.source_disk import DiskSource
+from telemetry.store.rundir import RunDirectory
+from telemetry.testing.faulty import AWAY, Fault
+from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run
+from telemetry.testing.trial import Ended, Trial
+from telemetry.testing.written import Written
+from telemetry.wire.snapshot import BackendStat
+
+__all__ = ["BackendContract", "BackendEssentials", "Trial", "Written"]
+
+NAMES: Final = 10_000
+_DELIVERED: Final = 0
+_CANT_BEGIN: Final = 2
+_UNDELIVERED: Final = 6
+_KILLED: Final = -9
+_CLOSE: Final = 1e-6  # relative, of numbers of the result
+
+
+class _Contract:
+    """What a subclass says, and what each of them has."""
+
+    reads_back: ClassVar[bool] = True
+    """Whether there is anything to read when it is over. If not, only the writer's own count is checked."""
+    library: ClassVar[str] = ""
+    """The package that it imports in its process, if any."""
+    writes_files: ClassVar[bool] = True
+    """It writes to files in its folder, in its own process: a full disk stops it."""
+
+    _cls: type[Backend]
+
+    # --- what a subclass says ------------------------------------------------------------------------
+
+    def to(self, tmp_path: Path) -> str:
+        """What comes after `--to`."""
+        raise NotImplementedError
+
+    def read_back(self, folder: Path, where: str) -> Written:
+        """What the tracker has of the one run that was written. `folder` is that of the writer, `where` what the
+        backend says."""
+        raise NotImplementedError
+
+    def unfit(self, tmp_path: Path) -> str:
+        """What comes after `--to` where it can't begin: with a key that is refused, in a place that is none."""
+        to = self.to(tmp_path)
+        return f"{to}{',' if ':' in to else ':'}no_such_option=1"
+
+    def environment(self, tmp_path: Path) -> Mapping[str, str]:
+        """Variables of its processes, besides those of this one."""
+        return {}
+
+    def meanwhile(self, folder: Path, where: str) -> None:
+        """Called again and again while a writer is there; `where` is empty until it knows."""
+
+    def break_it(self, trial: Trial) -> None:
+        """From here on the tracker answers nothing. Those with a server of their own stop that."""
+        trial.faults.plan(Fault(what="away", skip=self._skip, times=0))
+
+    def mend_it(self, trial: Trial) -> None:
+        """It answers again."""
+        trial.faults.mend()
+
+    # --- the tests -----------------------------------------------------------------------------------
+
+    def test_all_of_a_run_is_there(self, tmp_path: Path) -> None:
+        """Every step once, with the right values at the right step; names of any script; the result; and what it
+        has no place for is said once and counted."""
+        trial = self.trial(tmp_path)
+        end = trial.write()
+        stat = self.check_delivered(trial, end)
+        no_place = {kind: count for kind, count in trial.sample.items.items() if kind not in self._taken}
+        assert stat.no_place == no_place
+        assert stat.written == sum(count for kind, count in trial.sample.items.items() if kind in self._taken) + (
+            Live in self._cls.takes
+        )
+        for kind in trial.sample.items:
+            assert end.said.count(f"of the kind `{kind}`") == (kind in no_place), end.said
+        assert (stat.retried, stat.repeated, stat.restarts, stat.failures) == (0, 0, 0, 0)
+
+    def test_what_cant_begin_says_so(self, tmp_path: Path) -> None:
+        """With exit code 2 and words, and without trying again."""
+        trial = self.trial(tmp_path)
+        self._check_failed(trial, trial.write_bare(self.unfit(tmp_path)))
+
+    def test_a_library_that_cant_be_imported_is_named(self, tmp_path: Path) -> None:
+        """The same, with what its import said."""
+        if not self.library:
+            pytest.skip("it has no library")
+        broken = tmp_path / "broken" / self.library
+        broken.mkdir(parents=True)
+        broken.joinpath("__init__.py").write_text("raise ImportError('broken on purpose')\n")
+        trial = self.trial(tmp_path, {"PYTHONPATH": str(broken.parent)})
+        end = trial.write_bare()
+        self._check_failed(trial, end)
+        assert "broken on purpose" in end.said + trial.log(), end.said
+
+    # --- how -----------------------------------------------------------------------------------------
+
+    def trial(self, tmp_path: Path, more: Mapping[str, str] | None = None, **sample: Any) -> Trial:
+        """`sample`: as `record_run` takes it. `more`: variables, beside those of `environment`."""
+        folder = tmp_path / "trial"
+        folder.mkdir(exist_ok=True)
+        environment = dict(self.environment(tmp_path))
+        for name, text in (more or {}).items():
+            known = environment.get(name)
+            environment[name] = f"{text}:{known}" if known and name == "PYTHONPATH" else text
+        to = self.to(tmp_path)
+        self._cls = load(parse(to).kind)
+        return Trial(folder, record_run(folder, **sample), to, environment, self.meanwhile)
+
+    def check_delivered(self, trial: Trial, end: Ended) -> BackendStat:
+        """The writer has ended well, and the tracker has all of the run. The writer's last word."""
+        stat = trial.status()
+        dropped = sum(stat.dropped.values())
+        assert end.code == (_UNDELIVERED if dropped else _DELIVERED), (end, trial.log())
+        assert (stat.state, stat.queued) == ("done", 0), stat
+        assert dropped <= 1, stat.dropped
+        if self.reads_back:
+            self._check(trial.sample, self.read_back(trial.writer.path, stat.place), stat)
+        return stat
+
+    @property
+    def _taken(self) -> set[str]:
+        return {kind.__name__.lower() for kind in self._cls.takes}
+
+    @property
+    def _skip(self) -> int:
+        """Batches before the fault: one, unless there is only one."""
+        return int(self._cls.takes != (Live,))
+
+    def _check(self, sample: Sample, found: Written, stat: BackendStat) -> None:
+        takes = self._cls.takes
+        if Step in takes:
+            self._check_steps(sample, found, stat)
+        if Params in takes:
+            for name, value in PARAMS.items():
+                assert name in found.params, f"there is no {name} in {found.params}"
+                assert _alike(found.params[name], value), f"{name} is {found.params[name]}, not {value}"
+        if Reading in takes:
+            readings = found.counts.get("reading", 0)
+            assert readings == sample.items["reading"] - 1, f"{readings} readings"
+        if Reading in takes or Live in takes:
+            for name, number in _result(sample).items():
+                assert name in found.finals, f"there is no {name} in {found.finals}"
+                assert math.isclose(found.finals[name], number, rel_tol=_CLOSE), f"{name}: {found.finals[name]}"
+
+    def _check_steps(self, sample: Sample, found: Written, stat: BackendStat) -> None:
+        axis, step, name = NOT_FINITE
+        odd = found.steps.get((axis, step), {}).pop(name, None)
+        if odd is None:
+            assert sum(stat.dropped.values()) == 1, f"{name} is not there, and not counted"
+        else:
+            assert not math.isfinite(odd), f"{name} is {odd}"
+            assert stat.dropped == {}
+        for key, values in sample.steps.items():
+            assert found.steps.get(key) == values, f"step {key}"
+        assert found.steps.keys() == sample.steps.keys()
+        number = found.counts["step"] - (odd is not None)
+        assert number >= sample.values
+        if self._cls.idempotent:
+            assert number <= sample.values + sample.corrected, f"{number - sample.values} values are there twice"
+
+    def _check_failed(self, trial: Trial, end: Ended) -> None:
+        stat = trial.status()
+        assert end.code == _CANT_BEGIN, (end, trial.log())
+        assert end.said.startswith("telemetry: "), end.said
+        assert (stat.written, stat.retried) == (0, 0), stat
+
+
+class BackendContract(_Contract):
+    """All of it."""
+
+    def test_killed_writers_leave_nothing_out(self, tmp_path: Path) -> None:
+        """SIGKILL in the middle of a write, and between a flush and the checkpoint: the next ones go on, and an
+        idempotent backend has all of it once."""
+        trial = self.trial(tmp_path)
+        trial.faults.plan(Fault(what="dies", skip=self._skip), Fault(what="dies", call="flush"))
+        ends = trial.write_until_it_ends()
+        assert [end.code for end in ends[:2]] == [_KILLED, _KILLED], ends
+        stat = self.check_delivered(trial, ends[-1])
+        assert stat.restarts == len(ends) - 1 == 2
+        assert self._cls.idempotent or stat.repeated > 0
+
+    def test_what_is_left_is_delivered_later(self, tmp_path: Path) -> None:
+        """The tracker is away to the end: exit code 6, and the spool remains. Later `telemetry export --resume`
+        delivers it, although a call into the library hangs once."""
+        trial = self.trial(tmp_path)
+        self.break_it(trial)
+        end = trial.wait(trial.start(), until=lambda stat: stat.state == "retrying" and stat.retried)
+        stat = trial.status()
+        assert (end.code, stat.state) == (_UNDELIVERED, "undelivered"), end
+        assert stat.last_error
+        assert stat.queued or not self._skip
+        assert not trial.writer.read_checkpoint().done
+        self.mend_it(trial)
+        trial.faults.plan(Fault(what="hangs"))
+        end = trial.resume()
+        stat = self.check_delivered(trial, end)
+        assert stat.restarts == 1
+        assert "ended with code 1; it is started again" in end.said
+        assert "most recent call first" in trial.log()
+
+    def test_a_full_disk_is_waited_for(self, tmp_path: Path) -> None:
+        """Files don't grow any more, and later do."""
+        trial = self.trial(tmp_path)
+        trial.faults.plan(Fault(what="full", times=0))
+        process = trial.start()
+        stat = trial.until(process, lambda stat: stat.retried > 1)
+        trial.faults.mend()
+        self.check_delivered(trial, trial.wait(process))
+        assert (stat is not None) == self.writes_files
+
+    def test_ten_thousand_names(self, tmp_path: Path) -> None:
+        """Of one step."""
+        trial = self.trial(tmp_path, steps=2, names=NAMES)
+        self.check_delivered(trial, trial.write())
+
+    def test_a_tracker_that_is_slow_and_away_for_a_while(self, tmp_path: Path) -> None:
+        """It has all of it when it is back; until then the status says how it is."""
+        trial = self.trial(tmp_path)
+        trial.faults.plan(Fault(what="breaks", skip=self._skip, times=2), Fault(what="away", times=0))
+        process = trial.start()
+        stat = trial.until(process, lambda stat: stat.breaker != "closed" and stat.last_error == AWAY)
+        assert stat is not None, trial.wait(process)
+        trial.faults.plan(Fault(what="slow", times=2))
+        assert stat.state == "retrying"
+        assert stat.failures >= 5
+        assert stat.queued or not self._skip
+        end = trial.wait(process)
+        after = self.check_delivered(trial, end)
+        assert after.retried > stat.retried > 3
+        assert (after.failures, after.breaker) == (0, "closed")
+        assert f"{trial.writer.path.name}: it does not work" in end.said
+
+
+class BackendEssentials(_Contract):
+    """The same with few processes, for a library that takes seconds to load."""
+
+    def test_bad_luck_costs_nothing(self, tmp_path: Path) -> None:
+        """The disk is full for a while, the tracker away to the end; writers are killed in the middle of a write
+        and between a flush and its checkpoint, and a call hangs: an idempotent backend has all of it once."""
+        trial = self.trial(tmp_path)
+        trial.faults.plan(*[Fault(what="full", times=0)] * self.writes_files)
+        process = trial.start()
+        full = trial.until(process, lambda stat: not self.writes_files or stat.retried > 1)
+        assert full is not None, trial.wait(process)
+        trial.faults.mend()
+        self.break_it(trial)
+        end = trial.wait(process, until=lambda stat: stat.last_error not in ("", full.last_error))
+        assert (end.code, trial.status().state) == (_UNDELIVERED, "undelivered"), end
+        self.mend_it(trial)
+        trial.faults.plan(Fault(what="dies"), Fault(what="dies", call="flush"), Fault(what="hangs"))
+        assert trial.wait(trial.start()).code == _KILLED
+        assert trial.wait(trial.start()).code == _KILLED
+        stat = self.check_delivered(trial, trial.resume())
+        assert stat.restarts == 3
+        assert trial.faults.left() == []
+
+
+def _alike(found: str, value: object) -> bool:
+    """Trackers write numbers and truth values in their own way."""
+    if isinstance(value, bool):
+        return found.lower() == str(value).lower()
+    if isinstance(value, int | float):
+        return math.isclose(float(found), value, rel_tol=_CLOSE)
+    return found == str(value)
+
+
+def _result(sample: Sample) -> dict[str, float]:
+    """Numbers of the result by their flat names."""
+    source = DiskSource(RunDirectory.open(sample.path), Position(), every_s=EVERY_S)
+    items: list[Item] = []
+    while not source.over:
+        items += [read.item for read in source.read(1_000, 1.0)]
+    source.close()
+    final = items[-1]
+    assert isinstance(final, Reading)
+    return {name.removeprefix(FINAL): number for name, number in flat(final).items()}

@@ -1,0 +1,136 @@
+"""Writers to trackers: a row for each, and all of them in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from telemetry import humane, phrases
+from telemetry.humane import printable
+from telemetry.phrases import BackendWords, Health
+from telemetry.tui.model import numbers
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model.lines import BETWEEN, cut, elided, width_of
+from telemetry.tui.model.scene import Scene, View
+from telemetry.wire.snapshot import TERMINAL, BackendStat, MetricsSnapshot
+
+TONES: Final[Mapping[Health, Tone]] = {"good": "good", "calm": "accent", "warn": "warn", "bad": "bad"}
+_EDGES: Final = 3
+"""Columns at the edges of a table, and of its scrollbar."""
+_TITLE: Final = Cell("backends", "dim")
+_APART: Final = Cell("  ")
+_WHY: Final = Cell(": ")
+_LEAST_WHY: Final = 12
+"""Columns: less of a reason says nothing."""
+_FRESH_S: Final = 2.0
+"""A writer reports twice a second; its age is worth a number from here on."""
+_COLUMNS: Final = (
+    Column("name", "backend", right=False),
+    Column("state", "state", right=False),
+    Column("queued", "queued"),
+    Column("written", "delivered", keep=1),
+    Column("dropped", "dropped", keep=2),
+    Column("retried", "retried", keep=4),
+    Column("no_place", "no place", keep=6),
+    Column("repeated", "repeated", keep=7),
+    Column("restarts", "restarts", keep=8),
+    Column("breaker", "breaker", right=False, keep=5),
+    Column("seen", "seen", keep=3),
+)
+
+
+def backends(snapshot: MetricsSnapshot, view: View, width: int = 80, *, places: bool = False) -> Grid:
+    """One row each, in the order in which they came; below it its last error, what was dropped, and with `places`
+    where its data is, in `width` columns."""
+    rows: list[Row] = []
+    for stat in snapshot.backends:
+        cells = _cells(stat, snapshot, view)
+        name, *figures = (cells[column.key] for column in _COLUMNS)
+        rows.append(Row(stat.name, name, tuple(figures)))
+        rows += _said(stat, snapshot, width - _EDGES, places=places)
+    return Grid(_COLUMNS, tuple(rows), empty="no backends")
+
+
+def backends_line(scene: Scene, width: int) -> Line:
+    """`backends  tensorboard ✓ 12,300 · wandb retrying, 3,200 queued: connection refused`; empty if there are none.
+    Where there is no room, those that are well are counted, then reasons are cut, then amounts left out."""
+    snapshot = scene.snapshot
+    if snapshot is None or not snapshot.backends:
+        return ()
+    said = [(printable(stat.name), phrases.backend(stat, snapshot.time_ns)) for stat in snapshot.backends]
+    whole = _line(said, 0)
+    if width_of(whole) <= width:
+        return whole
+    troubled = [(name, words) for name, words in said if words.health != "good"]
+    well = len(said) - len(troubled)
+    without = _line([(name, words._replace(why="")) for name, words in troubled], well)
+    reasons = sum(bool(words.why) for _, words in troubled)
+    room = (width - width_of(without)) // max(1, reasons) - len(_WHY.text)
+    if room >= _LEAST_WHY:
+        return _line([(name, words._replace(why=elided(words.why, room))) for name, words in troubled], well)
+    if width_of(without) <= width:
+        return without
+    return cut(_line([(name, words._replace(amounts="", why="")) for name, words in troubled], well), width)
+
+
+def _line(said: Sequence[tuple[str, BackendWords]], well: int) -> Line:
+    """Each by its name, and how many others are well."""
+    pieces: list[Line] = [(Cell(f"{well} "), Cell("✓", TONES["good"]))] if well else []
+    for name, words in said:
+        why = (_WHY, Cell(words.why)) if words.why else ()
+        pieces.append((Cell(f"{name} "), Cell(f"{words.state}{words.amounts}", TONES[words.health]), *why))
+    line = [_TITLE, _APART]
+    for place, piece in enumerate(pieces):
+        line += [*([BETWEEN] if place else []), *piece]
+    return tuple(line)
+
+
+def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str, Cell]:
+    """By the key of their column."""
+    words, health = phrases.backend_state(stat, snapshot.time_ns)
+    open_tone: Tone = "plain" if stat.breaker == "closed" else "warn"
+    return {
+        "name": Cell(printable(stat.name)),
+        "state": Cell(words, TONES[health]),
+        "queued": _number(stat.queued, view),
+        "written": _number(stat.written, view),
+        "dropped": _number(sum(stat.dropped.values()), view, "bad"),
+        "retried": _number(stat.retried, view),
+        "no_place": _number(sum(stat.no_place.values()), view),
+        "repeated": _number(stat.repeated, view, "warn"),
+        "restarts": _number(stat.restarts, view, "warn"),
+        "breaker": Cell(stat.breaker, "dim" if stat.breaker == "closed" else open_tone),
+        "seen": Cell(_seen(stat, snapshot), "warn" if phrases.is_silent(stat, snapshot.time_ns) else "plain"),
+    }
+
+
+def _number(number: int, view: View, tone: Tone = "plain") -> Cell:
+    text = humane.count(number) if view.units == "humane" else numbers.plain(number)
+    return Cell(text, tone if number else "dim")
+
+
+def _seen(stat: BackendStat, snapshot: MetricsSnapshot) -> str:
+    if not stat.time_ns:
+        return "never"
+    if snapshot.state in TERMINAL:
+        return humane.clock_time(stat.time_ns)[:8]
+    age_s = max(0, snapshot.time_ns - stat.time_ns) / 1e9
+    return "now" if age_s < _FRESH_S else numbers.seconds(age_s)
+
+
+def _said(stat: BackendStat, snapshot: MetricsSnapshot, width: int, *, places: bool) -> Iterator[Row]:
+    """What has no room in a column; an error that is over is no news."""
+    _, health = phrases.backend_state(stat, snapshot.time_ns)
+    trouble: Tone = "dim" if health in ("good", "calm") else TONES[health]
+    told: list[tuple[str, str, Tone]] = []
+    if stat.last_error:
+        often = f" ({stat.failures:,} in a row, breaker {stat.breaker})" if stat.breaker != "closed" else ""
+        told.append(("last error", f"{stat.last_error}{often}", trouble))
+    if stat.dropped:
+        told.append(("dropped", phrases.counted(stat.dropped), "bad"))
+    if places and stat.place:
+        told.append(("where", stat.place, "dim"))
+    for what, text, tone in told:
+        head = f"  {what}:"
+        words = elided(printable(text), width - len(head) - 1)
+        yield Row(f"{what} {stat.name}", Cell(head, "dim"), (Cell(words, tone),), heading=True)

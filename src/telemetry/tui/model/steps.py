@@ -1,0 +1,180 @@
+"""Steps: how far each axis is, whom it waits for, and the newest values of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from telemetry import humane
+from telemetry.humane import NOTHING, printable
+from telemetry.tui.model import numbers
+from telemetry.tui.model.backends import backends
+from telemetry.tui.model.flows import has_requests
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
+from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.shown import WHOLE_RUN, matches
+from telemetry.tui.model.sparkline import course
+from telemetry.wire.snapshot import AxisStat, MetricsSnapshot, ProducerStat
+
+_TABS_COLUMNS: Final = 44
+"""Beside the tabs there is so much less room for the caption."""
+_REQUESTS_COLUMNS: Final = 12
+"""More, where there is that tab, too."""
+_TREND_COLUMNS: Final = ((150, 60), (110, 40), (0, 20))
+"""From so many columns of screen on, so many points of a course."""
+_NAMED: Final = 2
+"""Producers that a step waits for: more are counted."""
+_USUAL_OPEN: Final = 1
+"""The step that everybody is at."""
+_AXES: Final = (
+    Column("name", "axis", right=False),
+    Column("newest", "newest step"),
+    Column("rate", "steps/s"),
+    Column("closed", "closed", keep=6),
+    Column("open", "open", keep=1),
+    Column("producers", "producers", keep=5),
+    Column("timeouts", "timeouts", keep=3),
+    Column("corrections", "corrections", keep=4),
+    Column("waiting", "waits for", right=False, keep=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """`caption` says of what stretch the rates are, and what the filter leaves of the values."""
+
+    axes: Grid
+    values: Grid
+    """Of the chosen axis."""
+    backends: Grid
+    caption: Line = ()
+
+
+def has_steps(scene: Scene) -> bool:
+    """Whether there is anything to show here: an axis, or a backend."""
+    return scene.snapshot is not None and bool(scene.snapshot.axes or scene.snapshot.backends)
+
+
+def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *, places: bool = False) -> Steps:
+    """`axis` is the one whose values are shown, or else the first; `width` is that of the screen, in columns.
+    `places`: say where backends have their data."""
+    snapshot = scene.snapshot
+    if snapshot is None:
+        return Steps(Grid(), Grid(empty="no steps yet"), Grid())
+    stat = chosen(scene, axis)
+    return Steps(
+        _axes(snapshot, scene, view),
+        _values(stat, scene, view, width),
+        backends(snapshot, view, width, places=places),
+        _caption(snapshot, stat, view, width - (_REQUESTS_COLUMNS if has_requests(scene) else 0)),
+    )
+
+
+def chosen(scene: Scene, axis: str | None) -> AxisStat | None:
+    """The axis of this name, or else the first one."""
+    axes = scene.snapshot.axes if scene.snapshot else []
+    return next((stat for stat in axes if stat.name == axis), axes[0] if axes else None)
+
+
+def steps_per_s(stat: AxisStat, scene: Scene, view: View) -> float | None:
+    """Of the last seconds as far as they were watched, or of the whole run."""
+    if view.figures == "window":
+        return scene.steps_per_s.get(stat.name)
+    elapsed_s = scene.snapshot.elapsed_s if scene.snapshot else 0.0
+    return stat.closed / elapsed_s if elapsed_s > 0 else None
+
+
+def values_shown(stat: AxisStat, view: View) -> Iterator[tuple[str, float | None]]:
+    """Those whose names pass the filter."""
+    for name, value in stat.values.items():
+        if not view.filter or matches(name, view.filter):
+            yield name, value
+
+
+def _caption(snapshot: MetricsSnapshot, stat: AxisStat | None, view: View, width: int) -> Line:
+    if stat is None:
+        return ()
+    stretch = WHOLE_RUN if view.figures == "run" else f"last {snapshot.window_s:g} s"
+    filtered = f"filter '{printable(view.filter)}'" if view.filter else ""
+    pieces = [
+        Piece(stretch, "strong"),
+        Piece(f"{len(stat.values):,} values", keep=1),
+        Piece(filtered, "accent"),
+    ]
+    return fitted(pieces, width - _TABS_COLUMNS)
+
+
+# --- axes ------------------------------------------------------------------------------------------
+
+
+def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
+    known = {stat.producer: stat for stat in snapshot.producers}
+    lines = []
+    for stat in snapshot.axes:
+        cells = _cells(stat, known, steps_per_s(stat, scene, view), view)
+        name, *figures = (cells[column.key] for column in _AXES)
+        lines.append(Row(stat.name, name, tuple(figures)))
+    return Grid(_AXES, tuple(lines), empty="no steps yet" if scene.live else "the run has no steps")
+
+
+def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | None, view: View) -> dict[str, Cell]:
+    """By the key of their column."""
+    behind = stat.open > _USUAL_OPEN
+    rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
+    return {
+        "name": Cell(printable(stat.name)),
+        "newest": Cell(humane.count(stat.newest), "strong"),
+        "rate": Cell(rate, "plain" if per_s else "dim"),
+        "closed": Cell(humane.count(stat.closed)),
+        "open": Cell(humane.count(stat.open), "plain" if stat.open else "dim"),
+        "producers": Cell(humane.count(stat.producers), "plain" if stat.producers else "dim"),
+        "timeouts": Cell(humane.count(stat.timeouts), "warn" if stat.timeouts else "dim"),
+        "corrections": Cell(humane.count(stat.corrections), "warn" if stat.corrections else "dim"),
+        "waiting": Cell(_waiting(stat, known), "warn" if behind else "dim"),
+    }
+
+
+def _waiting(stat: AxisStat, known: Mapping[str, ProducerStat]) -> str:
+    """`step 17: worker-3`: who has not ended the oldest step that is open."""
+    if stat.oldest_open is None or not stat.waiting_for:
+        return NOTHING
+    names = [_short(known.get(each), each) for each in stat.waiting_for[:_NAMED]]
+    more = len(stat.waiting_for) - _NAMED
+    said = f"{', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
+    return printable(f"step {stat.oldest_open:,}: {said}")
+
+
+def _short(stat: ProducerStat | None, producer: str) -> str:
+    """Without the place it runs at: the tab of producers has that."""
+    if stat is None:
+        return producer
+    return f"rank {stat.rank}" if stat.rank is not None else stat.name or producer
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def _values(stat: AxisStat | None, scene: Scene, view: View, width: int) -> Grid:
+    if stat is None:
+        return Grid()
+    columns = (
+        Column("name", f"values of {printable(stat.name)}", right=False),
+        Column("value", "newest"),
+        Column("trend", "while watched", right=False, keep=1),
+    )
+    points = next(points for least, points in _TREND_COLUMNS if width >= least)
+    courses = scene.courses.get(stat.name, {})
+    lines = [
+        Row(name, Cell(printable(name)), partial(_figures, value, courses.get(name, ()), view, points))
+        for name, value in values_shown(stat, view)
+    ]
+    nothing = f"no value matches '{printable(view.filter)}'" if view.filter else "no step has been closed yet"
+    return Grid(columns, tuple(lines), empty=nothing)
+
+
+def _figures(value: float | None, known: tuple[float | None, ...], view: View, points: int) -> Line:
+    said = Cell("not finite", "bad") if value is None else Cell(numbers.value(value, "", view.units))
+    return said, Cell(course(known, points))

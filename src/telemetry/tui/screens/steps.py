@@ -1,0 +1,78 @@
+"""Steps of every axis, the newest values of one of them, and the backends that they go to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from telemetry.tui.keys import bindings
+from telemetry.tui.model.grid import Line
+from telemetry.tui.model.scene import Scene, View
+from telemetry.tui.model.steps import Steps, steps
+from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.screens.tables import ValuesTable
+from telemetry.tui.widgets.grid_view import GridView
+
+FRAME_LINES: Final = 10
+"""At most, of a screen: header, tabs, the titles of three tables and lines between them, the keys."""
+TABLES: Final = ("axes", "values", "backends")
+
+
+class StepsScreen(FilteringScreen):
+    """The row under the cursor of the first table says whose values stand in the second."""
+
+    PLACE = "steps"
+    MAIN = "values"
+    AUTO_FOCUS = "#axes"
+    BINDINGS = bindings("steps")
+
+    def body(self) -> ComposeResult:
+        with Container(id="steps"):
+            yield GridView(id="axes")
+            yield ValuesTable(id="values")
+            yield ValuesTable(id="backends")
+        yield FilterLine()
+
+    def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
+        """None: values of different names can't be compared."""
+        return ()
+
+    def next_pane(self) -> None:
+        """The keyboard goes to the next table that is there."""
+        there = [table for name in TABLES if (table := self.query_one(f"#{name}", GridView)).display]
+        at = next((place for place, table in enumerate(there) if table.has_focus), -1)
+        if there:
+            there[(at + 1) % len(there)].focus()
+
+    def on_grid_view_moved(self) -> None:
+        self.post_message(self.Wanted())
+
+    def draw_body(self, shown: Shown) -> Line:
+        axes, values, backends = (self.query_one(f"#{name}", GridView) for name in TABLES)
+        width = self.size.width
+        found = steps(shown.scene, shown.view, axes.cursor, width, places=True)
+        roomy = self._has_room(found)
+        if not roomy and not backends.has_focus:
+            found = steps(shown.scene, shown.view, axes.cursor, width)
+            roomy = self._has_room(found)
+        self.set_class(roomy, "-roomy")
+        backends.styles.max_height = self._most_of_backends(found, focused=backends.has_focus)
+        backends.display = bool(found.backends.rows)
+        axes.display = values.display = bool(found.axes.rows) or not backends.display
+        axes.show(found.axes)
+        values.show(found.values)
+        backends.show(found.backends)
+        return found.caption
+
+    def _most_of_backends(self, found: Steps, *, focused: bool) -> int:
+        """Lines that they may take: what the others leave, or a third of the screen, more while one is there."""
+        height = self.size.height
+        left = height - FRAME_LINES + len(TABLES) - len(found.axes.rows) - len(found.values.rows)
+        return max(left, height * 6 // 10 if focused else height // 3)
+
+    def _has_room(self, found: Steps) -> bool:
+        rows = sum(len(grid.rows) for grid in (found.axes, found.values, found.backends))
+        return self.size.height >= FRAME_LINES + rows

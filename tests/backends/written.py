@@ -1,0 +1,7 @@
+"""What a tracker has of a run, in the same words for all of them."""
+
+from __future__ import annotations
+
+from telemetry.testing.written import Written
+
+__all__ = ["Written"]

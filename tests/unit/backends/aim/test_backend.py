@@ -1,0 +1,17 @@
+"""Where it writes, before Aim is asked. What it writes is in tests/backends/test_aim.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from telemetry.backends.choice import make, parse
+from telemetry.backends.seam import NotConfigured
+
+
+def test_only_directories_are_repositories(tmp_path: Path) -> None:
+    """Aim's server is none."""
+    with pytest.raises(NotConfigured, match="no directory"):
+        make(parse("aim:repo=aim://host:53800"), tmp_path)
+    assert make(parse("aim:repo=/x"), tmp_path).where() == ""

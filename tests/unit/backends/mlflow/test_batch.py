@@ -1,0 +1,28 @@
+"""Requests within MLflow's bounds."""
+
+from __future__ import annotations
+
+import json
+
+from telemetry.backends.mlflow.batch import Batch, Point
+
+
+def test_a_request_is_full_in_time() -> None:
+    """Of metrics, of params, of tags, and of bytes, as JSON writes them."""
+    many, params, tags, wide = Batch(), Batch(), Batch(), Batch()
+    assert not many
+    for number in range(999):
+        many.put(Point("k", 1.0, 0, number))
+    assert not many.full
+    many.tag("a", "b")
+    for number in range(100):
+        assert not params.full
+        assert not tags.full
+        params.param(f"k{number}", "v")
+        tags.tag(f"k{number}", "v")
+    assert many.full
+    assert params.full
+    assert tags.full
+    while not wide.full:
+        wide.put(Point("ü" * 250, 1.0, 0, len(wide.points)))
+    assert len(json.dumps([point._asdict() for point in wide.points])) + 100_000 < 1_000_000

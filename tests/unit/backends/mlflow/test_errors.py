@@ -1,0 +1,42 @@
+"""What errors mean, by what MLflow says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from telemetry.backends.mlflow import errors
+from telemetry.backends.seam import NotConfigured, Unavailable
+
+
+class Failure(Exception):
+    """As MLflow's own."""
+
+    def __init__(self, code: str, status: int, text: str = "words") -> None:
+        super().__init__(text)
+        self.error_code = code
+        self.status = status
+
+    def get_http_status_code(self) -> int:
+        return self.status
+
+
+@pytest.mark.parametrize(
+    ("failure", "remote", "opening", "meaning"),
+    [
+        (Failure("INTERNAL_ERROR", 500), True, False, Unavailable),
+        (Failure("INTERNAL_ERROR", 500), False, False, ValueError),
+        (Failure("INTERNAL_ERROR", 500), False, True, NotConfigured),
+        (Failure("TEMPORARILY_UNAVAILABLE", 503), False, False, Unavailable),
+        (Failure("REQUEST_LIMIT_EXCEEDED", 429), True, True, Unavailable),
+        (Failure("PERMISSION_DENIED", 403), True, True, NotConfigured),
+        (Failure("PERMISSION_DENIED", 403), True, False, Unavailable),
+        (Failure("INVALID_PARAMETER_VALUE", 400), True, False, ValueError),
+        (Failure("RESOURCE_DOES_NOT_EXIST", 404), True, False, NotConfigured),
+        (Failure("INVALID_PARAMETER_VALUE", 400, "must be in the 'active' state"), True, False, NotConfigured),
+    ],
+)
+def test_what_errors_mean(failure: Any, remote: bool, opening: bool, meaning: type[Exception]) -> None:
+    """Of a server and of a database, at the beginning and later."""
+    assert type(errors.meant(failure, remote=remote, opening=opening)) is meaning

@@ -1,0 +1,69 @@
+"""What answers over gRPC mean; calls of a real server are in tests/backends."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc import error_details_pb2, status_pb2
+
+from telemetry.backends.otlp import grpc
+from telemetry.backends.otlp.answers import KeyRefused, NotTaken
+from telemetry.backends.otlp.settings import OtlpOptions, target_of
+from telemetry.backends.seam import NotConfigured, Unavailable
+
+
+def meant(code: str, details: bytes | None = None) -> Any:
+    """What an error of a call stands for."""
+    trailing = [("other", "x"), ("grpc-status-details-bin", details)] if details is not None else None
+    error = SimpleNamespace(
+        code=lambda: SimpleNamespace(name=code), details=lambda: "why", trailing_metadata=lambda: trailing
+    )
+    return grpc._meant(error)
+
+
+def status(seconds: int) -> bytes:
+    info = error_details_pb2.RetryInfo()
+    info.retry_delay.seconds = seconds
+    packed = AnyMessage()
+    packed.Pack(info)
+    return bytes(status_pb2.Status(details=[packed]).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "word"),
+    [
+        ("UNAVAILABLE", Unavailable, None),
+        ("DEADLINE_EXCEEDED", Unavailable, None),
+        ("UNAUTHENTICATED", KeyRefused, None),
+        ("INVALID_ARGUMENT", NotTaken, "grpc_invalid_argument"),
+        ("UNIMPLEMENTED", NotTaken, "grpc_unimplemented"),
+        ("RESOURCE_EXHAUSTED", NotTaken, "grpc_resource_exhausted"),
+    ],
+)
+def test_codes_mean_what_they_say(code: str, kind: type[Exception], word: str | None) -> None:
+    """What passes, and what does not."""
+    found = meant(code)
+    assert type(found) is kind
+    assert str(found) == f"gRPC {code}: why"
+    assert getattr(found, "reason", None) == word
+
+
+def test_when_to_come_again() -> None:
+    """Who is told that is not refused; details that can't be read say nothing."""
+    exhausted = meant("RESOURCE_EXHAUSTED", status(3))
+    assert (type(exhausted), exhausted.after_s) == (Unavailable, 3.0)
+    assert meant("UNAVAILABLE", status(4)).after_s == 4.0
+    assert meant("UNAVAILABLE", b"\xff\xff").after_s == 0.0
+    assert meant("RESOURCE_EXHAUSTED", b"").too_large
+
+
+def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the extra that has it."""
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(NotConfigured, match="grpcio is not installed") as told:
+        grpc.GrpcSender(target_of(OtlpOptions(protocol="grpc"), {}))
+    assert "telemetry[otlp]" in told.value.hint

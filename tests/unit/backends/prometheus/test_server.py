@@ -1,0 +1,102 @@
+"""The address that is scraped."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from telemetry.backends.prometheus.server import Page, Server
+from telemetry.backends.seam import NotConfigured
+
+
+def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+        connection.request("GET", path, headers={key.replace("_", "-"): value for key, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read()
+
+
+def test_a_scrape_gets_the_page(wait_until: Callable[..., Any]) -> None:
+    """In the format that it asks for, smaller if it can read that, and it is told when it went out."""
+    served: list[str] = []
+
+    def page(accept: str) -> Page:
+        return Page("text/x", f"for {accept}".encode(), lambda: served.append(accept))
+
+    with closing(Server("127.0.0.1", 0, page)) as server:
+        status, headers, body = ask(server, "/metrics", Accept="a/b")
+        assert (status, headers["Content-Type"], body) == (200, "text/x", b"for a/b")
+        wait_until(lambda: served == ["a/b"])
+        _, headers, body = ask(server, "/metrics?x=1", Accept="c", Accept_Encoding="gzip, deflate")
+        assert (headers["Content-Encoding"], gzip.decompress(body)) == ("gzip", b"for c")
+        assert b"/metrics" in ask(server, "/")[2]
+        assert ask(server, "/other")[0] == 404
+        assert server.address == f"http://127.0.0.1:{server.port}/metrics"
+
+
+def test_before_there_is_a_page_it_says_so() -> None:
+    """A scrape that gets nothing is not taken for one that got something."""
+    with closing(Server("127.0.0.1", 0, lambda accept: None)) as server:
+        assert ask(server, "/metrics")[0] == 503
+
+
+def test_an_address_that_can_not_be_had_is_said() -> None:
+    """With what to do about it."""
+    with closing(Server("127.0.0.1", 0, lambda accept: None)) as server:
+        with pytest.raises(NotConfigured, match=f"port {server.port} of 127.0.0.1 is taken") as told:
+            Server("127.0.0.1", server.port, lambda accept: None)
+        assert "port=0" in told.value.hint
+    with pytest.raises(NotConfigured, match="can't be had"):
+        Server("192.0.2.1", 0, lambda accept: None)
+
+
+def test_nobody_is_answered_afterwards() -> None:
+    """The port is free at once."""
+    server = Server("127.0.0.1", 0, lambda accept: None)
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    Server("127.0.0.1", server.port, lambda accept: None).close()
+
+
+def test_who_is_being_answered_is_waited_for() -> None:
+    """The first scrape of the final values ends it, also while the second is at work."""
+    begun, go, found = threading.Event(), threading.Event(), []
+
+    def page(accept: str) -> Page:
+        begun.set()
+        assert go.wait(10.0)
+        return Page("t", b"all of it", lambda: None)
+
+    server = Server("127.0.0.1", 0, page)
+    scraper = threading.Thread(target=lambda: found.append(ask(server, "/metrics")[2]))
+    scraper.start()
+    assert begun.wait(10.0)
+    threading.Timer(0.02, go.set).start()
+    server.close()
+    scraper.join()
+    assert found == [b"all of it"]
+
+
+def test_a_crowd_is_sent_away(wait_until: Callable[..., Any]) -> None:
+    """Those who hold a connection and say nothing don't pile up; the next one is served once they are gone."""
+    with closing(Server("127.0.0.1", 0, lambda accept: Page("t", b"", lambda: None))) as server:
+        crowd = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(9)]
+        assert crowd[8].recv(1) == b""
+        for one in crowd:
+            one.close()
+        wait_until(lambda: _served(server))
+
+
+def _served(server: Server) -> bool:
+    try:
+        return ask(server, "/metrics")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False

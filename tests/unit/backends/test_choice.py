@@ -1,0 +1,152 @@
+"""What `--to` may say, and what it says when it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from msgspec import Struct
+
+from telemetry import limits
+from telemetry.backends import choice as choices
+from telemetry.backends.choice import Choice, known, load, make, options_of, parse, parse_all
+from telemetry.backends.console import ConsoleBackend
+from telemetry.backends.items import KINDS
+from telemetry.backends.seam import GROUP, NotConfigured
+from telemetry.errors import UsageError
+
+
+def others(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    points = [EntryPoint(name, value, GROUP) for name, value in values.items()]
+    monkeypatch.setattr(choices, "entry_points", lambda group: points if group == GROUP else [])
+
+
+class _Options(Struct):
+    port: int = 9_000
+    quiet: bool = False
+    share: float | None = None
+    mode: Literal["online", "offline"] = "online"
+
+
+class Good:
+    """A backend, as far as it is looked at here."""
+
+    Options = _Options
+    takes = KINDS
+    idempotent = True
+
+    def __init__(self, options: _Options, place: Path) -> None:
+        self.options = options
+        if options.port == 1:
+            raise ImportError("no module named tracker", name="tracker")
+        if options.port == 2:
+            raise ValueError("odd")
+
+    def open(self, run: object, state: dict[str, Any]) -> None: ...
+
+    def write(self, items: Sequence[object]) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def close(self, *, final: bool) -> None: ...
+
+    def where(self) -> str:
+        return ""
+
+
+class Bad:
+    Options = _Options
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "options"),
+    [
+        ("jsonl", "jsonl", {}),
+        ("jsonl:", "jsonl", {}),
+        ("jsonl:path=a=b", "jsonl", {"path": "a=b"}),
+        (r"jsonl:path=a\,b\\,as=two", "two", {"path": "a,b\\"}),
+        ("console:every_s=1, values=2", "console", {"every_s": "1", "values": "2"}),
+        ("jsonl:path=http://h:1/x", "jsonl", {"path": "http://h:1/x"}),
+    ],
+)
+def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -> None:
+    """Values may hold `=` and `:`, and a comma with a backslash; what it is written as means the same."""
+    choice = parse(text)
+    assert choice == Choice(name, text.partition(":")[0], options)
+    assert parse(str(choice)) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("jsnl", "did you mean jsonl"),
+        ("nowhere", "one of aim, clearml"),
+        ("\x1b[2J", r"\\x1b"),
+        ("jsonl:path", "'path' is no option of jsonl"),
+        ("jsonl:=x", "no option"),
+        ("jsonl:path=a,path=b", "path is given twice"),
+        ("jsonl:as=../x", "can't be the name of a writer"),
+        ("jsonl:as=", "can't be the name"),
+        ("wandb:api_key=123", "api_key is a secret"),
+        ("wandb:token=123", "in the environment"),
+        ("mlflow:db-password=1", "is a secret"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    """And what would be right."""
+    with pytest.raises(UsageError, match=said) as error:
+        parse(text)
+    assert str(error.value).isprintable()
+    assert "123" not in str(error.value)
+
+
+def test_options_of_ours_are_checked_before_anything_starts() -> None:
+    """Unknown ones by the near miss, others by what they should be; and names of writers are told apart."""
+    assert [choice.name for choice in parse_all(["jsonl", "jsonl:as=b"])] == ["jsonl", "b"]
+    for texts, said in (
+        (["jsonl:pth=x"], "did you mean path"),
+        (["console:colour=x"], "it has as, every_s, values"),
+        (["console:values=many"], "console: values=many: expected `int`"),
+        (["console:values=0"], "values=0"),
+        (["jsonl", "jsonl:path=x"], "two writers are called jsonl"),
+        ([f"jsonl:as=n{number}" for number in range(limits.BACKENDS + 1)], "too many"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            parse_all(texts)
+
+
+def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """None takes the place of ours; those that can't be loaded say why, when they are to begin and not before."""
+    here = "tests.unit.backends.test_choice"
+    others(monkeypatch, mine=f"{here}:Good", jsonl=f"{here}:Good", broken="no_such_module:thing", bad=f"{here}:Bad")
+    assert {"mine", "broken", "jsonl", "console"} <= set(known())
+    assert load("jsonl").__name__ == "JsonlBackend"
+    made = make(parse_all(["mine:port=5,quiet=true,share=0.5"])[0], tmp_path)
+    assert made.options == _Options(5, True, 0.5)  # type: ignore[attr-defined]
+    assert parse_all(["broken", "mine:no=1"])
+    for text, said in (
+        ("broken", "can't be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("bad", "it has no takes, idempotent"),
+        ("mine:no=1", "no option 'no'"),
+        ("mine:port=1", "mine: ImportError: no module named tracker"),
+        ("mine:port=2", "mine: ValueError: odd"),
+    ):
+        with pytest.raises(NotConfigured, match=said):
+            make(parse(text), tmp_path)
+
+
+def test_options_are_shown_with_their_defaults() -> None:
+    """As a person would write them."""
+    assert [(one.name, one.default) for one in options_of(ConsoleBackend)] == [("every_s", "2.0"), ("values", "8")]
+    assert [(one.type, one.default) for one in options_of(Good)] == [
+        ("int", "9000"),
+        ("bool", "false"),
+        ("float | None", "None"),
+        ("online or offline", "'online'"),
+    ]

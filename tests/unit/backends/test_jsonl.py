@@ -1,0 +1,96 @@
+"""Items as lines of a file, each once."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.backends.doubles import FACTS, mark, step
+
+from telemetry.backends.items import KINDS, CounterReading, Live, Reading, Span, Step
+from telemetry.backends.jsonl import JsonlBackend, JsonlOptions, line
+from telemetry.backends.seam import NotConfigured
+
+
+def opened(place: Path, state: dict[str, Any] | None = None, path: str = "") -> JsonlBackend:
+    backend = JsonlBackend(JsonlOptions(path), place)
+    backend.open(FACTS, state or {})
+    return backend
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text().splitlines()]
+
+
+def test_a_line_has_all_of_an_item() -> None:
+    """Strict JSON in UTF-8: what is no finite number is null."""
+    item = Step(key="r1", time_ns=2, axis="train", step=3, values={"ä": 0.5, "nan": math.nan, "inf": -math.inf})
+    found = json.loads(line(item), parse_constant=pytest.fail)
+    assert found == {
+        "item": "step",
+        "key": "r1",
+        "time_ns": 2,
+        "axis": "train",
+        "step": 3,
+        "spread": {},
+        "closed": "ended",
+        "revision": 0,
+        "values": {"ä": 0.5, "nan": None, "inf": None},
+    }
+    reading = Reading(key="t1", time_ns=1, elapsed_s=1, seconds=1, counters=[CounterReading(name="c", value=2)])
+    assert json.loads(line(reading))["counters"][0]["value"] == 2.0
+    assert b"\n" not in line(Span(key="r", time_ns=0, name="a\nb", end_ns=1))[:-1]
+    assert set(JsonlBackend.takes) == set(KINDS) - {Live}
+
+
+def test_what_was_not_acknowledged_is_taken_back(tmp_path: Path) -> None:
+    """By the next process, which gets it again, and by the same one after a failure."""
+    first = opened(tmp_path)
+    first.write([step(0), step(1)])
+    first.flush()
+    state = first.state()
+    first.write([step(2)])
+    second = opened(tmp_path, state)
+    second.write([step(2)])
+    second.write([step(2), step(3)])  # again: it was not flushed
+    second.flush()
+    second.write([mark(4)])
+    second.flush()
+    second.close(final=True)
+    assert [one["key"] for one in lines(Path(second.where()))] == ["r0", "r1", "r2", "r3", "r4"]
+
+
+def test_a_first_process_that_was_killed_early_leaves_nothing(tmp_path: Path) -> None:
+    """In the writer's own folder what lies there is ours."""
+    first = opened(tmp_path)
+    first.write([step(0)])
+    second = opened(tmp_path)
+    second.write([step(0)])
+    second.flush()
+    assert len(lines(Path(second.where()))) == 1
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    """So is one that has become shorter, and what is no file."""
+    other = tmp_path / "other.jsonl"
+    other.write_text("precious\n")
+    for path, state, said in (
+        (other, {}, "there already"),
+        (other, {"size": 100}, "has lost"),
+        (tmp_path, {}, "Is a directory"),
+        (other / "x", {}, "exists|Not a directory"),
+    ):
+        with pytest.raises(NotConfigured, match=said):
+            opened(tmp_path, state, str(path))
+    assert other.read_text() == "precious\n"
+
+
+def test_a_path_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are made; a relative one is meant from the working directory."""
+    monkeypatch.chdir(tmp_path)
+    backend = opened(tmp_path / "place", path="deep/er/out.jsonl")
+    assert backend.where() == str(tmp_path / "deep" / "er" / "out.jsonl")
+    assert JsonlBackend(JsonlOptions(), tmp_path).where() == ""

@@ -1,0 +1,50 @@
+"""Backends as a list for people and programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from telemetry.backends.builtin import BUILT_IN, BuiltIn
+from telemetry.cli import backend_list
+from telemetry.cli.backend_list import show
+
+JSONL = {
+    "name": "jsonl",
+    "missing": "",
+    "options": [{"name": "path", "type": "str", "default": "''"}],
+    "no_place": ["live"],
+}
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_list, "known", lambda: {"jsonl": None, "console": None})
+
+
+def test_options_have_their_types_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the bounds left to whoever oversteps them."""
+    assert show(as_json=False) == 0
+    assert capsys.readouterr().out == (
+        "console\n"
+        "    every_s: float = 2.0\n"
+        "    values: int = 8\n"
+        "    no place for live, table, histogram, span\n"
+        "jsonl\n"
+        "    path: str = ''\n"
+        "    no place for live\n"
+    )
+    assert show(as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)[1] == JSONL
+
+
+def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that is not installed, and a backend that can't be loaded."""
+    ours = BuiltIn(BUILT_IN["jsonl"].value, "some", ("no_such_library.inside", "json"))
+    monkeypatch.setitem(BUILT_IN, "jsonl", ours)
+    monkeypatch.setitem(BUILT_IN, "console", BuiltIn("no_such_module:Class"))
+    assert show(as_json=False) == 0
+    out = capsys.readouterr().out
+    assert "jsonl: needs no_such_library.inside: pip install 'telemetry[some]'\n" in out
+    assert out.startswith("console: the backend console can't be loaded: ModuleNotFoundError")

@@ -1,0 +1,31 @@
+"""Steps on a page."""
+
+from __future__ import annotations
+
+import re
+
+from tests.golden.report.renderings import steps_report, stored_report
+
+from telemetry.report.html import render_html
+from telemetry.report.html.steps import steps_section
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
+
+EVIL = "</script><img src=x onerror=alert(1)>\"'&"
+
+
+def test_steps_are_one_section_with_a_title_for_each_axis() -> None:
+    """Before the series, with a link to it; a run without steps has neither."""
+    text = render_html(steps_report())
+    assert text.index('<section id="steps">') < text.index('<section id="series">')
+    assert '<a href="#steps">Steps</a>' in text
+    assert re.findall(r"<h3>([^<]*)</h3>", text) == ["train", "rollout", "eval"]
+    assert 'id="steps"' not in render_html(stored_report())
+
+
+def test_names_from_outside_are_text() -> None:
+    """Of axes and values."""
+    axes = [AxisStat(name=EVIL, closed=1, values={EVIL: 1.0})]
+    _, text = steps_section(Report(snapshot=MetricsSnapshot(run_id="r", name="n", axes=axes), source="file"))
+    assert "<img" not in text
+    assert "&lt;img" in text

@@ -1,0 +1,85 @@
+"""What a report says of backends."""
+
+from __future__ import annotations
+
+from tests.golden.report.renderings import steps_report, stored_report
+
+from telemetry.report.backends import backends, line
+from telemetry.report.table import Section
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
+
+
+def report(*stats: BackendStat, live: bool = False) -> Report:
+    snapshot = MetricsSnapshot(
+        run_id="r",
+        name="n",
+        state="LIVE" if live else "COMPLETE",
+        time_ns=10**18,
+        directory="/runs/r",
+        backends=list(stats),
+    )
+    return Report(snapshot=snapshot, source="status" if live else "file")
+
+
+def states(section: Section) -> list[str]:
+    assert section.table is not None
+    return [row[1] for row in section.table.rows]
+
+
+def test_a_run_without_backends_says_nothing_of_them() -> None:
+    """No section, not even an empty one."""
+    assert not backends(stored_report())
+    assert line(stored_report()) == ""
+
+
+def test_what_became_of_each() -> None:
+    """Of a run that is over, one that has not ended is not well; of one that goes on it is."""
+    stats = [BackendStat(name="a", state="done"), BackendStat(name="b", state="idle")]
+    assert states(backends(report(*stats))) == ["done", "idle, not ended"]
+    assert states(backends(report(*stats, live=True))) == ["done", "up to date"]
+
+
+def test_numbers() -> None:
+    """Reasons together; the notes have them one by one."""
+    stat = BackendStat(
+        name="a",
+        state="done",
+        written=12_300,
+        dropped={"b": 2, "a": 1_000},
+        no_place={"span": 9},
+        repeated=4,
+        retried=5,
+        restarts=6,
+        last_error="was away",
+        place="/there\x1b",
+    )
+    section = backends(report(stat))
+    assert section.table is not None
+    assert section.table.rows == [["a", "done", "12,300", "0", "1,002", "9", "4", "5", "6"]]
+    assert section.notes == [
+        "a, dropped: 1,000 a, 2 b",
+        "a has no place for: 9 span",
+        "a: 4 items may be there twice, as its writer died meanwhile",
+        "a, last error: was away",
+        r"a is at /there\x1b",
+    ]
+
+
+def test_the_command_for_the_rest_comes_first_and_once() -> None:
+    """In a line of its own."""
+    assert backends(steps_report()).notes[:4] == [
+        "wandb: 675 records are not delivered (connection refused: https://api.wandb.ai)",
+        "mlflow: its writer could not begin (mlflow is not installed: pip install 'telemetry[mlflow]')",
+        "what is not delivered waits in the run directory, and goes out with",
+        "telemetry export --resume runs/spirals-20231114T221320Z-a1b2",
+    ]
+
+
+def test_all_in_one_line() -> None:
+    """As the cockpit has it."""
+    stats = [
+        BackendStat(name="a", state="done", written=7),
+        BackendStat(name="b", state="failed", last_error="no key"),
+    ]
+    assert line(report(*stats)) == "a ✓ 7 · b failed: no key"

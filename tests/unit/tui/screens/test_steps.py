@@ -1,0 +1,140 @@
+"""The screen of steps: what has room, what its keys do, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.tui import feeds, trainings
+from tests.unit.tui.cockpits import cockpit, lacks, live, press, shows, text
+
+from telemetry.tui.app import Cockpit
+from telemetry.tui.feed.news import Fresh
+from telemetry.tui.screens.steps import TABLES
+from telemetry.tui.widgets.grid_view import GridView
+from telemetry.wire.snapshot import MetricsSnapshot
+
+pytestmark = pytest.mark.slow
+
+
+def training(snapshot: MetricsSnapshot | None = None) -> Cockpit:
+    return trainings.watched(cockpit(trainings.live(snapshot), title="spirals"))
+
+
+async def test_the_tab_is_there_where_there_are_steps_or_backends() -> None:
+    """By its own number, with or without that of requests."""
+    for changes in ({"axes": []}, {"backends": []}):
+        app = training(replace(trainings.training().last, **changes))  # type: ignore[arg-type]
+        async with app.run_test() as pilot:
+            await shows(pilot, "3 Log  5 Steps")
+            await press(pilot, "5")
+            await shows(pilot, "tensorboard" if "axes" in changes else "values of train")
+            await lacks(pilot, "values of" if "axes" in changes else "tensorboard")
+            await press(pilot, "tab")
+            await shows(pilot, "step.time")
+        assert app.failures == []
+    async with cockpit(live()).run_test() as pilot:
+        await shows(pilot, "queue_wait")
+        await press(pilot, "5")
+        await lacks(pilot, "5 Steps", "backends")
+        await shows(pilot, "queue_wait")
+
+
+async def test_at_80_by_24_all_three_tables_are_there() -> None:
+    """With all backends and their errors."""
+    app = training()
+    async with app.run_test() as pilot:
+        await press(pilot, "5")
+        await shows(pilot, "step 1,197: rank 1", "learning_rate", "hanging for 29 s", "mlflow is not installed")
+
+
+@pytest.mark.parametrize("size", [(20, 10), (40, 15), (100, 30), (200, 50), (300, 12)])
+async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int]) -> None:
+    """Whichever table has the keyboard."""
+    app = training()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        for key in ("5", "w", "shift+tab", "shift+tab", "u", "e"):
+            await press(pilot, key)
+        assert max(len(line) for line in text(app).splitlines()) <= size[0]
+    assert app.failures == []
+
+
+async def test_the_row_under_the_cursor_says_whose_values_are_shown() -> None:
+    """And stays on its axis."""
+    app = training()
+    async with app.run_test() as pilot:
+        await press(pilot, "5")
+        await shows(pilot, "values of train")
+        await press(pilot, "down")
+        await shows(pilot, "values of rollout", "episode/length")
+        await press(pilot, "down")
+        await shows(pilot, "values of eval")
+
+
+async def test_the_keyboard_goes_from_table_to_table() -> None:
+    """Where the data is is said where one looks at backends."""
+    app = training()
+    async with app.run_test() as pilot:
+        await press(pilot, "5")
+        await lacks(pilot, "where:")
+        for name in ("values", "backends", "axes"):
+            await press(pilot, "shift+tab")
+            assert app.focused is app.screen.query_one(f"#{name}")
+            if name == "backends":
+                await shows(pilot, "where: /data/runs/")
+        await lacks(pilot, "where:")
+
+
+async def test_a_filter_leaves_values() -> None:
+    """The keyboard is at them then."""
+    app = training()
+    async with app.run_test() as pilot:
+        await press(pilot, "5", "slash", *"loss", "enter")
+        await shows(pilot, "filter 'loss'")
+        await lacks(pilot, "learning_rate")
+        assert app.focused is app.screen.query_one("#values")
+
+
+async def test_the_whole_run_and_the_frozen_screen() -> None:
+    """A frozen screen keeps its rates and courses."""
+    app = cockpit(feed := trainings.live(trainings.training().snapshots[-2]), title="spirals")
+    trainings.watched(app)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await press(pilot, "5")
+        await shows(pilot, "last 10 s", "step 1,177: rank 1")
+        await press(pilot, "space")
+        before = text(app)
+        feed.tell(Fresh(trainings.training().last, 0))
+        await pilot.pause(0.1)
+        assert text(app).splitlines()[4:] == before.splitlines()[4:]
+        await press(pilot, "space")
+        await shows(pilot, "step 1,197: rank 1")
+        await press(pilot, "w")
+        await shows(pilot, "whole run")
+
+
+async def test_without_news_nothing_is_drawn() -> None:
+    """The same snapshot again costs no line."""
+    app = cockpit(feed := trainings.live(), title="spirals")
+    trainings.watched(app)
+    async with app.run_test() as pilot:
+        await press(pilot, "5")
+        await shows(pilot, "hanging for 29 s")
+        drawn: list[str] = []
+        for name in TABLES:
+            table = app.screen.query_one(f"#{name}", GridView)
+            table.refresh = lambda *_, name=name, **__: drawn.append(name)  # type: ignore[assignment,method-assign]
+        for _ in range(3):
+            feed.tell(Fresh(trainings.training().last, 0))
+            await pilot.pause(0.05)
+        assert drawn == []
+
+
+async def test_the_overview_says_how_backends_are() -> None:
+    """In a line above the last mark; those that are in trouble by name."""
+    app = cockpit(feed := trainings.live(), title="spirals")
+    async with app.run_test() as pilot:
+        await shows(pilot, "backends  1 ✓ · wandb retrying · otlp hanging for 29 s · mlflow failed")
+        assert "learning rate halved" in text(app).splitlines()[-2]
+        feed.tell(Fresh(feeds.ended(trainings.well(trainings.training().last)), 0))
+        await shows(pilot, "backends  tensorboard ✓ 1,625 · wandb ✓ 945 · otlp ✓ 810")

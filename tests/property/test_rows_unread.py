@@ -75,3 +75,9 @@ def test_only_the_field_of_rows_is_left_unread(end: tuple[object, ...]) -> None:
     """Not what looks like rows within it, nor in a field that a later version may have behind it."""
     frame = EVENTS + msgspec.msgpack.encode([PROTOCOL, "p", 0, 0, (1, 1), {}, [], *end])
     assert read(frame) == read(bytearray(frame))
+
+
+def test_a_mark_far_from_the_end_is_no_header() -> None:
+    """Records may hold any byte, and be longer than the rows that a short header can tell of."""
+    for distance in (3 * 21_846, 10**6):
+        assert at_end(bytes(TOPIC_BYTES) + b"\xdc" * distance, TOPIC_BYTES) == -1

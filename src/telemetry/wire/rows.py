@@ -57,7 +57,7 @@ def at_end(data: bytes, begin: int) -> int:
         first = begin + (size - begin - header) % ROW_BYTES
         for start in range(first, min(size - header, begin + _HEAD_BYTES), ROW_BYTES):
             length = (size - start - header) // ROW_BYTES * 3
-            if data[start] == mark and data[start + 1 : start + header] == length.to_bytes(width, "big"):
+            if data[start] == mark and int.from_bytes(data[start + 1 : start + header], "big") == length:
                 return start if data[start + header :: _APART] == _MARKS * (length // 3) else -1
     return -1
 

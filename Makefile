@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 FUZZ_INPUTS ?= 200000
 FUZZ_JOBS ?= 2
 TIMED := tests/integration tests/process tests/fault  # real sockets and processes: after the others, so that deadlines mean something
+ALONE := tests/integration/test_benchmarks.py $(wildcard tests/process/test_*top.py tests/process/test_*tui.py) \
+  $(addprefix tests/process/test_,cockpit_hardships.py requests.py web.py)  # screens and loads: nothing beside them
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
@@ -24,7 +26,8 @@ demo: $(VENV)/.core  ## Set up the core alone and run the example benchmark to i
 
 test: $(VENV)/.dev tools  ## Set up everything and run all tests
 	$(BIN)/pytest -n auto $(TIMED:%=--ignore=%)
-	$(BIN)/pytest -n 2 --dist loadfile $(TIMED)
+	$(BIN)/pytest -n 2 --dist loadfile $(TIMED) $(ALONE:%=--ignore=%)
+	$(BIN)/pytest $(ALONE)
 
 check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/ruff check .

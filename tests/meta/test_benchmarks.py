@@ -12,7 +12,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "module", ["wire_rows", "choices", "statistics", "history", pytest.param("report", marks=pytest.mark.slow)]
+    "module",
+    [
+        *("wire_rows", "choices", "statistics", "history"),
+        *(pytest.param(module, marks=pytest.mark.slow) for module in ("report", "writers")),
+    ],
 )
 def test_a_benchmark_of_choices_runs(module: str) -> None:
     """With `--tiny` it does all its work once and prints its table."""

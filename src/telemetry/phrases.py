@@ -6,13 +6,23 @@ All text from outside passes through `printable`.
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from telemetry import humane, limits
 from telemetry.humane import NOTHING, printable
 from telemetry.ledger import Reason
-from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, CommandFacts, Pending, ProducerStat, SeriesStat
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    TERMINAL,
+    BackendStat,
+    CommandFacts,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    SeriesStat,
+)
 
 Health = Literal["good", "calm", "warn", "bad"]
 
@@ -63,6 +73,7 @@ _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
     "writing": ("writing", "good"),
     "idle": ("up to date", "good"),
     "retrying": ("retrying", "warn"),
+    "closing": ("closing", "calm"),
     "done": ("done", "good"),
     "undelivered": ("undelivered", "bad"),
     "failed": ("failed", "bad"),
@@ -128,8 +139,16 @@ def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:
     if is_silent(stat, now_ns):
         return f"silent for {_seconds((now_ns - stat.time_ns) / 1e9)}", "warn"
     if stat.calling_s > HANGING_S and stat.state not in BACKEND_ENDED:
-        return f"hanging for {_seconds(stat.calling_s)}", "warn"
+        for_s = f"for {_seconds(stat.calling_s)}"
+        return (f"closing {for_s}", "calm") if stat.state == "closing" else (f"hanging {for_s}", "warn")
     return _HEALTH[stat.state]
+
+
+def looked_at_ns(stat: BackendStat, snapshot: MetricsSnapshot) -> int:
+    """When a writer's report is looked at, wall clock: at the moment of the snapshot that has it; now, if it came
+    after the end of its run, as only a writer on this machine is heard then, and no snapshot follows."""
+    afterwards = snapshot.state in TERMINAL and stat.time_ns > snapshot.time_ns
+    return time.time_ns() if afterwards else snapshot.time_ns
 
 
 def is_silent(stat: BackendStat, now_ns: int) -> bool:
@@ -155,7 +174,8 @@ def shortfall(stat: BackendStat, directory: str) -> str:
     """What a writer that has ended did not deliver, in words, and what to do; empty if it is nothing."""
     words = undelivered(stat)
     if words:
-        return f"{words}; {resume_command(directory)}"
+        how = f"; {'once that is mended, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
+        return f"{words}{how if resumable(stat) else ''}"
     if stat.dropped:
         lost = sum(stat.dropped.values())
         return f"{printable(stat.name)}: {lost:,} items were not taken: {counted(stat.dropped)}"
@@ -166,11 +186,18 @@ def undelivered(stat: BackendStat) -> str:
     """What a writer that has ended has left to be delivered, in words; empty if it is nothing."""
     why = f" ({printable(stat.last_error)})" if stat.last_error else ""
     if stat.state == "failed":
-        return f"{printable(stat.name)}: its writer could not begin{why}"
+        what = "has given up" if stat.next_record or stat.written else "could not begin"
+        return f"{printable(stat.name)}: its writer {what}{why}"
     if stat.state == "done":
         return ""
     what = f"{stat.queued:,} records are not delivered" if stat.queued else "not all is delivered"
     return f"{printable(stat.name)}: {what}{why}"
+
+
+def resumable(stat: BackendStat) -> bool:
+    """Whether there is anything to go on with, for a writer that has not delivered all. One that failed before it
+    could say anything, such as for a backend that nobody has, has left nothing."""
+    return stat.state != "failed" or stat.time_ns > 0
 
 
 def resume_command(directory: str) -> str:

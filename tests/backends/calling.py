@@ -5,6 +5,7 @@ A tracker's library warns, patches and stays in memory: none is imported into th
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -85,8 +86,12 @@ def _called(given: Given, state: dict[str, Any]) -> Called:
 
     (given.folder / "data").mkdir(parents=True, exist_ok=True)
     facts = RunFacts("run-1", "bench", STARTED_NS, given.folder / "bench-1", host="host")
+    gc.disable()  # until it is open, as in a writer
     backend = make(parse(given.to), given.folder / "data")
-    if tried(partial(backend.open, facts, state)):
+    opened = tried(partial(backend.open, facts, state))
+    gc.freeze()
+    gc.enable()
+    if opened:
         for batch in given.batches:
             tried(partial(backend.write, batch), backend.flush)
         tried(partial(backend.close, final=given.final))

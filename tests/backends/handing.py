@@ -8,6 +8,7 @@ checkpoint, and everything since comes again.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -76,8 +77,11 @@ def main(text: str, folder: Path, steps: int, killed_after: int) -> None:
     picture.write_bytes(PNG)
     kept = folder / "checkpoint.json"
     checkpoint: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"next": 0, "state": {}}
+    gc.disable()  # until it is open, as in a writer
     backend = make(parse(text), folder / "data")
     backend.open(RunFacts("run-1", "bench", STARTED_NS, folder / "bench-1"), checkpoint["state"])
+    gc.freeze()
+    gc.enable()
     done = 0
     source = items(steps, picture)
     for number, batch in enumerate(iter(lambda: list(islice(source, BATCH)), [])):

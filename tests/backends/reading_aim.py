@@ -5,6 +5,7 @@ python -m tests.backends.reading_aim REPOSITORY
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -102,6 +103,7 @@ _TYPES = {
 }
 
 if __name__ == "__main__":
+    gc.disable()  # it lives for seconds, and a quarter of them go into that
     from tests.backends.reading_aim import read as entry  # the answer is of that module's class
 
     sys.stdout.buffer.write(pickle.dumps(entry(sys.argv[1])))

@@ -5,6 +5,7 @@ python -m tests.backends.reading_mlflow WHERE
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import pickle
@@ -158,4 +159,5 @@ def _all_files(store: Store, path: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    gc.disable()  # it lives for seconds, and a quarter of them go into that
     sys.stdout.buffer.write(pickle.dumps(read(sys.argv[1])))

@@ -80,7 +80,7 @@ class TestConsole(BackendContract):
 
 
 class TestTensorBoard(BackendContract):
-    library = "tensorboard"
+    package = "tensorboard"
 
     def to(self, tmp_path: Path) -> str:
         return "tensorboard"
@@ -93,7 +93,7 @@ class TestTensorBoard(BackendContract):
 
 
 class TestTrackio(BackendContract):
-    library = "trackio"
+    package = "trackio"
 
     @pytest.fixture(autouse=True)
     def server(self, refusing: str) -> None:
@@ -110,7 +110,7 @@ class TestTrackio(BackendContract):
 
 
 class TestMLflow(BackendEssentials):
-    library = "mlflow"
+    package = "mlflow"
 
     @pytest.fixture(autouse=True)
     def server(self, refusing: str) -> None:
@@ -125,9 +125,12 @@ class TestMLflow(BackendEssentials):
     def unfit(self, tmp_path: Path) -> str:
         return f"mlflow:uri={self.address}"
 
+    def environment(self, tmp_path: Path) -> Mapping[str, str]:
+        return {"PYTHONPATH": str(Path(__file__).with_name("skinny"))}
+
 
 class TestWandb(BackendEssentials):
-    library = "wandb"
+    package = "wandb"
     writes_files = False  # a program of W&B's does
 
     def to(self, tmp_path: Path) -> str:
@@ -144,7 +147,7 @@ class TestWandb(BackendEssentials):
 
 
 class TestClearML(BackendEssentials):
-    library = "clearml"
+    package = "clearml"
 
     def to(self, tmp_path: Path) -> str:
         return "clearml:mode=offline"
@@ -161,7 +164,7 @@ class TestClearML(BackendEssentials):
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="aim is not made for this Python")
 class TestAim(BackendEssentials):
-    library = "aim"
+    package = "aim"
 
     def to(self, tmp_path: Path) -> str:
         return "aim"
@@ -174,7 +177,7 @@ class TestAim(BackendEssentials):
 
 
 class TestOtlp(BackendContract):
-    library = "opentelemetry"
+    package = "opentelemetry"
     writes_files = False
 
     @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ def run_contract(place: Path, *words: str) -> tuple[int, str]:
     done = subprocess.run(
         [*command, f"--basetemp={place / 'tmp'}", *words],
         cwd=place,
-        env=os.environ | {"PYTHONPATH": str(place)},
+        env=os.environ | {"PYTHONPATH": str(place), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=110,

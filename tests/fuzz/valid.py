@@ -156,6 +156,7 @@ def notes() -> list[journal.Note]:
         journal.Rolled(start_wall_ns=WALL_NS, end_wall_ns=WALL_NS + 10**9, elapsed_ns=10**9, snapshot_seq=4),
         journal.BadFrames(counts={"wrong_topic": 2}),
         journal.Ending(reason="stopped", interrupted=True, command=snapshot.CommandFacts(argv=["a"], exit_code=0)),
+        journal.Closed(),
     ]
 
 

@@ -230,6 +230,7 @@ def test_a_backend_that_hangs_does_not_keep_a_program_from_ending(field: Field) 
     assert time.monotonic() - began < 5 * 4.0
     assert out.split(" ", 1)[0] == "COMPLETE"
     assert "'jsonl': 'done', 'faulty': 'undelivered'" in out
+    assert len(re.findall(r"telemetry: waiting for faulty, for [12] s more at most\n", said)) == 1, said
     assert re.search(r"faulty: [\d,]+ records are not delivered.*; telemetry export --resume ", said), said
     assert field.steps() == list(range(100))
 
@@ -264,3 +265,20 @@ def test_a_signal_ends_the_waiting_of_an_aggregator_alone(field: Field, number: 
     assert child.returncode == 0, said
     assert re.search(r"faulty: .*not .*delivered.*; telemetry export --resume ", said), said
     assert field.final()["state"] == "COMPLETE"
+
+
+def test_a_signal_ends_the_waiting_of_a_command_that_is_over(field: Field) -> None:
+    """The report comes, with what a backend that hangs has not got; the code is that of the command."""
+    field.environ["TELEMETRY_BACKENDS__FINISH_TIMEOUT_S"] = "600"
+    (field.folder / "hangs").touch()
+    child = field.telemetry("run", "--to", f"faulty:folder={field.folder}", "--", sys.executable, "-c", "pass")
+    assert child.stderr is not None
+    line = ""
+    while "waiting for faulty" not in line:
+        line = child.stderr.readline()
+        assert line
+    child.send_signal(signal.SIGTERM)
+    _, said = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0, said
+    assert re.search(r"faulty: .*not .*delivered.*; telemetry export --resume ", said), said
+    assert "run directory: " in said

@@ -266,6 +266,54 @@ def test_killed_while_it_finds_exact_percentiles(ground: Any, wait_until: WaitUn
     assert final["reason"] == "enough"
 
 
+STEPS = """
+import time, telemetry
+run = telemetry.start("steps")
+value = run.series("value", unit="ms")
+for step in range(5):
+    value.record(step + 0.25)
+    run.log({"loss": step}, step=step, axis="train")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("closer", ["the run", "recover"])
+def test_killed_once_its_books_are_closed(ground: Any, wait_until: WaitUntil, closer: str) -> None:
+    """The next aggregator knows which steps were said, whoever closed them: none is said twice, nothing is lost."""
+    site = ground.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(STUCK)
+    stuck = {"PYTHONPATH": str(site)}
+    first, endpoint = ground.serve(environ=stuck)
+    job = ground.popen(sys.executable, ground.program("steps.py", STEPS), environ={"TELEMETRY_ENDPOINT": endpoint})
+    wait_until(lambda: applied(ground) == 10, DEADLINE_S, "events")
+    kill(job)
+    if closer == "the run":
+        assert ground.run("stop", "job", "--no-wait", "--reason", "enough")[0] == 0
+    else:
+        kill(first)
+        first = ground.telemetry("recover", "latest", environ=stuck)
+    wait_until((ground.folder / "searching").exists, DEADLINE_S, "the exact pass")
+    kill(first)
+    directory = RunDirectory.open(ground.folder / "runs" / "latest")
+    assert not directory.final.exists()
+    second, _ = resume(ground)
+    if closer == "recover":
+        assert ground.run("stop", "job")[0] == 0
+    second.communicate(timeout=DEADLINE_S)
+    said = [item.record for item in RecordLog(directory.records).read(0, 100)]
+    assert [(step.step, step.closed, step.revision) for step in said] == [  # type: ignore[union-attr]
+        *((step, "ended", 0) for step in range(4)),
+        (4, "run_end", 0),
+    ]
+    final = ground.final()
+    (axis,) = final["axes"]
+    assert (axis["closed"], axis["open"], axis["corrections"]) == (5, 0, 0)
+    assert (final["exact"], final["accounting"]["applied"]) == (True, 10)
+    (restarted,) = final["warnings"]
+    assert "restarted once" in restarted
+
+
 def test_killed_right_after_its_start(ground: Any) -> None:
     """There is a checkpoint to begin with, and nobody has to know that there was another aggregator."""
     first, endpoint = ground.serve()

@@ -79,7 +79,13 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]]) -> None
     """The last value of a name of a step that was taken is the last that was said, whatever closed it; revisions
     count from 0; bounds hold."""
     with patch.multiple(
-        limits, STEPS_OPEN=4, STEPS_KEPT=3, STEP_VALUES=24, STEP_NAMES_SHOWN=3, PARAMS_PER_RECORD=2
+        limits,
+        STEPS_OPEN=4,
+        STEPS_KEPT=3,
+        STEP_VALUES=36,
+        STEP_UNITS=1,
+        STEP_NAMES_SHOWN=3,
+        PARAMS_PER_RECORD=2,
     ):
         steps = Steps(2.0, lambda _: None)
         steps.declare(Axis("train", "last"))
@@ -106,7 +112,10 @@ def test_every_value_is_said_or_dropped(deeds: list[tuple[object, ...]]) -> None
             (stat,) = steps.stats()
             assert stat.open <= 4
             assert len(stat.values) <= 3
-            assert 0 <= steps._budget.left <= 24
+            assert 0 <= steps._budget.left <= 36
+            (axis,) = steps._axes.values()
+            states = [*axis._open.values(), *axis._kept.values()]
+            assert steps._budget.left == 36 - sum(state.units for state in states)
         steps.close()
         said += [taken.step for taken in steps.take()]
     found = {(step.step, name): value for step in said for name, value in step.values.items()}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+from msgspec.structs import replace
+
 from telemetry.ledger import Reason
 from telemetry.phrases import (
     REASON_WORDS,
@@ -11,8 +15,10 @@ from telemetry.phrases import (
     ending,
     error_bound,
     instrument,
+    looked_at_ns,
     outside,
     producer,
+    resumable,
     shortfall,
     undelivered,
     waiting,
@@ -21,6 +27,7 @@ from telemetry.wire.snapshot import (
     BACKEND_ENDED,
     BackendStat,
     CommandFacts,
+    MetricsSnapshot,
     Pending,
     ProducerStat,
     SeriesStat,
@@ -93,10 +100,22 @@ def test_what_a_writer_does() -> None:
     assert backend_state(stat(), NOW + 5_100_000_000) == ("silent for 5 s", "warn")
     assert backend_state(stat(), NOW + 150_000_000_000) == ("silent for 2 min 30 s", "warn")
     assert backend_state(stat(calling_s=6.0), NOW) == ("hanging for 6 s", "warn")
+    assert backend_state(stat(state="closing", calling_s=4.0), NOW) == ("closing", "calm")
+    assert backend_state(stat(state="closing", calling_s=9.0), NOW) == ("closing for 9 s", "calm")
+    assert backend_state(stat(calling_s=6.0), NOW + 6_000_000_000) == ("silent for 6 s", "warn")
     assert backend_state(stat(state="done", calling_s=6.0), 2 * NOW) == ("done", "good")
     assert backend_state(stat(state="starting", time_ns=0), NOW) == ("starting", "calm")
     ended = {state: backend_state(stat(state=state), NOW)[1] for state in BACKEND_ENDED}
     assert ended == {"done": "good", "undelivered": "bad", "failed": "bad"}
+
+
+def test_a_writer_that_goes_on_after_its_run_is_looked_at_now() -> None:
+    """No snapshot follows to tell how long it has been silent; what came before the end stays."""
+    over = MetricsSnapshot(run_id="r", name="n", state="COMPLETE", time_ns=NOW)
+    assert looked_at_ns(stat(), over) == NOW
+    assert looked_at_ns(stat(time_ns=NOW + 1), replace(over, state="LIVE")) == NOW
+    stopped = stat(time_ns=time.time_ns() - 9_500_000_000, calling_s=6.0)
+    assert backend_state(stopped, looked_at_ns(stopped, over)) == ("silent for 10 s", "warn")
 
 
 def test_a_backend_in_part_of_a_line() -> None:
@@ -120,4 +139,16 @@ def test_what_was_not_delivered_and_what_to_do() -> None:
     assert shortfall(stat(state="undelivered", name="a", last_error="b\x1b"), "") == (
         "a: not all is delivered (b\\x1b); telemetry export --resume RUN"
     )
-    assert undelivered(stat(state="failed", last_error="no key")) == "wandb: its writer could not begin (no key)"
+    gone = stat(state="failed", last_error="no file", next_record=3)
+    assert undelivered(gone) == "wandb: its writer has given up (no file)"
+
+
+def test_no_command_goes_on_with_what_never_was() -> None:
+    """Of a backend that nobody has there is no writer to resume; of others only once the reason is mended."""
+    never = stat(state="failed", time_ns=0, written=0)
+    assert (shortfall(never, "/d"), resumable(never)) == ("wandb: its writer could not begin", False)
+    missing = stat(state="failed", written=0, last_error="no key")
+    assert shortfall(missing, "/d") == (
+        "wandb: its writer could not begin (no key); once that is mended, telemetry export --resume /d"
+    )
+    assert resumable(stat(state="undelivered", time_ns=0))

@@ -228,7 +228,7 @@ class Aggregator:
 
     def close(self) -> list[StreamedRecord]:
         """The drain is over: rows still waiting for a definition are dropped, and open steps closed, which are
-        returned for the stream. The numbers no longer change."""
+        returned for the stream. Only a run that is resumed goes on: values of those steps are late then."""
         for producer in self._book:
             producer.give_up_waiting()
         self._steps.close()

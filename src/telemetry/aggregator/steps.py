@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Final
 
 from telemetry import limits
 from telemetry.aggregator.budget import Budget
-from telemetry.aggregator.state import PARTS
+from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps_axis import AxisSteps, Closed
 from telemetry.aggregator.steps_merged import Values, finite
+from telemetry.aggregator.steps_shown import Showing
 from telemetry.ledger import Reason
 from telemetry.wire.events import Axis, Name, Natural, Scalars, StepEnd
 from telemetry.wire.snapshot import AxisStat
@@ -23,18 +24,24 @@ _LONGEST_NS: Final = 2_000_000_000  # of an interval: in a longer one nobody cou
 
 
 class Steps:
-    """Bounded: AXES, and on each STEPS_OPEN and STEPS_KEPT, and STEP_VALUES of all together.
+    """Bounded: AXES, and on each STEPS_OPEN and STEPS_KEPT, and STEP_VALUES and what is shown of all together.
 
     What is said waits for `take`, until the end of the call that led to it.
     """
 
-    STATE: ClassVar[Mapping[str, Any]] = {"known": list[Name], "_axes": PARTS, "_clock_ns": Natural}
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "known": list[Name],
+        "_showing": PART,
+        "_axes": PARTS,
+        "_clock_ns": Natural,
+    }
     DERIVED: ClassVar[tuple[str, ...]] = ("_grace_ns", "_warn", "_budget", "_closing", "_touched", "_claiming")
 
     def __init__(self, grace_s: float, warn: Callable[[str], None]) -> None:
         self._grace_ns = int(grace_s * 1e9)
         self._warn = warn
         self._budget = Budget(limits.STEP_VALUES)
+        self._showing = Showing(warn)
         self._axes: dict[str, AxisSteps] = {}
         self._closing: list[Closed] = []
         self._touched: dict[str, None] = {}
@@ -67,7 +74,7 @@ class Steps:
             if len(self._axes) >= limits.AXES:
                 self._warn(f"more than {limits.AXES} axes: the steps of the others are dropped")
                 return None
-            axis = self._axes[name] = AxisSteps(name, self._budget, self._closing, self._warn)
+            axis = self._axes[name] = AxisSteps(name, self._budget, self._showing, self._closing, self._warn)
         return axis
 
     # --- in --------------------------------------------------------------------------------------
@@ -136,7 +143,7 @@ class Steps:
             axis.pass_interval(until_ns)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Nothing more will come. If it does, the steps that were closed can be corrected as others are."""
         for axis in self._axes.values():
             axis.close_all()
 

@@ -13,6 +13,7 @@ from telemetry import limits
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.steps_member import NOTHING_ENDED, Member
 from telemetry.aggregator.steps_merged import Reductions, Said, Values, merged
+from telemetry.aggregator.steps_shown import Showing
 from telemetry.ledger import Count
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
 from telemetry.wire.snapshot import AxisStat
@@ -38,7 +39,7 @@ class StepState(Struct, array_like=True):
 
     @property
     def units(self) -> int:
-        return sum(said.units for said in self.said.values())
+        return limits.STEP_UNITS + sum(said.units for said in self.said.values())
 
 
 class AxisSteps:
@@ -63,14 +64,17 @@ class AxisSteps:
         "_shown_steps": dict[Name, Step],
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
-        *("name", "open_units", "kept_units", "_budget", "_closing", "_warn"),
+        *("name", "open_units", "kept_units", "_budget", "_closing", "_showing", "_warn"),
         *("_order", "_behind", "_late", "_reduction_of"),
     )
 
-    def __init__(self, name: str, budget: Budget, closing: list[Closed], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, budget: Budget, showing: Showing, closing: list[Closed], warn: Callable[[str], None]
+    ) -> None:
         """`closing` takes what is said."""
         self.name = name
         self._budget = budget
+        self._showing = showing
         self._closing = closing
         self._warn = warn
         self.declared: Axis | None = None
@@ -106,7 +110,7 @@ class AxisSteps:
         complete = all(step.said for step in states)
         complete = complete and all(step.merged is not None for step in self._kept.values())
         within = len(self._open) <= limits.STEPS_OPEN and len(self._kept) <= limits.STEPS_KEPT
-        shown = len(self._shown) <= limits.STEP_NAMES_SHOWN and self._shown.keys() == self._shown_steps.keys()
+        shown = self._shown.keys() == self._shown_steps.keys() and self._showing.take_again(self._shown)
         if not (complete and within and shown and self._open.keys().isdisjoint(self._kept)):
             raise ValueError("steps that no axis has")
         for member in self.members.values():
@@ -175,7 +179,7 @@ class AxisSteps:
 
     def _begin_graces(self, below: int, clock_ns: int) -> None:
         first = 0 if self._ended_below is None else bisect_left(self._order, self._ended_below)
-        for number in islice(self._order, first, bisect_left(self._order, below)):
+        for number in self._order[first : bisect_left(self._order, below)]:
             step = self._open[number]
             step.ended_ns = clock_ns if step.ended_ns is None else step.ended_ns
         self._ended_below = below
@@ -185,7 +189,9 @@ class AxisSteps:
     def room_for(self, number: int, producer: str, values: Values) -> int:
         """Units of the budget that `add` may need."""
         step = self._open.get(number) or self._kept.get(number)
-        return len(values) if step is None or producer not in step.said else 2 * len(values)
+        if step is None:
+            return 2 * limits.STEP_UNITS + len(values)
+        return 2 * len(values) if producer in step.said else limits.STEP_UNITS + len(values)
 
     def add(self, number: int, producer: str, values: Values, at_ns: int, clock_ns: int) -> bool:
         """Values of a step; False if it is too late for them. There is room for them in the budget."""
@@ -211,8 +217,8 @@ class AxisSteps:
         """Units it took."""
         said = step.said.get(producer)
         if said is None:
-            step.said[producer] = Said(values, at_ns)
-            taken = len(values)
+            said = step.said[producer] = Said(values, at_ns)
+            taken = said.units
         else:
             before = said.units
             said.add(values, at_ns)
@@ -228,6 +234,8 @@ class AxisSteps:
             while len(self._order) >= limits.STEPS_OPEN:
                 self.close_lowest("timeout")
         step = self._open[number] = StepState()
+        self._budget.take(limits.STEP_UNITS)
+        self.open_units += limits.STEP_UNITS
         if self._ended_below is not None and number < self._ended_below:
             step.ended_ns = clock_ns
         insort(self._order, number)
@@ -351,21 +359,12 @@ class AxisSteps:
         else:
             steps = self._shown_steps
             values = {name: value for name, value in values.items() if steps.get(name, number) <= number}
-        if len(self._shown) + len(values) > limits.STEP_NAMES_SHOWN:
-            values = self._showable(values)
+        if not values.keys() <= self._shown.keys():
+            values = {
+                name: value for name, value in values.items() if name in self._shown or self._showing.take(name)
+            }
         self._shown.update(values)
         self._shown_steps.update(dict.fromkeys(values, number))
-
-    def _showable(self, values: Values) -> Values:
-        room = limits.STEP_NAMES_SHOWN - len(self._shown)
-        fresh = [name for name in values if name not in self._shown]
-        if len(fresh) <= room:
-            return values
-        self._warn(
-            f"axis {self.name!r}: values of more than {limits.STEP_NAMES_SHOWN:,} names: the rest is not shown"
-        )
-        hidden = set(fresh[room:])
-        return {name: value for name, value in values.items() if name not in hidden}
 
     def stat(self) -> AxisStat:
         return AxisStat(

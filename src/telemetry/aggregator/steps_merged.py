@@ -41,7 +41,7 @@ class Said(Struct, array_like=True):
     @property
     def units(self) -> int:
         """What it takes of a budget."""
-        return len(self.values) + len(self.times)
+        return limits.STEP_UNITS + len(self.values) + len(self.times)
 
 
 def finite(values: Values) -> Values:

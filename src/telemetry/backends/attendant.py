@@ -35,11 +35,12 @@ class Attendant:
         connect: Callable[[], Client] | None,
         *,
         on_orphaned: Callable[[], object],
-        every_s: float = limits.BACKEND_STATUS_S,
+        every_s: float | None = None,
         log_fd: int = -1,
     ) -> None:
         """`connect` opens the way to the run's aggregator; None: there is none. `on_orphaned` is called when who
-        started this process has gone. `log_fd`: a file that is emptied when it is too long."""
+        started this process has gone. `every_s`: between two reports; None: `limits.BACKEND_STATUS_S`, as it is
+        then. `log_fd`: a file that is emptied when it is too long."""
         self._tally = tally
         self._folder = folder
         self._connect = connect
@@ -76,7 +77,7 @@ class Attendant:
             self._cut_log()
             if os.getppid() != self._parent:
                 self._on_orphaned()
-            self._ending.wait(self._every_s)
+            self._ending.wait(limits.BACKEND_STATUS_S if self._every_s is None else self._every_s)
 
     def _keep(self, stat: BackendStat) -> None:
         with suppress(TelemetryError):  # a full disk: the aggregator is still told

@@ -43,7 +43,8 @@ class Breaker:
             self.state = "half-open"
 
     def failed(self, after_s: float = 0.0) -> None:
-        """It did not work. `after_s`: what the other side asks for."""
+        """It did not work. `after_s`: what the other side asks for; it has that up to a bound."""
+        after_s = min(max(0.0, after_s), limits.BACKEND_ASKED_MOST_S)
         self.failures += 1
         if self.state == "half-open" or self.failures >= limits.BACKEND_BREAKER_FAILURES:
             self.state = "open"

@@ -89,6 +89,19 @@ def parse_all(texts: Sequence[str]) -> list[Choice]:
     return choices
 
 
+def unheeded(named: Iterable[str], choices: Sequence[Choice]) -> list[str]:
+    """Settings of values, by the name of a writer, that look as if they were meant for one of these and are not; in
+    words. A name that stands for another backend may be for another run."""
+    names, kinds, found = {choice.name for choice in choices}, {choice.kind for choice in choices}, known()
+    strange = [name for name in named if name not in names and name != "*" and (name in kinds or name not in found)]
+    writers = printable(", ".join(sorted(names)))
+    return [
+        f"[backends.values.{printable(name)}] is for none of the writers, which are called {writers}"
+        for name in strange
+        if names
+    ]
+
+
 def check(choice: Choice) -> None:
     """Whether one of ours takes these options; others are imported only where they run, and say it there.
 
@@ -187,7 +200,8 @@ def _converted(choice: Choice, cls: type[Backend]) -> Struct:
         try:
             values[key] = msgspec.convert(text, info.type, strict=False)
         except ValueError as error:  # msgspec's own is one
-            raise NotConfigured(f"{choice.kind}: {key}={printable(text)}: {_wanted(error)}") from error
+            wanted = f"is none of {_values(info.type)}" if get_origin(info.type) is Literal else _wanted(error)
+            raise NotConfigured(f"{choice.kind}: {key}={printable(text)}: {wanted}") from error
     try:
         return msgspec.convert(values, cls.Options, strict=True)
     except ValueError as error:
@@ -214,8 +228,12 @@ def _type_words(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         return _type_words(get_args(kind)[0])
     if get_origin(kind) is Literal:
-        return " or ".join(str(one) or "''" for one in get_args(kind))
+        return _values(kind, " or ")
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+
+
+def _values(kind: Any, between: str = ", ") -> str:
+    return between.join(str(one) or "''" for one in get_args(kind))
 
 
 def _default_words(info: msgspec.structs.FieldInfo) -> str:

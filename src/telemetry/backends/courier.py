@@ -8,17 +8,18 @@ What was written since the last checkpoint comes again after a failure, and afte
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from telemetry import limits
 from telemetry.backends.inflow import Inflow, weight
-from telemetry.backends.items import Live
+from telemetry.backends.items import Item, Live
 from telemetry.backends.seam import Backend, NotConfigured, Refused, RunFacts, Unavailable
-from telemetry.backends.source import Position, Read
+from telemetry.backends.source import NOTHING, Position, Read
 from telemetry.backends.tally import Tally, words
 from telemetry.errors import RunDirectoryError
 from telemetry.store.backends import Ahead, Checkpoint
@@ -36,6 +37,20 @@ class Guard(Protocol):
     """Ends the process if what it surrounds takes too long."""
 
     def __call__(self) -> AbstractContextManager[object]: ...
+
+
+class _Passed(NamedTuple):
+    """How far, and what did not go out up to there, since this process began."""
+
+    position: Position
+    left_out: Mapping[str, int] = NOTHING
+    no_place: Mapping[str, int] = NOTHING
+
+
+class _Waiting(NamedTuple):
+    item: Item
+    passed: _Passed
+    """Once it is delivered."""
 
 
 class Courier:
@@ -70,29 +85,31 @@ class Courier:
         self._clock = clock
         self._pause = pause
         self._breaker = tally.breaker
-        self._waiting: list[Read] = []
-        self._after = Position()
-        """The position once all that waits is delivered."""
+        self._waiting: list[_Waiting] = []
+        self._after = _Passed(Position())
+        """Once all that waits is delivered."""
         self._maybe_there = 0
         """So many of the next items a process before this one may have written."""
         self._handed = 0
         """So many of those that wait were handed to the backend, which failed."""
         self._tries = 0
         self._proof = _PROOF
-        self._left_out: dict[str, int] = {}
-        """By the backend, as far as it is counted; and before it came to that."""
-        self._left_out_before: dict[str, int] = {}
+        self._no_place: dict[str, int] = {}
+        """By kind, up to the newest item that was taken. Never changes."""
+        self._counted: dict[tuple[str, str], dict[str, int]] = {}
+        """(what, who says so) → by reason, as far as it is counted."""
 
     def run(self, facts: RunFacts, checkpoint: Checkpoint) -> Ending:
         """Until the run is over and delivered, or `stopped`. Raises NotConfigured if the backend can't begin, or
         says so later."""
         self._checkpoint = checkpoint
-        self._after = msgspec.convert(checkpoint.position, Position)
-        self._tally.position = self._after
+        self._after = _Passed(msgspec.convert(checkpoint.position, Position))
+        self._tally.position = self._after.position
         self._maybe_there = 0 if self._backend.idempotent else self._ahead.read(checkpoint.serial)
         if not self._insist(lambda: self._open(facts, checkpoint), NotConfigured):
             return "undelivered"
-        self._tally.place = self._backend.where()
+        with self._guard():
+            self._tally.place = self._backend.where()
         self._commit(self._after)  # what it began, such as a run of the tracker, is begun once
         while not self._stopped():
             self._fill()
@@ -115,9 +132,10 @@ class Courier:
         until_s = self._clock() + limits.BACKEND_BATCH_S
         while (room := self._room()) > 0 and not self._stopped():
             left_s = 0.0 if self._breaker.failures else until_s - self._clock()
-            reads, self._after = self._inflow.take(room, max(0.0, min(left_s, _SLICE_S)))
+            reads, position = self._inflow.take(room, max(0.0, min(left_s, _SLICE_S)))
             for read in reads:
                 self._admit(read)
+            self._after = _Passed(position, self._inflow.left_out, self._no_place)
             if left_s <= 0.0 or self._inflow.finishing:
                 break
 
@@ -130,17 +148,17 @@ class Courier:
         item = read.item
         if not isinstance(item, self._backend.takes):
             kind = type(item).__name__.lower()
-            if kind not in self._tally.no_place:
+            if kind not in self._tally.no_place and kind not in self._no_place:
                 self._say(f"it has no place for items of the kind `{kind}`; they are counted")
-            self._tally.add("no_place", kind, 1)
+            self._no_place = self._no_place | {kind: self._no_place.get(kind, 0) + 1}
             return
         if isinstance(item, Live):
             self._waiting = [other for other in self._waiting if not isinstance(other.item, Live)]
-        self._waiting.append(read)
+        self._waiting.append(_Waiting(item, _Passed(read.position, read.left_out, self._no_place)))
 
     def _turn(self) -> None:
         if not self._waiting:
-            if self._after != self._tally.position:
+            if self._after.position != self._tally.position:
                 self._commit(self._after)
             self._tally.state = "idle"
             return
@@ -164,7 +182,7 @@ class Courier:
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _hand_over(self, reads: Sequence[Read], handed: int) -> dict[str, str]:
+    def _hand_over(self, reads: Sequence[_Waiting], handed: int) -> dict[str, str]:
         """Writes and flushes; what was refused, key → reason. `handed`: items of those that wait, up to the last of
         these. Raises whatever the backend does."""
         self._handed = max(self._handed, handed)
@@ -230,17 +248,20 @@ class Courier:
         self._tally.repeated += min(again, there)
         self._breaker.worked()
         self._tries, self._proof = 0, _PROOF
-        self._commit(reads[-1].position if self._waiting else self._after)
+        self._commit(reads[-1].passed if self._waiting else self._after)
 
-    def _commit(self, position: Position, *, done: bool = False) -> bool:
+    def _commit(self, passed: _Passed, *, done: bool = False) -> bool:
         """Whether it could be kept. If not, all up to here is delivered and comes again if this process dies."""
-        self._count_left_out(self._inflow.left_out, self._left_out_before)
-        self._count_left_out(getattr(self._backend, "left_out", {}), self._left_out)
+        self._count("dropped", "source", passed.left_out)
+        self._count("dropped", "backend", getattr(self._backend, "left_out", {}))
+        self._count("no_place", "courier", passed.no_place)
         try:
+            with self._guard():
+                state = self._backend.state()
             checkpoint = Checkpoint(
                 serial=self._checkpoint.serial + 1,
-                position=msgspec.to_builtins(position),
-                state=self._backend.state(),
+                position=msgspec.to_builtins(passed.position),
+                state=state,
                 counts=self._tally.counts(),
                 done=done,
             )
@@ -249,7 +270,7 @@ class Courier:
             self._tally.said(error)
             return False
         self._checkpoint = checkpoint
-        self._tally.position = position
+        self._tally.position = passed.position
         if self._maybe_there or self._handed:
             self._foresee()
         return True
@@ -259,10 +280,11 @@ class Courier:
         if not self._backend.idempotent:
             self._ahead.write(self._checkpoint.serial, max(self._handed, self._maybe_there))
 
-    def _count_left_out(self, found: Mapping[str, int], known: dict[str, int]) -> None:
-        """`found`: by reason, all so far; `known`: what of it is counted."""
+    def _count(self, what: Literal["dropped", "no_place"], who: str, found: Mapping[str, int]) -> None:
+        """`found`: by reason, all that `who` has found since this process began."""
+        known = self._counted.setdefault((what, who), {})
         for reason, number in dict(found).items():
-            self._tally.add("dropped", reason, number - known.get(reason, 0))
+            self._tally.add(what, reason, number - known.get(reason, 0))
             known[reason] = number
 
     def _failed(self, error: BaseException) -> None:
@@ -275,18 +297,22 @@ class Courier:
     # --- the end ---------------------------------------------------------------------------------
 
     def _finish(self) -> Ending:
-        if self._after != self._tally.position and not self._commit(self._after):
+        if self._after.position != self._tally.position and not self._commit(self._after):
             self._leave()
             return "undelivered"
-        if self._inflow.failure or not self._after.final_done:
+        if self._inflow.failure or not self._after.position.final_done:
             self._tally.last_error = (
                 self._inflow.failure or "the run came to no result; `telemetry recover` makes one"
             )
             self._leave()
             return "undelivered"
-        if not self._insist(lambda: self._backend.close(final=True)):
+        if not self._insist(self._close):
             return "undelivered"
         return "done" if self._commit(self._after, done=True) else "undelivered"
+
+    def _close(self) -> None:
+        self._tally.state = "closing"
+        self._backend.close(final=True)
 
     def _leave(self) -> None:
         try:
@@ -312,7 +338,7 @@ class Courier:
             except NotConfigured:
                 raise
             except (Exception, SystemExit) as error:
-                if isinstance(error, ImportError) and otherwise:
+                if otherwise and _broken(error):
                     raise otherwise(words(error)) from error
                 tries += not _may_pass(error)
                 self._failed(error)
@@ -324,6 +350,14 @@ class Courier:
                 self._breaker.worked()
                 return True
         return False
+
+
+def _broken(error: BaseException) -> bool:
+    """Whether a library can't be imported: nor could it next time. What the system refuses to it may pass."""
+    if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno is not None):
+        return False
+    names = (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
+    return isinstance(error, ImportError | SyntaxError) or "<module>" in names
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -6,15 +6,14 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from telemetry import limits
 from telemetry.backends.items import Histogram, Item, Live, Params, Reading, Step, Table, Text
-from telemetry.backends.source import Position, Read, Source
+from telemetry.backends.source import MISSED, NOTHING, Position, Read, Source
 from telemetry.errors import TelemetryError
 
-_MISSED: Final = "missed"
 _READ_MOST: Final = 100
 _READ_S: Final = 0.5
 _AGAIN_S: Final = 0.5
@@ -31,6 +30,9 @@ class Inflow:
         """Reads nothing yet. A source that only fails for `patience_s` is given up."""
         self.failure = ""
         """Why nothing more is read, although the run is not over."""
+        self.left_out: Mapping[str, int] = NOTHING
+        """What should have come up to what `take` returned last, and did not: by reason, since the source was
+        opened."""
         self._source = source
         self._say = say
         self._patience_s = patience_s
@@ -39,6 +41,7 @@ class Inflow:
         self._heaviest = limits.BACKEND_QUEUE_BYTES // 4
         """Of the last items that were read, for now a guess: so large may the next be."""
         self._tail = source.position
+        self._tail_left_out: Mapping[str, int] = NOTHING
         self._over = False
         self._closed = False
         self._change = threading.Condition()
@@ -48,12 +51,6 @@ class Inflow:
     def known(self) -> int:
         """One above the newest record that is known of."""
         return self._source.known
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """What never came to the queue although it should, by reason."""
-        found = dict(getattr(self._source, "left_out", {}))
-        return found | {_MISSED: self._source.missed} if self._source.missed else found
 
     @property
     def over(self) -> bool:
@@ -80,7 +77,12 @@ class Inflow:
                 self._bytes -= size
                 taken.append(read)
             self._change.notify_all()
-            return taken, taken[-1].position if taken and self._reads else self._tail
+            if taken and self._reads:
+                self.left_out = taken[-1].left_out
+                return taken, taken[-1].position
+            if not self._reads:
+                self.left_out = self._tail_left_out
+            return taken, self._tail
 
     def close(self) -> None:
         """Ends the thread, which may be left behind if it waits for somebody. May be called twice."""
@@ -137,6 +139,8 @@ class Inflow:
             self._bytes += sum(sizes)
             self._heaviest = max(sizes, default=self._heaviest)
             self._tail = self._source.position
+            missed = self._source.missed
+            self._tail_left_out = {**self._source.left_out, **({MISSED: missed} if missed else {})}
             self._over = self._source.over
             self._change.notify_all()
 

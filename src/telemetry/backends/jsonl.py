@@ -35,6 +35,7 @@ class JsonlBackend:
 
     def __init__(self, options: JsonlOptions, place: Path) -> None:
         self._path = Path(os.path.abspath(options.path)) if options.path else place / _FILE
+        self._place = place
         self._ours = not options.path
         self._file: AppendFile | None = None
         self._size = 0
@@ -42,6 +43,8 @@ class JsonlBackend:
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         size = int(state.get("size", 0))
+        if size and not self._path.exists():
+            raise self._lost("has been taken away")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = AppendFile(self._path)
@@ -54,7 +57,7 @@ class JsonlBackend:
             raise NotConfigured(f"{self._path} is there already", hint="move it away, or give another path")
         if file.size < size:
             file.close()
-            raise NotConfigured(f"{self._path} has lost what was written to it")
+            raise self._lost("has lost what was written to it")
         self._file, self._size = file, size
         file.cut(size)
 
@@ -65,14 +68,18 @@ class JsonlBackend:
         file.append([b"".join(map(line, items))])
 
     def flush(self) -> None:
+        self._look()
         self._size = self._opened().size
 
     def state(self) -> dict[str, Any]:
         return {"size": self._size}
 
     def close(self, *, final: bool) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._file is None:
+            return
+        if final:
+            self._look()
+        self._file.close()
 
     def where(self) -> str:
         return str(self._path) if self._file is not None else ""
@@ -80,6 +87,25 @@ class JsonlBackend:
     def _opened(self) -> AppendFile:
         assert self._file is not None
         return self._file
+
+    def _look(self) -> None:
+        """Whether all that was written is where users look for it. A file that is gone takes more without a word.
+        Raises NotConfigured."""
+        file = self._opened()
+        try:
+            there = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._lost("has been taken away") from None
+        if not os.path.samestat(there, os.fstat(file.fd)):
+            raise self._lost("is another file than the one that was begun")
+        if there.st_size < file.size:
+            raise self._lost("has lost what was written to it")
+
+    def _lost(self, what: str) -> NotConfigured:
+        return NotConfigured(
+            f"{self._path} {what}",
+            hint=f"to have all of the run once more, remove {self._place.parent} and export the run again",
+        )
 
 
 def line(item: Item) -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -43,6 +43,13 @@ def values_of(config: BackendsConfig, backend: str) -> BackendValues:
     return config.values.get(backend) or config.values.get("*") or BackendValues()
 
 
+class _Idle(NamedTuple):
+    words: str
+    regex: re.Pattern[str]
+    labels: bool = True
+    """It may fit a name with labels."""
+
+
 class ItemMapping:
     """One thread's. Which of two names keeps a name that both are given depends on which came first, nothing else
     on what came before."""
@@ -55,6 +62,12 @@ class ItemMapping:
         self._include = [_regex(pattern) for pattern in values.include]
         self._exclude = [_regex(pattern) for pattern in values.exclude]
         self._renames = _renames(values.rename)
+        self._idle = [
+            *(_Idle(f"include {pattern!r}", _regex(pattern)) for pattern in values.include),
+            *(_Idle(f"exclude {pattern!r}", _regex(pattern)) for pattern in values.exclude),
+            *(_Idle(f"rename {pattern!r}", _regex(pattern), labels=False) for pattern in values.rename),
+        ]
+        """Patterns that have not fitted any name yet."""
         self._known: dict[str, str | None] = {}
         self._owners: dict[tuple[str, str], str] = {}
         """(kind of thing, name there) → its name in the run."""
@@ -73,6 +86,14 @@ class ItemMapping:
         """Names that became one, in words. Each comes once."""
         found, self._notes = self._notes, []
         return found
+
+    def idle(self) -> str:
+        """Which patterns never fitted a name, in words; empty if all did."""
+        if not self._idle:
+            return ""
+        patterns = ", ".join(printable(one.words) for one in self._idle[:_SAID])
+        more = f" and {len(self._idle) - _SAID} more" if len(self._idle) > _SAID else ""
+        return f"never fitted a name of the run: {patterns}{more}; of `latency/p99` the name is `latency`"
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -99,6 +120,7 @@ class ItemMapping:
 
     def _given(self, name: str, whole: str) -> str | None:
         fitting = (name, whole)
+        self._seen(fitting)
         if self._include and not _fits(self._include, fitting):
             return None
         if _fits(self._exclude, fitting):
@@ -108,6 +130,11 @@ class ItemMapping:
             if found is not None:
                 return "".join(_woven(parts, found.groups())) or name
         return name
+
+    def _seen(self, fitting: Sequence[str]) -> None:
+        """`fitting`: a name, and with its labels."""
+        if self._idle:
+            self._idle = [one for one in self._idle if not _fits((one.regex,), fitting[: 1 + one.labels])]
 
     def _refuse(self, name: str, owner: str, given: str) -> None:
         self.left_out[ALIKE] = self.left_out.get(ALIKE, 0) + 1
@@ -130,6 +157,8 @@ class ItemMapping:
         return kept
 
     def allowed_params(self, item: Params) -> Item | None:
+        for name in item.values if self._idle else ():
+            self._seen((name,))
         values = {name: value for name, value in item.values.items() if not _fits(self._exclude, (name,))}
         return replace(item, values=values) if values else None
 

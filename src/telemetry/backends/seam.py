@@ -90,7 +90,7 @@ class Unavailable(Exception):
     """It may work later: the same items come again, for as long as there is time."""
 
     def __init__(self, why: str, after_s: float = 0.0) -> None:
-        """`after_s`: not before that; 0: the writer decides."""
+        """`after_s`: not before that, up to `limits.BACKEND_ASKED_MOST_S`; 0: the writer decides."""
         super().__init__(why)
         self.after_s = after_s
 

@@ -14,7 +14,7 @@ from telemetry.backends.items import Item, Live, Reading
 from telemetry.backends.readings import HistoryReadings
 from telemetry.backends.records import Records
 from telemetry.backends.snapshots import final_reading
-from telemetry.backends.source import Position, Read
+from telemetry.backends.source import MISSED, NOTHING, Position, Read
 from telemetry.errors import TelemetryError
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -35,6 +35,8 @@ class Sequence:
         self.records = records
         self.position = position
         """After all that was taken."""
+        self.missed = 0
+        """Records before it that nobody has any more, since this was made."""
         self._readings = readings
         self._reachable = reachable
         self._ready: deque[tuple[Reading, int]] = deque()
@@ -72,14 +74,15 @@ class Sequence:
         """The result as the last items; none if it was taken before."""
         if self.position.final_done:
             return []
+        self._passed()  # also damaged records behind the last one
         found = [self.live(result)] if live else []
         self.position = replace(self.position, final_done=True)
-        return [*found, Read(final_reading(result), self.position)]
+        return [*found, self._read(final_reading(result))]
 
     def live(self, snapshot: MetricsSnapshot) -> Read:
         """A snapshot as an item, which changes no position."""
         item = Live(key=f"s{snapshot.epoch}.{snapshot.seq}", time_ns=snapshot.time_ns, snapshot=snapshot)
-        return Read(item, self.position)
+        return self._read(item)
 
     def again(self, number: int) -> Item | None:
         """Raises RunDirectoryError."""
@@ -114,14 +117,21 @@ class Sequence:
         if self._ready and (item is None or self._ready[0][0].time_ns <= item.time_ns):
             reading, until_ns = self._ready.popleft()
             self.position = replace(self.position, reading_until_ns=until_ns)
-            return Read(reading, self.position)
+            return self._read(reading)
         if item is None:
             return None
         self._pop_record()
-        return Read(item, self.position)
+        return self._read(item)
+
+    def _read(self, item: Item) -> Read:
+        return Read(item, self.position, {MISSED: self.missed} if self.missed else NOTHING)
 
     def _pop_record(self) -> None:
         self.records.pop()
+        self._passed()
+
+    def _passed(self) -> None:
+        self.missed = self.records.missed
         self.position = replace(self.position, next_record=self.records.next_seq)
 
     def _look(self, *, last: bool) -> tuple[Reading, int] | None:

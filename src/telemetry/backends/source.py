@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -25,11 +27,18 @@ class Position(Struct, kw_only=True, frozen=True):
     """Axis → records of its newest step that `every_steps` has held back, which come at the end."""
 
 
+MISSED: Final = "missed"
+"""The reason of records that nobody has any more."""
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 class Read(NamedTuple):
     """One item, and the position after it."""
 
     item: Item
     position: Position
+    left_out: Mapping[str, int] = NOTHING
+    """What should have come up to there and did not, by reason, since the source was opened. Never changes."""
 
 
 class Source(Protocol):
@@ -43,11 +52,11 @@ class Source(Protocol):
 
     @property
     def missed(self) -> int:
-        """Records that nobody has any more: damaged, or gone with an aggregator."""
+        """Records up to `position` that nobody has any more: damaged, or gone with an aggregator."""
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Values that should go there and can't, by reason."""
+        """Values up to `position` that should go there and can't, by reason."""
 
     @property
     def position(self) -> Position:

@@ -63,7 +63,7 @@ class DiskSource:
 
     @property
     def missed(self) -> int:
-        return self._sequence.records.missed
+        return self._sequence.missed
 
     @property
     def left_out(self) -> dict[str, int]:

@@ -74,7 +74,7 @@ class LiveSource:
 
     @property
     def missed(self) -> int:
-        return self._sequence.records.missed
+        return self._sequence.missed
 
     @property
     def left_out(self) -> dict[str, int]:

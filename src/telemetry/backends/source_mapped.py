@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from telemetry.backends.items import Item, Step
 from telemetry.backends.mapping import ItemMapping
 from telemetry.backends.seam import RunFacts
-from telemetry.backends.source import Position, Read, Source
+from telemetry.backends.source import MISSED, NOTHING, Position, Read, Source
 from telemetry.backends.thinning import Thinning
 from telemetry.errors import TelemetryError
 
@@ -25,6 +26,8 @@ class MappedSource:
         self._mapping = mapping
         self._thinning = Thinning(every_steps, position.held)
         self._recalled = False
+        self._whole = position == Position()
+        """All names of the run come by here, and patterns that fit none are not said yet."""
 
     @property
     def known(self) -> int:
@@ -60,10 +63,17 @@ class MappedSource:
 
     def again(self, number: int) -> Item | None:
         item = self._source.again(number)
-        return None if item is None else self._mapping.apply(item)
+        before = dict(self._mapping.left_out)
+        found = None if item is None else self._mapping.apply(item)
+        self._mapping.left_out = before  # counted when it was read before
+        return found
 
     def notes(self) -> list[str]:
-        return [*self._source.notes(), *self._mapping.notes()]
+        notes = [*self._source.notes(), *self._mapping.notes()]
+        if self._whole and self.over:
+            self._whole = False
+            notes += filter(None, [self._mapping.idle()])
+        return notes
 
     def close(self) -> None:
         self._source.close()
@@ -72,7 +82,7 @@ class MappedSource:
         item = self._mapping.apply(read.item)
         if item is None or (isinstance(item, Step) and not self._thinning.admits(item)):
             return None
-        return Read(item, self._held(read.position))
+        return Read(item, self._held(read.position), self._without(read.left_out))
 
     def _rest(self, most: int) -> list[Read]:
         """What was held. Raises TelemetryError; nothing is taken then."""
@@ -87,8 +97,14 @@ class MappedSource:
                 raise
             self._thinning.release(number)
             if item is not None:
-                found.append(Read(item, self.position))
+                missed = self._source.missed
+                found.append(Read(item, self.position, self._without({MISSED: missed} if missed else NOTHING)))
         return found
+
+    def _without(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        """What did not come so far, with what the source behind this one says of itself."""
+        own = self._mapping.left_out
+        return {**before, **own} if own else before
 
     def _held(self, position: Position) -> Position:
         held = self._thinning.held

@@ -67,7 +67,7 @@ class Tally:
         setattr(self, what, old | {reason: old.get(reason, 0) + number})
 
     def said(self, error: BaseException) -> None:
-        self.last_error = words(error)
+        self.last_error = words(error).removeprefix(f"{self.kind}: ")  # it is shown beside the name
 
     def counts(self) -> Counts:
         return Counts(

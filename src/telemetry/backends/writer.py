@@ -9,6 +9,7 @@ It ends with 0 if all is delivered, 6 if something is not, 2 if it can't begin, 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -43,7 +44,7 @@ CRASHED: Final = 1
 FAILED: Final = 2
 UNDELIVERED: Final = 6
 
-_ALIVE: Final = ("starting", "writing", "idle", "retrying")
+_ALIVE: Final = ("starting", "writing", "idle", "retrying", "closing")
 _HUNG: Final = "a call into its library hung, and its process was ended"
 
 
@@ -114,7 +115,7 @@ def write_run(order: Order) -> int:
     try:
         return _Writer(order, choice, folder, words, stop).run()
     except TelemetryError as error:
-        words.say(str(error))
+        words.say(str(error).removeprefix(f"{choice.kind}: "))
         return FAILED if isinstance(error, UsageError | NotConfigured) else CRASHED
     except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
         traceback.print_exc()
@@ -160,8 +161,11 @@ class _Writer:
 
     def _deliver(self, tally: Tally, checkpoint: Checkpoint, log_fd: int) -> Ending:
         say = self._words.say
+        gc.disable()  # what a library loads is there to stay: to look through it takes a quarter of the time
         with ExitStack() as last:
-            backend = choices.make(self._choice, self._folder.data)
+            guard = HangGuard(tally, log_fd)
+            with guard():
+                backend = choices.make(self._choice, self._folder.data)
             if hasattr(backend, "say"):
                 backend.say = say
             source = self._order.source(backend, msgspec.convert(checkpoint.position, Position))
@@ -176,13 +180,19 @@ class _Writer:
                 tally,
                 self._folder.write_checkpoint,
                 ahead,
-                guard=HangGuard(tally, log_fd),
+                guard=guard,
                 stopped=lambda: bool(self._stop),
                 say=say,
-                on_open=self._stop.listen,
+                on_open=self._opened,
             )
             inflow.start()
             return courier.run(source.run, checkpoint)
+
+    def _opened(self) -> None:
+        self._stop.listen()
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
 
 
 def _checkpoint(folder: WriterFolder) -> Checkpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--every",
-        type=_seconds,
+        type=_number,
         metavar="SECONDS",
         help="between two readings of instruments (default: the setting backends.every_s)",
     )
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="deliver what the run's writers have not, as they were told to",
+        help="deliver what the run's writers have not, as they were told to; with --to only those, told anew",
     )
     parser.add_argument("--list", action="store_true", help="list backends and their options, and read no run")
     parser.add_argument("--json", action="store_true", help="print what became of each, or the list, as JSON")
@@ -58,13 +59,16 @@ def run(args: argparse.Namespace) -> int:
         from telemetry.cli.backend_list import show
 
         return show(as_json=args.json)
+    from telemetry.cli.serve import check_every
+
+    check_every(args.every)
     if args.writer:
         return _write(args)
     return _export(args)
 
 
 def _export(args: argparse.Namespace) -> int:
-    from telemetry.backends.choice import parse_all
+    from telemetry.backends.choice import parse_all, unheeded
     from telemetry.cli.exporting import Exports
     from telemetry.config import load
 
@@ -72,14 +76,17 @@ def _export(args: argparse.Namespace) -> int:
     choices = parse_all(args.to or ([] if args.resume else settings.to))
     if not choices and not args.resume:
         raise UsageError("nowhere to export to", hint="--to NAME; `telemetry export --list` has the names")
+    for words in unheeded(settings.values, choices):
+        console.say(words)
     endpoint, directory = _located(args)
     given = {choice.name: str(choice) for choice in choices}
     if args.resume:
         tasks = _unfinished(directory, given)
         if not tasks:
-            console.say(f"nothing to deliver: {directory} has no writer that is not done")
+            console.say(_nothing_to_deliver(directory, given))
             return Exit.OK
     else:
+        _say_what_is_done(directory, given)
         tasks = [_task(directory, name, to, args.every) for name, to in given.items()]
     patience_s = settings.finish_timeout_s if args.timeout is None else args.timeout
     with Exports(tasks, endpoint, directory, patience_s=patience_s) as exports:
@@ -148,6 +155,38 @@ def _unfinished(directory: Path, given: dict[str, str]) -> list[Task]:
     return [task for name, folder in wanted.items() if (task := _rest(folder, given.get(name))) is not None]
 
 
+def _nothing_to_deliver(directory: Path, given: Collection[str]) -> str:
+    if not given:
+        return f"nothing to deliver: {directory} has no writer that is not done"
+    others = sorted(_not_done(directory) - set(given))
+    done = f"nothing to deliver: done is {', '.join(given)}"
+    return f"{done}; not done, and not named, is {', '.join(others)}" if others else done
+
+
+def _not_done(directory: Path) -> set[str]:
+    """A writer whose checkpoint can't be read is not."""
+    from telemetry.store.backends import writer_folders
+
+    found = {folder.path.name: folder for folder in writer_folders(directory)}
+    for name, folder in list(found.items()):
+        with suppress(RunDirectoryError):
+            if folder.read_checkpoint().done:
+                del found[name]
+    return set(found)
+
+
+def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:
+    """A writer that has delivered a whole run does not look whether all of it is still there."""
+    from telemetry.store.backends import writer_folder
+
+    for name in names:
+        folder = writer_folder(directory, name)
+        with suppress(RunDirectoryError):  # its writer says what is wrong
+            if folder.read_checkpoint().done:
+                anew = f"to deliver the run anew, remove {folder.path}"
+                console.say(f"{name}: delivered earlier, and not looked at again; {anew}")
+
+
 def _rest(folder: WriterFolder, to: str | None) -> Task | None:
     from telemetry.cli.exporting import Task
     from telemetry.wire.masking import MASK
@@ -176,11 +215,15 @@ def _write(args: argparse.Namespace) -> int:
     os._exit(code)
 
 
-def _seconds(text: str) -> float:
+def _number(text: str) -> float:
     try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = -1.0
+        return float(text.removesuffix("s"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10") from error
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
     if not 0.0 <= value <= 366 * 86_400.0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10")
     return value

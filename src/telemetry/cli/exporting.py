@@ -108,7 +108,8 @@ class Exports:
                 time.sleep(_LOOK_S)
 
     def tell(self, stream: TextIO) -> None:
-        """A table of what became of each, and what to do about what is not delivered."""
+        """A table of what became of each, where that is, and what to do about what is not delivered."""
+        from telemetry.report.backends import at_place
         from telemetry.report.table import Column, Table, layout
 
         heads = [
@@ -119,7 +120,6 @@ class Exports:
             Column("dropped"),
             Column("no place", 2),
             Column("retried", 3),
-            Column("where", 4, right=False),
         ]
         rows = [
             [
@@ -130,11 +130,13 @@ class Exports:
                 count(sum(stat.dropped.values())),
                 count(sum(stat.no_place.values())),
                 count(stat.retried),
-                printable(stat.place),
             ]
             for stat in self.stats
         ]
         console.talk("\n".join(layout(Table(heads, rows), console.width(stream))) + "\n")
+        for stat in self.stats:
+            if stat.place:
+                console.talk(f"{at_place(stat)}\n")
         for stat in self.stats:
             if words := shortfall(stat, str(self._directory)):
                 self._say(words)

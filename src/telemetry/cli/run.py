@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             report = _result(snapshots, keeper, config)
             keeper.release()
         told = report.snapshot.backends
-        writers.end(config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
+        serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
         stage.await_leave(patient=not job.told_to_end)
     report = with_backends(report, writers.stats)
     report = _with_bill(report, job.facts())
@@ -170,11 +170,14 @@ def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
 
 
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
-    """What is told while backends get the rest of a run that is over."""
+    """What is told while backends get the rest of a run that is over: once. What they have not got in the end is
+    said of each."""
+    told: list[str] = []
 
     def say(late: list[BackendStat]) -> None:
-        if not quiet:
-            stage.pass_by(f"telemetry: {serve.waiting_for(late)}\n")
+        if not quiet and not told:
+            told.append(serve.waiting_for(late))
+            stage.pass_by(f"telemetry: {told[0]}\n")
 
     return say
 

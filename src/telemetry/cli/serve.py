@@ -128,17 +128,24 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
 def writers(args: argparse.Namespace, config: Config, say: Callable[[str], object]) -> Writers:
     """The writers of backends that the command line or the settings name. Raises UsageError for one that can't
     be."""
-    from telemetry.config.schema import DAY_S
     from telemetry.emit.writers import Writers
 
     to = args.to or ([] if args.no_backends else list(config.backends.to))
     if to:
-        from telemetry.backends.choice import parse_all
+        from telemetry.backends.choice import parse_all, unheeded
 
-        parse_all(to)
-    if args.every is not None and not 1 <= args.every <= DAY_S:
-        raise UsageError(f"--every {args.every:g} is not between one second and a day")
+        for words in unheeded(config.backends.values, parse_all(to)):
+            say(words)
+    check_every(args.every)
     return Writers(to, say, every_s=args.every)
+
+
+def check_every(every_s: float | None) -> None:
+    """What `--every` says has the bounds of the setting. Raises UsageError."""
+    from telemetry.config.schema import DAY_S
+
+    if every_s is not None and not 1 <= every_s <= DAY_S:
+        raise UsageError(f"--every {every_s:g} is not between one second and a day")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -193,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
-    """A run that is over has its result: a signal ends the waiting, and what is left can be delivered later."""
+    """Says once what is waited for, and how to end that."""
     told: list[str] = []
 
     def tell(late: list[BackendStat]) -> None:
@@ -201,20 +208,35 @@ def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> 
             told.append(waiting_for(late))
             console.say(f"{told[0]}; a signal ends that")
 
+    end_writers(backends, timeout_s, snapshot.backends, tell)
+
+
+def end_writers(
+    backends: Writers,
+    timeout_s: float,
+    told: Sequence[BackendStat],
+    waiting: Callable[[list[BackendStat]], object],
+) -> None:
+    """`Writers.end`. A run that is over has its result: a signal ends the waiting, and what is left can be
+    delivered later."""
     with suppress(KeyboardInterrupt), _interruptible():
-        backends.end(timeout_s, snapshot.backends, tell)
-    backends.end(0.0, snapshot.backends)  # concludes what was interrupted
+        backends.end(timeout_s, told, waiting)
+    backends.end(0.0, told)  # concludes what was interrupted
 
 
 def waiting_for(late: Sequence[BackendStat]) -> str:
     """What is told while backends get the rest of a run that is over."""
-    left = ", ".join(f"{stat.name} ({stat.queued:,} records left)" for stat in late)
+    left = ", ".join(f"{stat.name} ({_left(stat)})" for stat in late)
     return printable(f"waiting for {left}")
+
+
+def _left(stat: BackendStat) -> str:
+    return "closing" if stat.state == "closing" else f"{stat.queued:,} records left"
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """The aggregator has the signals that end it for itself, and only notes them."""
+    """Signals that end a process raise KeyboardInterrupt, whatever they did before."""
     from telemetry.daemon.signals import ENDING
 
     heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]

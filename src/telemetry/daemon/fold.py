@@ -22,7 +22,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalFrame, JournalReader
 from telemetry.wire.codec import Malformed, decode_note
 from telemetry.wire.history import Interval
-from telemetry.wire.journal import Ending, Note, Rolled
+from telemetry.wire.journal import Closed, Ending, Note, Rolled
 
 
 class Entry(NamedTuple):
@@ -77,6 +77,8 @@ class Fold:
         self._own_up()
         self._open_interval = False
         """Something came since the last interval ended."""
+        self._closed = False
+        """The books are, and nothing came since."""
 
     def entries(self) -> Iterator[Entry]:
         """Those after the first checkpoint, each to be applied before the next is asked for."""
@@ -90,16 +92,18 @@ class Fold:
             self._restore(entry)
             return _NOTHING
         if entry.kind == BATCH:
-            self._open_interval = True
+            self._open_interval, self._closed = True, False
             return self._turn(entry)
         try:
             note = decode_note(entry.data[0])
         except Malformed:
             self.unreadable += 1
             return _NOTHING
-        self._open_interval = not isinstance(note, Rolled)
         if isinstance(note, Rolled):
+            self._open_interval = False
             return self._roll(note, entry.time_ns)
+        self._closed = isinstance(note, Closed)
+        self._open_interval = self._open_interval or not self._closed
         self.numbers.take_note(note, entry.time_ns)
         return self._step(note=note)
 
@@ -107,20 +111,20 @@ class Fold:
         """The interval that was going on when the journal ends, if anything came in it."""
         if not self._open_interval:
             return _NOTHING
+        rolled = self._rolled()
         self._open_interval = False
-        run = self.numbers.run
-        rolled = Rolled(
-            start_wall_ns=run.rolled_wall_ns,
-            end_wall_ns=self.numbers.wall_ns(self.now_ns),
-            elapsed_ns=self.now_ns - run.rolled_mono_ns,
-            snapshot_seq=run.snapshot_seq,
-        )
         return self._roll(rolled, self.now_ns)
 
     def close(self) -> Step:
         """Behind the last entry of a run that is over."""
         self.numbers.close()
         return self._step()
+
+    def last_notes(self) -> list[Note]:
+        """What `end_interval` and `close` will do, as the run would have written it down at `now_ns`. Who reads a
+        journal with them at its end comes to the same, and so does an aggregator that goes on with it."""
+        notes: list[Note] = [self._rolled()] if self._open_interval else []
+        return notes if self._closed else [*notes, Closed()]
 
     def how_it_ended(self) -> Ending:
         """In order, if the journal says that somebody ended the run, and all that its producers owed has come."""
@@ -134,6 +138,15 @@ class Fold:
         if ending is None:
             return Ending(reason=died, interrupted=True)
         return replace(ending, reason=f"{ending.reason}; {died}", interrupted=True)
+
+    def _rolled(self) -> Rolled:
+        run = self.numbers.run
+        return Rolled(
+            start_wall_ns=run.rolled_wall_ns,
+            end_wall_ns=self.numbers.wall_ns(self.now_ns),
+            elapsed_ns=self.now_ns - run.rolled_mono_ns,
+            snapshot_seq=run.snapshot_seq,
+        )
 
     def _turn(self, entry: Entry) -> Step:
         admitted = (self.numbers.admit(frame, entry.time_ns) for frame in entry.data)

@@ -102,7 +102,7 @@ class LiveFeed:
     def close(self) -> None:
         self.deferred.close()
         self.roll()
-        self._parts.numbers.close()
+        self._logbook.close()
         self._publish()
 
     def _publish(self) -> None:

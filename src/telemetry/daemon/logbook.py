@@ -17,7 +17,7 @@ from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Ending, Note, Rolled
+from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
 
 _HELLOS_TAKEN: Final = 16  # that differ, of one producer: its process changes at most its name
 
@@ -133,6 +133,12 @@ class Logbook:
             now_ns = self.stamp()
             self._note(ending, now_ns)
             self._numbers.take_note(ending, now_ns)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        now_ns, closed = self.stamp(), Closed()
+        self._note(closed, now_ns)
+        self._numbers.take_note(closed, now_ns)
 
     def note_bad_frames(self) -> None:
         """Those refused since the last call, which the numbers hold already."""

@@ -20,7 +20,7 @@ from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, enc
 from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
-from telemetry.wire.journal import BadFrames, Checkpoint, Ending, Note, Rolled, RunState
+from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
 
 LATEST_NS: Final = (1 << 63) - 1  # no clock gets there, and 64 bits with a sign hold it
 
@@ -125,7 +125,9 @@ class Numbers:
                 self.aggregator.add_bad_frames(note.counts)
             case Ending():
                 self.run = replace(self.run, ending=note)
+            case Closed():
+                self.close()
 
     def close(self) -> None:
-        """The last change, behind all of the journal: nothing more will come."""
+        """Nothing more will come, unless another aggregator goes on with the run. A second time changes nothing."""
         self._stream(self.aggregator.close())

@@ -27,14 +27,14 @@ from telemetry.daemon.refine import CUT, Refinement, Refiner, another_may_succee
 from telemetry.daemon.resume import Claim, bytes_in, claim, restarted, result_of
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.store.final import write_final
-from telemetry.store.journal import JournalReader
+from telemetry.store.journal import JournalReader, append_notes
 from telemetry.store.levels import damaged_bytes
 from telemetry.store.liveruns import forget
 from telemetry.store.records import RecordLog
 from telemetry.store.remains import remains
 from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.transport.endpoints import runtime_directory
-from telemetry.wire.codec import carriable
+from telemetry.wire.codec import carriable, encode_note
 from telemetry.wire.snapshot import MetricsSnapshot, SelfCost
 
 _LOOK_EVERY_S: Final = 0.1
@@ -122,6 +122,7 @@ def _fold(
         filler.take(fold.apply(entry), fold)
         done += entry.size
         on_progress("reading the journal", min(1.0, done / total))
+    _note_end(directory, fold)
     filler.take(fold.end_interval(), fold)
     filler.take(fold.close(), fold)
     filler.end(fold)
@@ -129,6 +130,15 @@ def _fold(
         history.close()
     records.close()
     return fold, [*_power(fold), *journal_losses(fold), *file_losses(fold, filler), *_damage(directory)]
+
+
+def _note_end(directory: RunDirectory, fold: Fold) -> None:
+    """The journal knows what history and record log are about to: else an aggregator that went on with the run, if
+    nobody comes to the result, would say the same steps again. Where nothing can be added it stays as it is."""
+    notes = fold.last_notes()
+    if notes and not (fold.reader.tail_bytes or fold.reader.failed):
+        with suppress(OSError):
+            append_notes(directory.journal, [encode_note(note) for note in notes], fold.now_ns)
 
 
 def _power(fold: Fold) -> Iterator[str]:

@@ -23,7 +23,7 @@ from telemetry.emit.request import Request
 from telemetry.emit.requests import Requests
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
-from telemetry.emit.writers import Writers, with_backends
+from telemetry.emit.writers import Writers, check_kinds, said_when_long, with_backends
 from telemetry.errors import ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
 from telemetry.transport.subscription import Subscription
@@ -192,8 +192,8 @@ class Run(Recording):
 
     def _delivered(self, report: Report, deadline: float) -> Report:
         """Ends the backends of a run that is over, and has the report say what became of them."""
-        left_s = max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic())
-        self._writers.end(min(left_s, self._delivery_s), report.snapshot.backends)
+        left_s = min(max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic()), self._delivery_s)
+        self._writers.end(left_s, report.snapshot.backends, said_when_long(notice.warn, left_s))
         return with_backends(report, self._writers.stats)
 
     def _so_far(self, deadline: float, ending: Ending) -> Report:
@@ -307,7 +307,8 @@ def start(
     spawns, the producer's when it attaches. The other arguments override the configuration keys of their names;
     `dir`, `refresh_hz`, `journal` and `to` concern an aggregator that is spawned. `to` names backends that get the
     run, each as `telemetry run --to` has it, such as "tensorboard" or "wandb:project=mine": writer processes of
-    their own, which cost this one nothing. One that can't begin says so, and the run goes on.
+    their own, which cost this one nothing. One that can't begin, for an option that is wrong or a package that is
+    missing, says so, and the run goes on; one that nobody has is a UsageError.
 
     Raises EndpointError, after at most `start_timeout_s`, if there is no aggregator to talk to; with `required`
     False it warns instead, and instruments discard what they are given. UsageError means the call is wrong.
@@ -332,6 +333,8 @@ def start(
             return _STARTER.run
         config = load(flags).config
         backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
+        if not os.environ.get(ENDPOINT_VARIABLE):  # who joins a run has no use for them, nor need they be here
+            check_kinds(backends)
         writers = Writers(backends, notice.warn)
         PROCESS.reopen()
         _STARTER.run = _started(Run(PROCESS, name or program_name(), config, writers), flags, required)

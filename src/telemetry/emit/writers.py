@@ -27,6 +27,12 @@ from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, BackendState
 
+OURS: Final = frozenset(
+    ("aim", "clearml", "console", "jsonl", "mlflow", "otlp", "prometheus", "tensorboard", "trackio", "wandb")
+)
+"""Kinds of backends that come with the package. This process does not load what they are."""
+_GROUP: Final = "telemetry.backends"
+"""Entry points of those that come with others."""
 _DIED: Final = 1
 _NOT_CONFIGURED: Final = 2
 _UNDELIVERED: Final = 6
@@ -39,6 +45,7 @@ MANNER: Final = Manner(
 )
 _LAST_WORDS_S: Final = 2.0  # for the batch that is being written, and a checkpoint
 _TELL_S: Final = 1.0
+_UNTOLD_S: Final = 1.9  # of waiting, which is looked at after each `_TELL_S`
 _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
 _OVER: Final = ("done", "undelivered", "failed")
 _ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
@@ -61,6 +68,23 @@ def name_of(to: str) -> str:
         if key.strip() == "as":
             return re.sub(r"\\([\\,])", r"\1", value)
     return kind
+
+
+def check_kinds(to: Sequence[str]) -> None:
+    """Raises UsageError for a backend that nobody has. What its options say, its writer knows."""
+    kinds = [text.partition(":")[0] for text in to]
+    if set(kinds) <= OURS:
+        return
+    from importlib.metadata import entry_points
+
+    known = OURS | {point.name for point in entry_points(group=_GROUP)}
+    for kind in kinds:
+        if kind not in known:
+            from difflib import get_close_matches
+
+            close = get_close_matches(kind, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(known))}"
+            raise UsageError(f"there is no backend {printable(kind)!r}", hint=hint)
 
 
 class _Status(Struct, frozen=True):
@@ -179,6 +203,23 @@ class Writers:
             return msgspec.json.decode(data, type=_Status).status
         except (OSError, *BAD_INPUT):
             return BackendStat(name=name, kind=kind)
+
+
+def said_when_long(
+    say: Callable[[str], object], timeout_s: float, clock: Callable[[], float] = time.monotonic
+) -> Callable[[list[BackendStat]], None]:
+    """To be given to `Writers.end` as `waiting`: once it has waited for a while, one line says for whom, and how
+    long that may take."""
+    began_s = clock()
+    said: list[str] = []
+
+    def tell(late: list[BackendStat]) -> None:
+        waited_s = clock() - began_s
+        if waited_s >= _UNTOLD_S and not said:
+            said.append(printable(", ".join(stat.name for stat in late)))
+            say(f"waiting for {said[0]}, for {max(0.0, timeout_s - waited_s):.0f} s more at most")
+
+    return tell
 
 
 def concluded(stat: BackendStat, companion: Companion | None) -> BackendStat:

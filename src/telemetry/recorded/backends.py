@@ -46,7 +46,7 @@ def of_backends(report: Report) -> Iterator[str]:
 
 def _unfinished(stat: BackendStat) -> str:
     """Of a writer that had not ended when it was last heard of, though the run had."""
-    if stat.state == "idle" and not stat.queued:
+    if stat.state in ("idle", "closing") and not stat.queued:
         return ""
     what = f"{humane.count(stat.queued)} records were" if stat.queued else "not all was"
     why = f" ({printable(stat.last_error)})" if stat.last_error and stat.state == "retrying" else ""

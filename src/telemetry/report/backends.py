@@ -42,11 +42,13 @@ def state(stat: BackendStat, report: Report) -> tuple[str, phrases.Health]:
 def notes(report: Report) -> Iterator[str]:
     """What is not delivered comes first, with the command that delivers it."""
     known = report.snapshot.backends
-    left = [words for stat in known if stat.state in BACKEND_ENDED and (words := phrases.undelivered(stat))]
-    if left:
-        yield from left
-        yield "what is not delivered waits in the run directory, and goes out with"
-        yield phrases.resume_command(report.directory)  # a line of its own can be copied
+    left = [stat for stat in known if stat.state in BACKEND_ENDED and phrases.undelivered(stat)]
+    yield from map(phrases.undelivered, left)
+    resumable = [stat for stat in left if phrases.resumable(stat)]
+    if resumable:
+        mended = "; once that is mended, it" if all(stat.state == "failed" for stat in resumable) else ", and"
+        what = f"what is not delivered waits in the run directory{mended} goes out with"
+        yield f"{what}\n{phrases.resume_command(report.directory)}"  # a line of its own can be copied
     for stat in known:
         name = printable(stat.name)
         if stat.dropped:
@@ -59,14 +61,18 @@ def notes(report: Report) -> Iterator[str]:
             yield f"{name}, last error: {printable(stat.last_error)}"
     for stat in known:
         if stat.place:
-            yield f"{printable(stat.name)} is at {printable(stat.place)}"
+            yield at_place(stat)
+
+
+def at_place(stat: BackendStat) -> str:
+    """Where users find what it has delivered."""
+    return f"{printable(stat.name)} is at {printable(stat.place)}"
 
 
 def line(report: Report) -> str:
     """All of them in one: `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`."""
-    now_ns = report.snapshot.time_ns
-    said = [f"{printable(stat.name)} {phrases.backend(stat, now_ns)}" for stat in report.snapshot.backends]
-    return " · ".join(said)
+    stats = [(stat, phrases.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
+    return " · ".join(f"{printable(stat.name)} {phrases.backend(stat, now_ns)}" for stat, now_ns in stats)
 
 
 def _numbers(stat: BackendStat) -> Iterator[str]:

@@ -35,7 +35,7 @@ def render_section(section: Section) -> list[str]:
 
 
 def _bullets(lines: list[str]) -> str:
-    return "\n".join(f"- {escape(line)}" for line in lines)
+    return "\n".join("- " + "\n  ".join(map(escape, line.split("\n"))) for line in lines)
 
 
 def _table(table: Table) -> str:

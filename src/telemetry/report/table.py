@@ -40,7 +40,7 @@ class Section:
     lines: list[str] = field(default_factory=list)
     table: Table | None = None
     notes: list[str] = field(default_factory=list)
-    """Lines under the table."""
+    """Below the table. What follows a line break in one belongs to it, and begins a line of its own in text."""
     rows_shown: int = 200
     """Text shows no more rows than this; JSON has all."""
 

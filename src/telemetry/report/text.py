@@ -47,7 +47,9 @@ def render_section(section: Section, width: int) -> list[str]:
         lines += [INDENT + line for line in layout(shown, width - len(INDENT))]
         if hidden := len(section.table.rows) - len(shown.rows):
             lines.append(f"{INDENT}… and {hidden:,} more, all of them in the JSON form")
-    return lines + [part for note in section.notes for part in _wrapped(note, width, INDENT)]
+    return lines + [
+        part for note in section.notes for line in note.split("\n") for part in _wrapped(line, width, INDENT)
+    ]
 
 
 def _wrapped(line: str, width: int, indent: str = "") -> list[str]:

@@ -355,6 +355,19 @@ def cut_torn_tail(directory: Path) -> int:
     return cut
 
 
+def append_notes(directory: Path, payloads: Sequence[Buffer], now_ns: int) -> None:
+    """Goes on with the newest segment of a journal that nobody writes and that ends with a good frame.
+
+    All of the notes or, for OSError, none of them. As with a writer's appends, the disk is not waited for.
+    """
+    _, newest = _segments(directory)[-1]
+    file = AppendFile(newest)
+    try:
+        file.append(frame(payloads, now_ns, NOTE))
+    finally:
+        file.close()
+
+
 def segment_files(directory: Path) -> list[Path]:
     """In the order in which they were written. May raise OSError."""
     return [path for _, path in _segments(directory)]

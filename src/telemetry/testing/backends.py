@@ -44,7 +44,7 @@ class _Contract:
 
     reads_back: ClassVar[bool] = True
     """Whether there is anything to read when it is over. If not, only the writer's own count is checked."""
-    library: ClassVar[str] = ""
+    package: ClassVar[str] = ""
     """The package that it imports in its process, if any."""
     writes_files: ClassVar[bool] = True
     """It writes to files in its folder, in its own process: a full disk stops it."""
@@ -106,9 +106,9 @@ class _Contract:
 
     def test_a_library_that_cant_be_imported_is_named(self, tmp_path: Path) -> None:
         """The same, with what its import said."""
-        if not self.library:
+        if not self.package:
             pytest.skip("it has no library")
-        broken = tmp_path / "broken" / self.library
+        broken = tmp_path / "broken" / self.package
         broken.mkdir(parents=True)
         broken.joinpath("__init__.py").write_text("raise ImportError('broken on purpose')\n")
         trial = self.trial(tmp_path, {"PYTHONPATH": str(broken.parent)})

@@ -29,11 +29,12 @@ AWAY: Final = "the tracker is away, as planned"
 BROKEN: Final = "its library broke, as planned"
 
 _SLOW_S: Final = 0.3
-_HUNG_S: Final = 1.0  # until the writer ends its process
+_HUNG_S: Final = 0.5  # until the writer ends its process
 _FOREVER_S: Final = 3_600.0
 _LEAST_FILE_BYTES: Final = 16 * limits.KIB  # of the writer's own small files
 _BATCH_ITEMS: Final = 40
 _RETRY_S, _RETRY_MOST_S = 0.03, 0.1
+_STATUS_S: Final = 0.05
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -106,8 +107,8 @@ def plug_in(folder: Path) -> Path:
 
 
 class Faulty:
-    """Makes its writer hasty: small batches, short waits, and little patience with a call that is planned to hang,
-    so that a small run shows in a second what a large one would show in minutes."""
+    """Makes its writer hasty: small batches, short waits, frequent reports, and little patience with a call that is
+    planned to hang, so that a small run shows in a second what a large one would show in minutes."""
 
     Options: ClassVar[type[Struct]] = FaultyOptions
     takes: tuple[type[Item], ...] = KINDS
@@ -122,6 +123,7 @@ class Faulty:
         self.idempotent = self._inner.idempotent
         limits.BACKEND_BATCH_ITEMS = _BATCH_ITEMS
         limits.BACKEND_RETRY_S, limits.BACKEND_RETRY_MOST_S = _RETRY_S, _RETRY_MOST_S
+        limits.BACKEND_STATUS_S = _STATUS_S
 
     @property
     def left_out(self) -> dict[str, int]:

@@ -45,8 +45,13 @@ class Ending(_Note, tag="ending", kw_only=True, frozen=True):
     command: CommandFacts | None = None
 
 
-Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending
-NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending)
+class Closed(_Note, tag="closed", kw_only=True, frozen=True):
+    """The books were closed: open steps are said, and rows without a definition given up. What follows came to an
+    aggregator that went on with the run; its values of steps that were said correct them."""
+
+
+Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed
+NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Closed)
 
 
 class RunState(Struct, kw_only=True, frozen=True):

@@ -28,6 +28,10 @@ _SECRET_PAIRS: Final = frozenset(
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _OPTION: Final = re.compile(r"-{0,2}([A-Za-z_][\w.-]*)\s*[=:]\s*(?=.)", re.DOTALL)
 _NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]+)(["']?\s*[=:]\s*["']?)([^\s"',;&]+)""")
+_PARSERS_TOKEN: Final = re.compile(r"""(?:unrecognized|unexpected) token: ["']?\Z""")
+"""`unrecognized token: "9bad"` is what a parser says; what follows is a secret only if it is as long as one."""
+_SECRET_CHARS: Final = 16
+_BEFORE_CHARS: Final = 32  # enough for what that looks at
 _URL_PASSWORD: Final = re.compile(r"(\w://[^/@:\s]*):[^/@\s]+@")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _KNOWN_SHAPES: Final = re.compile(
@@ -78,10 +82,20 @@ def _mask_text(text: str) -> str:
     option = _OPTION.match(text)
     if option and _is_secret(option[1]):
         return text[: option.end()] + MASK
-    text = _NAMED.sub(lambda found: found[1] + found[2] + MASK if _is_secret(found[1]) else found[0], text)
+    text = _NAMED.sub(_masked_pair, text)
     text = _URL_PASSWORD.sub(rf"\1:{MASK}@", text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
     return _KNOWN_SHAPES.sub(MASK, text)
+
+
+def _masked_pair(found: re.Match[str]) -> str:
+    name, between, value = found.groups()
+    if not _is_secret(name):
+        return found[0]
+    before = found.string[max(0, found.end(2) - _BEFORE_CHARS) : found.end(2)]
+    if len(value) < _SECRET_CHARS and _PARSERS_TOKEN.search(before):
+        return found[0]
+    return f"{name}{between}{MASK}"
 
 
 def _is_secret(name: str) -> bool:

@@ -21,10 +21,10 @@ Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 what. `incomplete`: a producer has not ended, or an aggregator was lost with what its journal could not take, so
 nobody knows. `interrupted`: the run was stopped by force."""
 
-BackendState = Literal["starting", "writing", "idle", "retrying", "done", "undelivered", "failed"]
-"""`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `done`: the run is over and all
-of it is delivered. `undelivered`: the writer has ended and the rest can be delivered later. `failed`: it could not
-begin."""
+BackendState = Literal["starting", "writing", "idle", "retrying", "closing", "done", "undelivered", "failed"]
+"""`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `closing`: all of a run that is
+over is delivered, and the tracker's library does what it does at the end. `done`: that is over. `undelivered`: the
+writer has ended and the rest can be delivered later. `failed`: it could not begin, or go on."""
 BACKEND_ENDED: Final[frozenset[BackendState]] = frozenset({"done", "undelivered", "failed"})
 ProducerStatus = Literal["live", "late", "lost", "ended"]
 ProducerCompleteness = Literal["complete", "lossy", "incomplete", "unknown"]

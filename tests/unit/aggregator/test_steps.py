@@ -52,6 +52,7 @@ def test_axes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_room_is_made_of_kept_steps_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then of open ones, which are said as they are; the step that takes it all has to do with what there is."""
     monkeypatch.setattr(limits, "STEP_VALUES", 4)
+    monkeypatch.setattr(limits, "STEP_UNITS", 0)
     bench = Bench()
     for step in (1, 2, 3, 4):
         bench.log("a", step, x=0.0)
@@ -65,6 +66,32 @@ def test_room_is_made_of_kept_steps_first(monkeypatch: pytest.MonkeyPatch) -> No
     bench.steps.close()
     assert bench.take() == [(5, {"x": 1.0, "y": 1.0, "z": 1.0}, "run_end")]
     assert bench.steps._budget.left == 1
+
+
+def test_steps_and_producers_take_room_beside_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds a value is larger than it: many steps of one value are as bounded as few of many."""
+    monkeypatch.setattr(limits, "STEP_VALUES", 30)
+    monkeypatch.setattr(limits, "STEP_UNITS", 4)
+    bench = Bench()
+    bench.log("b", 0, x=1.0)
+    for step, left in ((1, 12), (2, 3)):
+        assert bench.log("a", step, x=1.0) is None
+        assert bench.steps._budget.left == left
+    assert bench.log("b", 1, x=1.0) is None, "its step is there, and the lowest makes room"
+    assert bench.take() == [(0, {"x": 1.0}, "timeout")]
+    assert bench.steps._budget.left == 7
+    assert bench.log("b", 1, x=2.0, y=2.0) is None
+    assert bench.steps._budget.left == 4
+    again = Bench()
+    again.steps = Steps(30.0, again.warnings.append)
+    load(again.steps, msgspec.msgpack.decode(encode(save(bench.steps))))
+    assert again.steps._budget.left == 4
+    for each in (bench, again):
+        each.steps.close()
+        each.take()
+        assert each.log("c", 3, x=1.0) is None, "kept ones go"
+        each.steps.close()
+    assert bench.steps._budget.left == again.steps._budget.left
 
 
 def test_the_first_declaration_stands() -> None:

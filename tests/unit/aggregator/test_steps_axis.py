@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
+from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.steps_axis import Closed
 from telemetry.ledger import Reason
-from telemetry.wire.events import ClosedStep, Spread
+from telemetry.wire.events import ClosedStep, Scalars, Spread
 
 
 def test_a_step_closes_when_all_that_report_on_the_axis_have_ended_it() -> None:
@@ -281,7 +284,39 @@ def test_names_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.end("a", 3)
     assert [values for _, values, _ in bench.take()] == [{"x": 1.0}, {"y": 1.0, "z": 1.0}, {"z": 1.0, "x": 3.0}]
     assert (bench.stat.values, bench.stat.newest) == ({"x": 3.0, "y": 1.0}, 3)
-    assert bench.warnings == ["axis 'train': values of more than 2 names: the rest is not shown"] * 2
+    assert bench.warnings == ["steps: values of more than 2 names, or too long ones: the rest is not shown"]
+
+
+def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many, and as many characters of them, as a snapshot repeats: axes share them as they come."""
+    monkeypatch.setattr(limits, "STEP_NAMES_SHOWN", 3)
+    monkeypatch.setattr(limits, "STEP_NAME_CHARS_SHOWN", 8)
+    bench = Bench()
+    bench.log("a", 1, x=1.0, much_too_long=1.0, five5=1.0)
+    bench.log("a", 1, axis="eval", x=2.0, yy=2.0, z=2.0)
+    bench.steps.close()
+    bench.take()
+    assert [stat.values for stat in bench.steps.stats()] == [{"x": 1.0, "five5": 1.0}, {"x": 2.0}]
+    assert bench.warnings == ["steps: values of more than 3 names, or too long ones: the rest is not shown"]
+    again = Steps(30.0, bench.warnings.append)
+    state = msgspec.msgpack.decode(encode(save(bench.steps)))
+    load(again, state)
+    assert again.report("a", Scalars("eval", 2, {"n": 1.0, "x": 9.0}), 2) is None
+    again.close()
+    assert [stat.values for stat in again.stats()] == [{"x": 1.0, "five5": 1.0}, {"x": 9.0}]
+    state["_axes"]["eval"].update(_shown={"x": 2.0, "q": 1.0}, _shown_steps={"x": 1, "q": 1})
+    with pytest.raises(ValueError, match="steps"):
+        load(Steps(30.0, bench.warnings.append), state)
+
+
+def test_axes_of_the_longest_names_leave_a_snapshot_small() -> None:
+    """All axes there may be, of many names of four bytes a character, are far below what a frame may have."""
+    bench = Bench(young=True)
+    name = "\U0001f600" * (limits.NAME_CHARS - 4)
+    for axis in range(limits.AXES):
+        bench.log("a", 1, axis=f"{axis}", **{f"{number:04d}{name}": 1.0 for number in range(100)})
+    bench.steps.close()
+    assert len(encode(bench.steps.stats())) < 2 * limits.MIB
 
 
 def test_an_older_step_does_not_hide_newer_values() -> None:

@@ -88,7 +88,7 @@ def test_a_producers_newer_value_counts() -> None:
     mine.add({"y": 7.0}, 20)
     assert mine.values == {"x": 2.0, "y": 7.0, "z": 6.0}
     assert [mine.time_of(name) for name in "xyz"] == [20, 20, 15]
-    assert mine.units == 6
+    assert mine.units == limits.STEP_UNITS + 6
 
 
 def test_the_first_pattern_that_fits_counts() -> None:

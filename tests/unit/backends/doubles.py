@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,8 @@ class ListInflow:
     def __init__(self, found: list[Read], *, final: bool = True) -> None:
         self.waiting = list(found)
         self.failure = ""
-        self.left_out: dict[str, int] = {}
+        self.left_out: Mapping[str, int] = {}
+        self.tail_left_out: Mapping[str, int] = {}
         self.finishing = True
         self.most = len(found)
         """That it gives at once."""
@@ -105,6 +106,7 @@ class ListInflow:
             self.passing(timeout_s)
         most = min(most, self.most)
         taken, self.waiting = self.waiting[:most], self.waiting[most:]
+        self.left_out = (taken[-1].left_out if taken else {}) if self.waiting else self.tail_left_out
         return taken, taken[-1].position if self.waiting else self.tail
 
 
@@ -133,6 +135,7 @@ class Bench:
             pause=self._pass,
         )
 
+        self.guarded = False
         inflow.passing = self._pass
 
     def run(self) -> str:
@@ -140,7 +143,11 @@ class Bench:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        yield
+        self.guarded = True
+        try:
+            yield
+        finally:
+            self.guarded = False
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         if self.keep_error is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from telemetry import limits
 from telemetry.backends.breaker import LAST_WAIT_S, Breaker
 
@@ -68,3 +72,20 @@ def test_what_the_other_side_asks_for_is_kept() -> None:
     assert breaker.wait_s(last=True) == LAST_WAIT_S
     breaker.failed(after_s=90.0)
     assert (breaker.wait_s(), breaker.wait_s(last=True)) == (90.0, 90.0)
+
+
+@pytest.mark.parametrize("asked_s", [1e9, math.inf])
+def test_what_the_other_side_asks_for_has_a_bound(asked_s: float) -> None:
+    """A day, or for ever, is no answer to a run that has an end."""
+    breaker = Breaker(Time(), lambda: 0.0)
+    breaker.failed(asked_s)
+    assert (breaker.wait_s(), breaker.wait_s(last=True)) == (limits.BACKEND_ASKED_MOST_S,) * 2
+
+
+def test_what_is_no_time_to_wait_is_not_asked_for() -> None:
+    """The wait is the writer's own then."""
+    breaker = Breaker(Time(), lambda: 0.0)
+    for asked_s in (math.nan, -5.0):
+        breaker.worked()
+        breaker.failed(asked_s)
+        assert breaker.wait_s() == limits.BACKEND_RETRY_S

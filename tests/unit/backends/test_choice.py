@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends import choice as choices
-from telemetry.backends.choice import Choice, known, load, make, options_of, parse, parse_all
+from telemetry.backends.choice import Choice, known, load, make, options_of, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
 from telemetry.backends.seam import GROUP, NotConfigured
@@ -150,3 +150,20 @@ def test_options_are_shown_with_their_defaults() -> None:
         ("float | None", "None"),
         ("online or offline", "'online'"),
     ]
+
+
+def test_settings_for_a_writer_that_is_not_there_are_said() -> None:
+    """A name that nobody has, and the kind of a writer that is called otherwise; not what is for another run."""
+    given = [parse("wandb:as=team"), parse("jsonl")]
+    assert unheeded(["*", "jsonl", "team", "mlflow"], given) == []
+    assert unheeded(["wandb", "jsnl"], given) == [
+        "[backends.values.wandb] is for none of the writers, which are called jsonl, team",
+        "[backends.values.jsnl] is for none of the writers, which are called jsonl, team",
+    ]
+    assert unheeded(["jsnl"], []) == []
+
+
+def test_an_option_of_few_values_says_which() -> None:
+    """The one that was given is none of them."""
+    with pytest.raises(UsageError, match="prometheus: buckets=3: is none of 1, 2, 4"):
+        parse_all(["prometheus:buckets=3"])

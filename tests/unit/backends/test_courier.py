@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.backends.doubles import Bench, ListBackend, ListInflow, mark, reads, step
@@ -228,7 +230,7 @@ def test_values_that_a_backend_left_out_are_counted(tmp_path: Path) -> None:
 
     backend.fail = leave
     inflow = a_run(limits.BACKEND_BATCH_ITEMS + 1)
-    inflow.left_out = {"missed": 3}
+    inflow.tail_left_out = {"missed": 3}
     bench = Bench(backend, inflow, tmp_path)
     assert bench.run() == "done"
     assert bench.kept[-1].counts.dropped == {"not_finite": 4, "missed": 3}
@@ -380,6 +382,7 @@ def test_an_end_that_fails_is_tried_again_and_not_called_done(tmp_path: Path) ->
 
     backend.on_close = close
     assert (bench.run(), bench.kept[-1].done) == ("done", True)
+    assert bench.tally.state == "closing"  # also after failures: nothing is missing then
 
     def never() -> None:
         raise RuntimeError("broken")
@@ -403,3 +406,69 @@ def test_items_of_a_kind_are_named_by_their_kind(tmp_path: Path) -> None:
     backend.takes = (Mark,)
     bench = Bench(backend, a_run(2), tmp_path)
     assert (bench.run(), bench.tally.no_place) == ("done", {"step": 2})
+
+
+def test_every_call_of_a_backend_is_guarded(tmp_path: Path) -> None:
+    """Also those that only ask: a library may hang in any of them."""
+    calls: dict[str, set[bool]] = {}
+
+    class Watched(ListBackend):
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("open", "write", "flush", "state", "close", "where"):
+                calls.setdefault(name, set()).add(bench.guarded)
+            return super().__getattribute__(name)
+
+    bench = Bench(Watched(), a_run(), tmp_path)
+    assert bench.run() == "done"
+    assert set(calls) == {"open", "write", "flush", "state", "close", "where"}
+    assert all(guarded == {True} for guarded in calls.values())
+
+
+def test_what_did_not_go_out_is_counted_with_what_did(tmp_path: Path) -> None:
+    """Once, whoever dies when: a checkpoint has what its position passed over, and nothing of what waits."""
+    size, odd = limits.BACKEND_BATCH_ITEMS, {"not_there": 3}
+    items: list[Item] = [step(at) for at in range(size)]
+    items += [mark(size), step(size + 1), mark(size + 2)]
+    found = [read if at < size + 1 else read._replace(left_out=odd) for at, read in enumerate(reads(items))]
+    backend = ListBackend()
+    backend.takes, backend.idempotent = (Step,), False
+
+    def second_dies(items: list[Item]) -> None:
+        if len(backend.calls) == 2:
+            raise KeyboardInterrupt
+
+    backend.fail = second_dies
+    inflow = ListInflow(found)
+    inflow.tail_left_out = odd
+    bench = Bench(backend, inflow, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    first = bench.kept[-1]
+    assert (first.position["next_record"], first.counts.no_place, first.counts.dropped) == (size, {}, {})
+    rest = ListInflow(found[size:])
+    rest.tail, rest.tail_left_out = inflow.tail, odd
+    again = Bench(backend, rest, tmp_path, first)
+    assert again.run() == "done"
+    assert (again.tally.no_place, again.tally.dropped) == ({"mark": 2}, odd)
+
+
+@pytest.mark.parametrize(
+    "source", ["raise RuntimeError('made for another numpy')", "1 +", "raise OSError('libssl: no such file')"]
+)
+def test_a_library_that_breaks_at_its_import_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Whatever it raises: an error of the import itself will not pass."""
+    (tmp_path / "broken_library.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    opened = []
+    backend = ListBackend()
+
+    def load() -> None:
+        opened.append(1)
+        import_module("broken_library")
+
+    backend.on_open = load
+    with pytest.raises(NotConfigured):
+        Bench(backend, a_run(), tmp_path).run()
+    assert opened == [1]

@@ -191,3 +191,19 @@ def test_weights_grow_with_what_is_in_an_item() -> None:
         (Mark(key="k", time_ns=0, text="m"), Live(key="k", time_ns=0, snapshot=shot)),
     ]
     assert all(weight(small) < weight(large) for small, large in pairs)
+
+
+def test_what_is_missing_is_told_with_what_is_taken(
+    flowing: Callable[..., Inflow], wait_until: Callable[..., object]
+) -> None:
+    """However far the thread has read ahead."""
+    source = ListSource(100)
+    source._left = [read._replace(left_out={"missed": at}) for at, read in enumerate(source._left)]
+    source.missed = 120
+    inflow = flowing(source)
+    wait_until(lambda: inflow.finishing)
+    assert inflow.left_out == {}
+    inflow.take(10, 1.0)
+    assert inflow.left_out == {"missed": 9}
+    inflow.take(100, 1.0)
+    assert inflow.left_out == {"missed": 120}

@@ -94,3 +94,39 @@ def test_a_path_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     backend = opened(tmp_path / "place", path="deep/er/out.jsonl")
     assert backend.where() == str(tmp_path / "deep" / "er" / "out.jsonl")
     assert JsonlBackend(JsonlOptions(), tmp_path).where() == ""
+
+
+def test_a_file_that_was_taken_away_is_no_delivery(tmp_path: Path) -> None:
+    """Whether it is gone or another has its name, at a flush, at the end, or when the next process goes on; what to
+    do about it is said, and nothing is made anew."""
+    path = tmp_path / "run" / "writer" / "data" / "items.jsonl"
+    backend = opened(path.parent)
+    backend.write([step(0)])
+    backend.flush()
+    state = backend.state()
+    path.rename(tmp_path / "elsewhere")
+    backend.write([step(1)])
+    with pytest.raises(NotConfigured, match=r"items\.jsonl has been taken away.*remove .*/writer and export"):
+        backend.flush()
+    assert backend.state() == state
+    with pytest.raises(NotConfigured, match="taken away"):
+        backend.close(final=True)
+    backend.close(final=False)
+    with pytest.raises(NotConfigured, match="taken away"):
+        opened(path.parent, state)
+    assert not path.exists()
+    path.write_text("")
+    with pytest.raises(NotConfigured, match="has lost"):
+        opened(path.parent, state)
+
+
+def test_a_file_that_another_replaced_or_cut_is_no_delivery(tmp_path: Path) -> None:
+    """Its name is there, and not what was written."""
+    for number, change in enumerate((lambda path: path.unlink() or path.touch(), lambda path: path.write_text(""))):
+        backend = opened(tmp_path / str(number))
+        backend.write([step(0)])
+        backend.flush()
+        change(Path(backend.where()))
+        with pytest.raises(NotConfigured, match=r"another file|has lost"):
+            backend.close(final=True)
+        backend.close(final=False)

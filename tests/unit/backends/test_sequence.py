@@ -119,3 +119,18 @@ def _once(read):  # type: ignore[no-untyped-def]
         return read(self)
 
     return reading
+
+
+def test_what_nobody_has_is_missed_where_it_would_have_been(going: Going) -> None:
+    """An item before a damaged record knows nothing of it, also if it has been looked at; the ones after it do."""
+    play(going, 4)
+    path = going.directory.records / "records.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    for number in (2, 3):
+        lines[number] = b"x" * len(lines[number])
+    path.write_bytes(b"\n".join(lines))
+    of = sequence(going)
+    found = of.take(10, last=True)
+    assert [key[0] for key in keys(found)] == ["r", "t", "r", "t"]
+    assert [dict(read.left_out) for read in found] == [{}, {}, {"missed": 2}, {"missed": 2}]
+    assert [read.position.next_record for read in found] == [1, 1, 4, 4]

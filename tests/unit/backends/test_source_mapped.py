@@ -6,7 +6,7 @@ import pytest
 from tests.unit.backends.doubles import FACTS, mark, reads, step
 from tests.unit.backends.going import ListSource, drained, keys
 
-from telemetry.backends.items import Step
+from telemetry.backends.items import CounterReading, Params, Reading, Step
 from telemetry.backends.mapping import ALIKE, ItemMapping
 from telemetry.backends.source import Position, Read
 from telemetry.backends.source_mapped import MappedSource
@@ -83,7 +83,49 @@ def test_values_that_are_left_out_are_counted_and_said() -> None:
     (read,) = source.read(10, 0.1)
     assert read.item.values == {"xoss": 1.0}  # type: ignore[union-attr]
     assert source.again(1) == read.item
-    assert (source.left_out, source.notes(), source.missed) == ({}, [], 0)
+    assert (source.left_out, source.missed) == ({}, 0)
+    assert source.notes() == ["never fitted a name of the run: rename 'a'; of `latency/p99` the name is `latency`"]
     assert source._mapping.apply(Step(key="r2", time_ns=1, axis="train", step=1, values={"xoss": 1.0})) is None
     assert source.left_out == {ALIKE: 1}
     assert len(source.notes()) == 1
+
+
+def test_patterns_that_never_fitted_are_said_at_the_end() -> None:
+    """Once, unless a process before this one may have seen what they fit. Figures of instruments have no names."""
+    values = BackendValues(include=("loss", "latency/p99"), exclude=("seed",), rename={"los": "l", "loss": "x"})
+    given = [*reads([step(0)]), *reads([Params(key="r1", time_ns=0, values={"seed": 1})], 1)]
+    source = mapped(given, values)
+    assert source.notes() == []
+    drained(source)
+    (said,) = source.notes()
+    assert said.startswith("never fitted a name of the run: include 'latency/p99', rename 'los'; ")
+    assert source.notes() == []
+    later = mapped(given, values, Position(next_record=1))
+    drained(later)
+    assert later.notes() == []
+
+
+def test_a_pattern_may_fit_a_name_with_its_labels() -> None:
+    """But one of `rename` does not."""
+    reading = Reading(
+        key="t1",
+        time_ns=0,
+        elapsed_s=1,
+        seconds=1,
+        counters=[CounterReading(name="c", labels={"route": "/a"}, value=1)],
+    )
+    source = mapped(reads([reading]), BackendValues(include=("c{route=/a}",), rename={"c{*}": "d{*}"}))
+    drained(source)
+    assert "include" not in source.notes()[0]
+
+
+def test_what_is_left_out_is_told_with_the_item_that_comes_next() -> None:
+    """With what the source behind it misses; an item that is read again is not counted again."""
+    values = {"loss": 1.0, "xoss": 2.0}
+    items = [step(0), Step(key="r1", time_ns=1, axis="train", step=1, values=values), step(2)]
+    given = [read._replace(left_out={"missed": 5}) for read in reads(items)]
+    source = mapped(given, BackendValues(rename={"l*": "x*"}))
+    found = source.read(10, 0.1)
+    assert [read.left_out for read in found] == [{"missed": 5}, *[{"missed": 5, ALIKE: 1}] * 2]
+    source.again(2)
+    assert source.left_out == {ALIKE: 1}

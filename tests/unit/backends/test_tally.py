@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from telemetry import limits
-from telemetry.backends.seam import Unavailable
+from telemetry.backends.seam import NotConfigured, Unavailable
 from telemetry.backends.source import Position
 from telemetry.backends.tally import Tally, words
 from telemetry.store.backends import Counts
@@ -70,3 +70,10 @@ def test_what_it_tells_has_no_secrets_and_can_be_told() -> None:
     stat = msgspec.json.decode(data, type=BackendStat)
     assert (b"hunter2" in data, b"abc123" in data) == (False, False)
     assert (stat.place, len(stat.last_error)) == ("http://me:***@host/\\udcff", limits.TEXT_CHARS)
+
+
+def test_an_error_does_not_say_the_backend_s_name_again() -> None:
+    """It always stands beside it."""
+    tally = Tally("mine", "prometheus")
+    tally.said(NotConfigured("prometheus: port 9599 is taken"))
+    assert tally.last_error == "port 9599 is taken"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.writer import DELIVERED, FAILED, UNDELIVERED
+from telemetry.backends.writer import CRASHED, DELIVERED, FAILED, UNDELIVERED
 from telemetry.store.backends import Checkpoint, WriterFacts, WriterFolder, writer_folder
 from telemetry.wire.snapshot import BackendStat
 
@@ -40,6 +40,13 @@ class Source(ListSource):
         if self.over:
             self.position = Position(next_record=20, final_done=FINAL)
         return found
+
+if "hangs" in sys.argv:
+    import time
+    from telemetry import limits
+    from telemetry.backends import choice
+    limits.BACKEND_CALL_S = 0.2
+    choice.make = lambda *_: time.sleep(60)
 
 WAITS, FINAL = "waits" in sys.argv, "dead" not in sys.argv
 def source(backend, position):
@@ -104,6 +111,12 @@ def test_a_stop_leaves_the_rest(tmp_path: Path, folder: WriterFolder, wait_until
     stat = folder.read_status()
     assert stat is not None
     assert (stat.written, stat.restarts) == (20, 0)
+
+
+def test_a_library_that_hangs_before_it_is_opened_ends_the_process(tmp_path: Path, folder: WriterFolder) -> None:
+    """As any call of it does: whoever looks after the writer starts another."""
+    assert write(tmp_path, "jsonl", "hangs")[0] == CRASHED
+    assert "Timeout" in folder.log.read_text()
 
 
 def test_a_writer_that_was_killed_is_counted(

@@ -45,13 +45,39 @@ def test_what_is_not_done_is_resumed_as_it_was_told(tmp_path: Path) -> None:
         export._unfinished(tmp_path, {"d": "jsonl:as=d"})
 
 
+def test_what_was_delivered_earlier_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody looks whether it is still there; a checkpoint that can't be read is the writer's to say."""
+    writer(tmp_path, "a", "jsonl:as=a", done=True)
+    writer(tmp_path, "b", "jsonl:as=b")
+    writer(tmp_path, "c", "jsonl:as=c")
+    writer_folder(tmp_path, "c").checkpoint.write_text("{")
+    export._say_what_is_done(tmp_path, ["a", "b", "c", "new"])
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("telemetry: a: delivered earlier, and not looked at again; ")
+    assert said.endswith(f"remove {tmp_path}/backends/a")
+
+
+def test_nothing_to_deliver_is_said_of_those_that_were_named(tmp_path: Path) -> None:
+    """And what is left for others."""
+    writer(tmp_path, "a", "jsonl:as=a", done=True)
+    assert export._nothing_to_deliver(tmp_path, []).endswith("has no writer that is not done")
+    assert export._nothing_to_deliver(tmp_path, ["a"]) == "nothing to deliver: done is a"
+    writer(tmp_path, "b", "jsonl:as=b")
+    writer(tmp_path, "c", "jsonl:as=c")
+    writer_folder(tmp_path, "c").checkpoint.write_text("{")
+    assert export._nothing_to_deliver(tmp_path, ["a"]).endswith("done is a; not done, and not named, is b, c")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["export"], "nowhere to export to"),
         (["export", "--to", "jsnl"], "did you mean jsonl?"),
         (["export", "--to", "jsonl", "--every", "often"], "is no number of seconds"),
-        (["export", "--to", "jsonl", "--every", "-1"], "--every"),
+        *[
+            (["export", "--to", "jsonl", "--every", text], f"--every {text} is not between one second and a day")
+            for text in ("-1", "0", "0.2", "nan", "86401")
+        ],
         (["export", "x", "--writer"], "a writer has one --to"),
     ],
 )

@@ -34,7 +34,7 @@ def small_writers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def status(tmp_path: Path) -> Callable[..., None]:
-    def write(name: str, state: BackendState, **facts: int) -> None:
+    def write(name: str, state: BackendState, **facts: object) -> None:
         folder = writer_folder(tmp_path, name)
         folder.make()
         folder.write_status(BackendStat(name=name, state=state, **facts))  # type: ignore[arg-type]
@@ -62,7 +62,8 @@ def test_what_became_of_each_is_told(
     tmp_path: Path, status: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a table, with what to do about the rest; a writer that could not say its end is given one."""
-    status("good", "done", written=1_234)
+    place = f"/{'deep' * 40}/data"
+    status("good", "done", written=1_234, place=place)
     status("bad", "undelivered", queued=7, written=2)
     said: list[str] = []
     exports = export(tmp_path, "good", "bad", "none", said=said)
@@ -74,6 +75,7 @@ def test_what_became_of_each_is_told(
     exports.tell(io.StringIO())
     err = capsys.readouterr().err
     assert "good     done           1,234     0" in err
+    assert f"\ngood is at {place}\n" in err  # however wide the terminal is
     assert "bad: a reason" in said
     assert f"bad: 7 records are not delivered; telemetry export --resume {tmp_path}" in said
 

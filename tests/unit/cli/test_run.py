@@ -243,6 +243,20 @@ def test_what_a_backend_has_not_got_is_said(
     assert f"mine: 3 records are not delivered (no route); telemetry export --resume {writer.parents[1]}\n" in said
 
 
+def test_a_backend_that_is_waited_for_is_said_once(
+    whole_run: None, writer: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes; and once more what came of it."""
+    monkeypatch.setattr("telemetry.emit.writers._TELL_S", 0.01)
+    monkeypatch.setenv("TELEMETRY_BACKENDS__FINISH_TIMEOUT_S", "0.4")
+    program = writer.parents[2] / "writer.py"
+    program.write_text(WRITER.replace("sys.exit(", "import time\ntime.sleep(60)\nsys.exit("))
+    assert main(["run", "--to", "jsonl:as=mine", "true"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("waiting for mine") == 1
+    assert said.count("telemetry: mine: 3 records are not delivered") == 1
+
+
 def test_the_settings_name_backends_too(
     aggregator: FakeAggregator, writer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

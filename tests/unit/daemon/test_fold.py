@@ -244,6 +244,35 @@ def test_the_fold_of_a_journal_is_the_run(tmp_path: Path, whole: Live, essence: 
     assert (len(intervals), len(streamed)) == (len(live.intervals), len(live.streamed))
 
 
+def test_a_run_that_goes_on_after_its_books_were_closed(tmp_path: Path, essence: Essence) -> None:
+    """What comes for steps that were said then corrects them or is too late; accounts hold, and the fold knows."""
+    live = Live(tmp_path / "j")
+    live.go(100)
+    live.book.close()
+    closing = live.book.take_streamed()
+    live.streamed += closing
+    steps = {item.record.step for item in closing if isinstance(item.record, ClosedStep)}
+    assert 10**6 in steps
+    sender = live.senders[-1]
+    live.turn([sender.batch(Scalars("train", 10**6, {"x": 7.0}))])
+    assert [item.record.closed for item in live.streamed[-1:]] == ["late"]  # type: ignore[union-attr]
+    live.turn([sender.batch(Scalars("train", 10**6 + 1, {"x": 8.0}))])
+    live.roll()
+    live.book.close()
+    live.streamed += live.book.take_streamed()
+    expected = live.snapshot()
+    for stat in expected["producers"]:
+        assert stat["received"] == stat["applied"] + sum(stat["dropped"].values()) + stat["waiting"]
+        assert not stat["waiting"]
+    fold, intervals, streamed = folded(live.folder)
+    assert essence(snapshot_of(fold.numbers, live.clock.monotonic_ns())) == essence(expected)
+    assert (intervals, streamed) == (live.intervals, live.streamed)
+    said = [item.record for item in streamed if isinstance(item.record, ClosedStep)]
+    numbers = [(step.axis, step.step, step.revision) for step in said]
+    assert len(numbers) == len(set(numbers))
+    assert fold.close().streamed == ()
+
+
 def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> None:
     """What comes after it changes both in the same way: nothing is forgotten that only shows later."""
     live = Live(tmp_path / "j")

@@ -16,8 +16,8 @@ from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalReader, Jour
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.codec import decode_checkpoint, decode_note
 from telemetry.wire.control import CannotResend, End, Hello, Watch
-from telemetry.wire.events import Count
-from telemetry.wire.journal import BadFrames, Ending, Rolled, RunState
+from telemetry.wire.events import ClosedStep, Count, Scalars
+from telemetry.wire.journal import BadFrames, Closed, Ending, Rolled, RunState
 
 
 class Kept:
@@ -218,3 +218,22 @@ def test_what_is_repeated_raises_no_warning_that_no_note_tells(kept: Kept) -> No
     for entry in fold.entries():
         fold.apply(entry)
     assert fold.numbers.aggregator._notes.warnings == kept.numbers.aggregator._notes.warnings
+
+
+def test_the_closing_of_the_books_is_in_the_journal(kept: Kept) -> None:
+    """Whoever folds it says the steps that were open then, and rows that waited are given up: no more, no less."""
+    kept.book.turn([bytes(frame("p", 0, 0, records=[Scalars("train", 1, {"x": 1.0})], rows=[(9, 1, 1.0)]))])
+    kept.book.roll(kept.clock.wall_ns(), 0)
+    kept.book.close()
+    (said,) = kept.book.take_streamed()
+    assert said.record == ClosedStep("train", 1, {"x": 1.0}, closed="run_end")
+    assert kept.notes()[1:] == [Closed()]
+    fold = Fold(JournalReader(kept.folder))
+    streamed = [item for entry in fold.entries() for item in fold.apply(entry).streamed]
+    assert streamed == [said]
+    assert fold.numbers.run.records == kept.numbers.run.records == 1
+    for numbers in (kept.numbers, fold.numbers):
+        ledger = numbers.aggregator.producer("p").account.ledger
+        assert (ledger.received, ledger.applied, ledger.by_reason()) == (2, 1, {"unknown_id": 1})
+    assert (fold.last_notes(), fold.end_interval().interval) == ([], None)
+    assert fold.close().streamed == ()

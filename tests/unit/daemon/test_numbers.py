@@ -13,7 +13,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.testing import frame
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.events import ClosedStep, Count, Mark, Scalars
-from telemetry.wire.journal import BadFrames, Ending, Rolled, RunState
+from telemetry.wire.journal import BadFrames, Closed, Ending, Rolled, RunState
 
 MONO_NS = 1_000_000_000_000
 WALL_NS = 1_700_000_000_000_000_000
@@ -74,9 +74,11 @@ def test_whatever_closes_a_step_its_record_is_numbered(numbers: Numbers) -> None
     batch = numbers.admit(frame("q", 0, 0, records=[Scalars("train", 3, {"x": 3.0})]), MONO_NS)
     assert batch is not None
     numbers.apply([batch], MONO_NS)
-    numbers.close()
+    numbers.take_note(Closed(), MONO_NS)
     assert numbers.take_streamed()[0].record == ClosedStep("train", 3, {"x": 3.0}, closed="run_end")
     assert numbers.run.records == 3
+    numbers.close()
+    assert numbers.take_streamed() == [], "once is enough"
 
 
 def test_each_note_changes_what_it_speaks_of(numbers: Numbers) -> None:

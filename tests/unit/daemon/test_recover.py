@@ -94,6 +94,49 @@ def test_open_steps_are_closed(make_service: Any, connect: Any, die: Any, closed
     assert (snapshot.axes[0].closed, snapshot.axes[0].open, snapshot.warnings) == (2, 0, [])
 
 
+@pytest.mark.parametrize("closer", ["the run", "recover"])
+def test_what_was_closed_is_not_closed_again(
+    make_service: Any, connect: Any, die: Any, make_again: Any, closer: str
+) -> None:
+    """Whoever closed the books and was killed before the result: a run that goes on says no step twice, ends no
+    interval twice, and misses nothing in the journal."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Mark("a"), Scalars("train", 1, {"loss": 1.0}), Scalars("train", 2, {"loss": 2.0}))
+    peer.applied(3)
+    if closer == "the run":
+        service.close_books()
+    die(service)
+    directory = service.parts.directory
+    if closer == "recover":
+        recover(directory, Config())
+        directory.final.unlink()
+    again = make_again(directory)
+    seconds = len(list(HistoryReader(directory.history).intervals(level_s=1)))
+    assert (again.parts.numbers.run.records, again.parts.numbers.run.rolls) == (3, seconds)
+    again.course.end("enough", interrupted=True)
+    finalize(again)
+    said = RecordLog(directory.records).read(1, 9)
+    assert [(item.record.step, item.record.closed) for item in said] == [  # type: ignore[union-attr]
+        (1, "ended"),
+        (2, "run_end"),
+    ]
+    (axis,) = read_final(directory.final).axes
+    assert (axis.closed, axis.open, axis.corrections) == (2, 0, 0)
+    (warning,) = read_final(directory.final).warnings
+    assert "restarted" in warning
+
+
+def test_a_journal_that_takes_no_more_keeps_nobody_from_the_result(dead: Any) -> None:
+    """A torn tail is not cut for a note, nor is anything written behind damage."""
+    last = sorted(dead.journal.iterdir())[-1]
+    with last.open("ab") as file:
+        file.write(b"xyz")
+    before = last.read_bytes()
+    assert recover(dead, Config()).snapshot.warnings == ["the journal ended with 3 torn bytes, which are left out"]
+    assert last.read_bytes() == before
+
+
 def test_a_history_that_is_lost_is_made_again(dead: Any) -> None:
     """All of it is in the journal."""
     shutil.rmtree(dead.history)

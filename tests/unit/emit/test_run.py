@@ -221,3 +221,15 @@ def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
     [heard] = aggregator.heard.values()
     marks = [record.text for record in heard.records if isinstance(record, Mark)]
     assert marks == ["tracking measured began", "tracking measured ended"]
+
+
+def test_a_backend_that_nobody_has_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: FakeAggregator
+) -> None:
+    """As on the command line; who joins a run has no use for backends, and need not have them."""
+    monkeypatch.delenv(ENDPOINT_VARIABLE)
+    with pytest.raises(UsageError, match="did you mean wandb"):
+        start("job", dir=tmp_path, to=["wandbb"])
+    assert run_module._STARTER.run is None
+    monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+    start("job", to=["wandbb"]).finish(5.0)

@@ -9,13 +9,23 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from telemetry import limits
+from telemetry.backends.builtin import BUILT_IN
 from telemetry.backends.choice import parse
-from telemetry.emit.writers import Writers, name_of, with_backends, writer_command
+from telemetry.emit.writers import (
+    OURS,
+    Writers,
+    check_kinds,
+    name_of,
+    said_when_long,
+    with_backends,
+    writer_command,
+)
 from telemetry.errors import UsageError
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
@@ -45,7 +55,7 @@ say('writes')
 time.sleep(60)
 """
 )
-CAN_T = STATUS + "say('no such key'); status(state='failed', last_error='no such key'); sys.exit(2)"
+CAN_T = STATUS + "say('no such key'); status(state='failed', time_ns=1, last_error='no such key'); sys.exit(2)"
 MUTE = "import sys; sys.exit(2)"
 LOSES = STATUS + "status(state='done', next_record=7, dropped={'too_large': 1_200, 'refused': 1}); sys.exit(6)"
 
@@ -117,6 +127,27 @@ def test_writers_that_can_t_be_told_apart_are_refused() -> None:
     assert not Writers([], print)
 
 
+def test_a_backend_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what may be meant; somebody else's is known by its entry point, ours without a look."""
+    assert frozenset(BUILT_IN) == OURS
+    mine = EntryPoint("mine", "mine:Mine", "telemetry.backends")
+    asked: list[str] = []
+
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        asked.append(group)
+        return [mine]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    check_kinds([f"{kind}:as=x" for kind in OURS])
+    assert asked == []
+    check_kinds(["jsonl", "mine:a=b"])
+    assert asked == ["telemetry.backends"]
+    with pytest.raises(UsageError, match=r"no backend 'wandbb' .did you mean wandb"):
+        check_kinds(["mine", "wandbb"])
+    with pytest.raises(UsageError, match=r"one of aim, .*mine"):
+        check_kinds(["qqq:as=jsonl"])
+
+
 def test_all_is_delivered(nearby: Nearby) -> None:
     """Nobody waits any longer, and nothing is said."""
     writers = nearby.begin(one=DELIVERS, every_s=2.0)
@@ -178,8 +209,8 @@ def test_one_that_can_t_begin_is_not_tried_again(nearby: Nearby) -> None:
     remedy = f"telemetry export --resume {nearby.folder}"
     assert [nearby.hear() for _ in range(3)] == [
         "no such key",
-        f"one: its writer could not begin (no such key); {remedy}",
-        f"mute: its writer could not begin; {remedy}",
+        f"one: its writer could not begin (no such key); once that is mended, {remedy}",
+        "mute: its writer could not begin",
     ]
     assert [(stat.state, stat.restarts, stat.kind) for stat in writers.stats] == [
         ("failed", 0, ""),
@@ -265,3 +296,14 @@ def test_the_report_has_the_last_states() -> None:
     new = BackendStat(name="mine", state="done")
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="n", backends=[old, other]), source="pubsub")
     assert with_backends(report, [new]).snapshot.backends == [other, new]
+
+
+def test_a_long_wait_is_said_once() -> None:
+    """For whom, and for how long; a short one is not worth a word."""
+    now_s = [5.0]
+    said: list[str] = []
+    tell = said_when_long(said.append, 30.0, lambda: now_s[0])
+    late = [BackendStat(name="wandb"), BackendStat(name="mlflow")]
+    for now_s[0] in (6.0, 7.0, 8.0):
+        tell(late)
+    assert said == ["waiting for wandb, mlflow, for 28 s more at most"]

@@ -115,11 +115,13 @@ def test_what_is_not_delivered_is_a_finding() -> None:
         BackendStat(name="a", state="undelivered", queued=3, last_error="refused"),
         BackendStat(name="b", state="done", dropped={"too_large": 2}),
         BackendStat(name="c", state="done"),
-        BackendStat(name="d", state="failed"),
+        BackendStat(name="d", state="failed", time_ns=1),
+        BackendStat(name="e", state="failed"),
     ) == [
         "a: 3 records are not delivered (refused); telemetry export --resume /d",
         "b: 2 items were not taken: 2 too_large",
-        "d: its writer could not begin; telemetry export --resume /d",
+        "d: its writer could not begin; once that is mended, telemetry export --resume /d",
+        "e: its writer could not begin",
     ]
 
 
@@ -129,6 +131,7 @@ def test_of_one_that_had_not_ended_nobody_knows_the_rest() -> None:
         BackendStat(name="a", state="retrying", queued=3, last_error="refused"),
         BackendStat(name="b", state="writing"),
         BackendStat(name="c", state="idle"),
+        BackendStat(name="d", state="closing"),
     ) == [
         "a: 3 records were not delivered yet when it last reported (refused)",
         "b: not all was delivered yet when it last reported",

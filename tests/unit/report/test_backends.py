@@ -68,11 +68,21 @@ def test_numbers() -> None:
 
 def test_the_command_for_the_rest_comes_first_and_once() -> None:
     """In a line of its own."""
-    assert backends(steps_report()).notes[:4] == [
+    assert backends(steps_report()).notes[:3] == [
         "wandb: 675 records are not delivered (connection refused: https://api.wandb.ai)",
         "mlflow: its writer could not begin (mlflow is not installed: pip install 'telemetry[mlflow]')",
-        "what is not delivered waits in the run directory, and goes out with",
+        "what is not delivered waits in the run directory, and goes out with\n"
         "telemetry export --resume runs/spirals-20231114T221320Z-a1b2",
+    ]
+
+
+def test_what_resuming_does_not_mend_is_not_to_be_resumed() -> None:
+    """A writer that never was has no folder, and one that could not begin will not before something is mended."""
+    assert backends(report(BackendStat(name="a", state="failed"))).notes == ["a: its writer could not begin"]
+    assert backends(report(BackendStat(name="a", state="failed", time_ns=1))).notes[:2] == [
+        "a: its writer could not begin",
+        "what is not delivered waits in the run directory; once that is mended, it goes out with\n"
+        "telemetry export --resume /runs/r",
     ]
 
 

@@ -21,6 +21,7 @@ from telemetry.store.journal import (
     NOTE,
     JournalReader,
     JournalWriter,
+    append_notes,
     cut_torn_tail,
 )
 from telemetry.testing import builders
@@ -631,3 +632,16 @@ def test_half_a_large_checkpoint_is_no_damage(tmp_path: Path) -> None:
     list(reader.frames())
     assert not reader.tail_damaged
     assert reader.tail_bytes == path.stat().st_size - SEGMENT_HEADER_BYTES
+
+
+def test_notes_are_added_to_a_journal_that_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind its last frame, in the same segment; a disk that refuses leaves it as it was."""
+    write(tmp_path, 3).close()
+    append_notes(tmp_path, [b"note a", b"note b"], 9)
+    assert read(tmp_path)[2:] == [(2, BATCH, b"00002"), (9, NOTE, b"note a"), (9, NOTE, b"note b")]
+    assert len(list(tmp_path.iterdir())) == 1
+    before = segment(tmp_path, 0).read_bytes()
+    monkeypatch.setattr(os, "writev", failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        append_notes(tmp_path, [b"note c"], 10)
+    assert segment(tmp_path, 0).read_bytes() == before

@@ -11,7 +11,7 @@ import pytest
 from telemetry.ledger import Reason
 from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, Hello, Watch
-from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Ending, Note, Rolled, RunState
+from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
 from telemetry.wire.snapshot import CommandFacts
 
 EVERY_NOTE: tuple[Note, ...] = (
@@ -22,6 +22,7 @@ EVERY_NOTE: tuple[Note, ...] = (
     Rolled(start_wall_ns=1 << 60, end_wall_ns=(1 << 60) + 1, elapsed_ns=1, snapshot_seq=4),
     BadFrames(counts={"wrong_topic": 2}),
     Ending(reason="stopped", interrupted=True, command=CommandFacts(argv=["a"], exit_code=0)),
+    Closed(),
 )
 STATE = RunState(
     run_id="r",
@@ -61,7 +62,7 @@ def test_every_kind_of_note_is_listed_and_tried() -> None:
 def test_types_of_notes_are_those_of_the_files() -> None:
     """Types are words on disk: never renamed, never used again."""
     tags = [kind.__struct_config__.tag for kind in NOTES]
-    assert tags == ["hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending"]
+    assert tags == ["hello", "end", "cannot_resend", "watch", "rolled", "bad_frames", "ending", "closed"]
 
 
 def test_a_checkpoint_keeps_the_numbers_raw() -> None:

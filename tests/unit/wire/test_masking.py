@@ -52,6 +52,14 @@ def test_ordinary_arguments_stay(argument: str) -> None:
     assert mask_secrets([argument, "value"]) == [argument, "value"]
 
 
+def test_the_token_of_a_parser_is_no_secret() -> None:
+    """Where an error says which it did not understand; a long one may be one that somebody showed."""
+    for text in ('(sqlite3.OperationalError) unrecognized token: "9bad"', "unexpected token: ')'"):
+        assert mask_secrets([text]) == [text]
+    for text in (f"unexpected token: {'a1' * 8}", "invalid token: 9bad", "x unexpected token=9bad"):
+        assert mask_secrets([text])[0].endswith(MASK)
+
+
 def test_nested_settings() -> None:
     """Maps are masked by key at every depth; what is no text stays; the original is untouched."""
     settings = {

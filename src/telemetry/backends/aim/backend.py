@@ -168,6 +168,7 @@ class AimBackend:
         if run is not None:
             run.close()
             del run
+            gc.unfreeze()  # a writer froze what was there when it had begun
             gc.collect()  # the database is closed with the last of its views
 
     # --- what goes there -----------------------------------------------------------------------------

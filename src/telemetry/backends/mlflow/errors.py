@@ -7,6 +7,7 @@ from typing import Any, Final
 from telemetry.backends.seam import NotConfigured, Unavailable
 
 _WORDS_CHARS: Final = 300
+_WRAPPED: Final = " with exception "  # what follows says all of what MLflow was told, several times over
 _PASSING: Final = (408, 409, 429, 499)  # of a server; and whatever is its own fault, from 500 on
 
 
@@ -23,7 +24,7 @@ def kinds(remote: bool) -> tuple[type[Any], ...]:
 
 def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
     """For one of `kinds`: Unavailable, NotConfigured, or ValueError if something in the call was wrong."""
-    text = " ".join(str(error).split())[:_WORDS_CHARS]
+    text = _words(error)
     code: str = getattr(error, "error_code", "")
     if not code:
         from sqlalchemy.exc import OperationalError
@@ -37,3 +38,16 @@ def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
     if opening or code == "RESOURCE_DOES_NOT_EXIST" or "'active' state" in text:
         return NotConfigured(f"mlflow: {text}")
     return ValueError(text)
+
+
+def _words(error: BaseException) -> str:
+    """Of a request that did not get through: which, and the reason below all that wraps it."""
+    text = " ".join(str(error).split())
+    request, wrapped, _ = text.partition(_WRAPPED)
+    if wrapped:
+        inner = error
+        while (below := inner.__cause__ or inner.__context__) is not None:
+            inner = below
+        reason = " ".join(str(inner).split()) or type(inner).__name__
+        text = text if inner is error else f"{request[: _WORDS_CHARS // 2]}: {reason}"
+    return text[:_WORDS_CHARS]

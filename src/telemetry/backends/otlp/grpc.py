@@ -28,8 +28,9 @@ class GrpcSender:
         """Connects with the first request. Raises NotConfigured."""
         try:
             import grpc
-        except ModuleNotFoundError as error:
-            raise missing("grpcio", "otlp") from error
+        except ImportError as error:
+            package = "grpcio" if error.name in (None, "grpc") else error.name
+            raise missing(package or "grpcio", "otlp", error) from error
         self._target = target
         self._error: type[Exception] = grpc.RpcError
         self._compression: Any = grpc.Compression.Gzip

@@ -19,6 +19,7 @@ from telemetry.backends.seam import NotConfigured, RunFacts
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ANY: Final = 0
+_UNTOLD_S: Final = 1.0  # of waiting for the last scrape; longer ones are said
 
 
 class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -86,10 +87,19 @@ class PrometheusBackend:
     def close(self, *, final: bool) -> None:
         if self._server is None:
             return
-        if final and self._is_final() and not self._scraped.wait(self._options.linger):
-            self.say(f"nobody has scraped the final values within {self._options.linger:g} s")
+        if final and self._is_final():
+            self._linger()
         self._server.close()
         self._server = None
+
+    def _linger(self) -> None:
+        linger_s = self._options.linger
+        if self._scraped.wait(min(linger_s, _UNTOLD_S)):
+            return
+        if linger_s > _UNTOLD_S:
+            self.say(f"waits up to {linger_s:g} s for the final values to be scraped")
+        if not self._scraped.wait(max(0.0, linger_s - _UNTOLD_S)):
+            self.say(f"nobody has scraped the final values within {linger_s:g} s")
 
     def where(self) -> str:
         return self._server.address if self._server is not None else ""

@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import Final
 
 from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryError
+from telemetry.phrases import is_silent, looked_at_ns
 from telemetry.transport import ControlClient, Subscription
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import refuses, seen_from
@@ -117,12 +118,13 @@ class Listener:
         self._run_id = run_id
 
     def _watch_backends(self) -> None:
-        """Tells the result again whenever they have got any further, until nothing is to be expected of them."""
+        """Tells the result again whenever they have got any further, and while one is silent, until nothing is to
+        be expected of them."""
         while any(stat.state not in BACKEND_ENDED for stat in self._backends):
             result = self._result()
             if result is None:  # of a run on another machine
                 return
-            if result.backends != self._backends:
+            if result.backends != self._backends or any(_silent(stat, result) for stat in result.backends):
                 self._take(result, live=False)
             if self._closing.wait(_AFTERWARDS_S):
                 return
@@ -152,6 +154,10 @@ class Listener:
         if words != self._words:
             self._words = words
             self._tell(Trouble(words))
+
+
+def _silent(stat: BackendStat, result: MetricsSnapshot) -> bool:
+    return is_silent(stat, looked_at_ns(stat, result))
 
 
 def patience_s(welcome: Welcome) -> float:

@@ -57,7 +57,8 @@ def backends_line(scene: Scene, width: int) -> Line:
     snapshot = scene.snapshot
     if snapshot is None or not snapshot.backends:
         return ()
-    said = [(printable(stat.name), phrases.backend(stat, snapshot.time_ns)) for stat in snapshot.backends]
+    stats = [(stat, phrases.looked_at_ns(stat, snapshot)) for stat in snapshot.backends]
+    said = [(printable(stat.name), phrases.backend(stat, now_ns)) for stat, now_ns in stats]
     whole = _line(said, 0)
     if width_of(whole) <= width:
         return whole
@@ -87,7 +88,8 @@ def _line(said: Sequence[tuple[str, BackendWords]], well: int) -> Line:
 
 def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str, Cell]:
     """By the key of their column."""
-    words, health = phrases.backend_state(stat, snapshot.time_ns)
+    now_ns = phrases.looked_at_ns(stat, snapshot)
+    words, health = phrases.backend_state(stat, now_ns)
     open_tone: Tone = "plain" if stat.breaker == "closed" else "warn"
     return {
         "name": Cell(printable(stat.name)),
@@ -100,7 +102,7 @@ def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str
         "repeated": _number(stat.repeated, view, "warn"),
         "restarts": _number(stat.restarts, view, "warn"),
         "breaker": Cell(stat.breaker, "dim" if stat.breaker == "closed" else open_tone),
-        "seen": Cell(_seen(stat, snapshot), "warn" if phrases.is_silent(stat, snapshot.time_ns) else "plain"),
+        "seen": Cell(_seen(stat, snapshot), "warn" if phrases.is_silent(stat, now_ns) else "plain"),
     }
 
 
@@ -120,7 +122,7 @@ def _seen(stat: BackendStat, snapshot: MetricsSnapshot) -> str:
 
 def _said(stat: BackendStat, snapshot: MetricsSnapshot, width: int, *, places: bool) -> Iterator[Row]:
     """What has no room in a column; an error that is over is no news."""
-    _, health = phrases.backend_state(stat, snapshot.time_ns)
+    _, health = phrases.backend_state(stat, phrases.looked_at_ns(stat, snapshot))
     trouble: Tone = "dim" if health in ("good", "calm") else TONES[health]
     told: list[tuple[str, str, Tone]] = []
     if stat.last_error:

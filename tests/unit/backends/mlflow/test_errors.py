@@ -40,3 +40,16 @@ class Failure(Exception):
 def test_what_errors_mean(failure: Any, remote: bool, opening: bool, meaning: type[Exception]) -> None:
     """Of a server and of a database, at the beginning and later."""
     assert type(errors.meant(failure, remote=remote, opening=opening)) is meaning
+
+
+def test_a_request_that_does_not_get_through_says_why() -> None:
+    """However much is wrapped around it, several hundred characters of addresses."""
+    refused = ConnectionRefusedError(111, "Connection refused")
+    pool = OSError(f"HTTPConnectionPool(host='{'h' * 300}'): Max retries exceeded (Caused by {refused})")
+    pool.__context__ = refused
+    failure = Failure("INTERNAL_ERROR", 500, f"API request to http://h/api failed with exception {pool}")
+    failure.__cause__ = pool
+    meant = errors.meant(failure, remote=True, opening=True)
+    assert str(meant) == "API request to http://h/api failed: [Errno 111] Connection refused"
+    alone = Failure("INTERNAL_ERROR", 500, "a failed with exception b")
+    assert str(errors.meant(alone, remote=True, opening=True)) == "a failed with exception b"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,3 +68,21 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(NotConfigured, match="grpcio is not installed") as told:
         grpc.GrpcSender(target_of(OtlpOptions(protocol="grpc"), {}))
     assert "telemetry[otlp]" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("raise ImportError('cygrpc: no such symbol')", "grpcio can't be imported: cygrpc: no such symbol"),
+        ("import what_nobody_has", "what_nobody_has is not installed"),
+    ],
+)
+def test_a_package_that_is_broken_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    """What its import said is said."""
+    (tmp_path / "grpc.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "grpc", raising=False)
+    with pytest.raises(NotConfigured, match=words):
+        grpc.GrpcSender(target_of(OtlpOptions(protocol="grpc"), {}))

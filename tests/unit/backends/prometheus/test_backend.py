@@ -76,6 +76,20 @@ def test_nobody_is_waited_for_for_ever(tmp_path: Path) -> None:
     assert said == ["nobody has scraped the final values within 0.01 s"]
 
 
+def test_a_long_wait_for_the_last_scrape_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the run's end has to know why."""
+    monkeypatch.setattr("telemetry.backends.prometheus.backend._UNTOLD_S", 0.01)
+    said: list[str] = []
+    backend = begun(tmp_path, linger=0.02)
+    backend.say = said.append
+    show(backend, replace(SNAPSHOT, state="COMPLETE"))
+    backend.close(final=True)
+    assert said == [
+        "waits up to 0.02 s for the final values to be scraped",
+        "nobody has scraped the final values within 0.02 s",
+    ]
+
+
 def test_the_next_process_has_the_same_address_and_names(tmp_path: Path) -> None:
     """Its state is what a checkpoint can carry; a port that was asked for and is taken is an error, any other is
     replaced."""

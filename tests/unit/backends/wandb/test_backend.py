@@ -15,8 +15,6 @@ from telemetry.backends.wandb import backend as module
 from telemetry.backends.wandb.backend import WandbBackend, WandbOptions
 from telemetry.backends.wandb.log import Said
 
-pytest.importorskip("wandb", reason="the log's messages are W&B's own")
-
 
 class Writing:
     """A session; its rows are in its log at once, or not before it is told."""

@@ -11,8 +11,6 @@ from tests.unit.backends.wandb.logs import BLOCK, log, row
 
 from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
 
-pytest.importorskip("wandb", reason="the log's messages are W&B's own")
-
 
 @pytest.fixture(scope="module")
 def messages() -> Any:

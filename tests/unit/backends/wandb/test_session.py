@@ -168,7 +168,6 @@ def test_an_orphan_is_ended_and_nobody_else() -> None:
 
 def test_a_picture_is_one_that_can_be_read(tmp_path: Path) -> None:
     """All else is an artifact."""
-    pytest.importorskip("PIL")
     image = tmp_path / "p.png"
     image.write_bytes(
         bytes.fromhex(

@@ -256,6 +256,26 @@ def test_backends_are_watched_after_the_run(
     assert [one.snapshot.backends[0].written for one in told.of(Fresh) if not one.live] == [2, 3]
 
 
+def test_a_writer_that_is_silent_after_the_run_is_told_again(
+    listen: Callable[[], Listening],
+    make_station: MakeStation,
+    snapshot_of: SnapshotOf,
+    told: Any,
+    wait_until: Until,
+) -> None:
+    """For how long it has been is all that changes."""
+    stopped = BackendStat(name="a", state="writing", time_ns=time.time_ns() - 60_000_000_000)
+    left = snapshot_of(state="COMPLETE", time_ns=stopped.time_ns - 1, backends=[stopped])
+    station = make_station(left)
+    listening = listen()
+    wait_until(lambda: told.of(Fresh), WAIT_S)
+    listening.left = left
+    station.stop()
+    wait_until(lambda: len([one for one in told.of(Fresh) if not one.live]) >= 3, WAIT_S)
+    listening.left = snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state="done")])
+    wait_until(lambda: not listening.alive, WAIT_S)
+
+
 def test_backends_of_a_run_elsewhere_are_as_they_were(
     listen: Callable[[], Listening],
     make_station: MakeStation,

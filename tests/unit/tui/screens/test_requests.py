@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from tests.unit.tui import feeds, loads
@@ -37,9 +39,9 @@ async def test_at_80_by_24_both_tables_are_there() -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 10), (40, 15), (100, 30), (200, 50), (300, 12)])
-async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int]) -> None:
+async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tmp_path: Path) -> None:
     """With the window, the whole run and the past."""
-    app = cockpit(loads.live())
+    app = cockpit(loads.live(), tmp_path)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in ("4", "w", "comma", "end", "u", "e"):

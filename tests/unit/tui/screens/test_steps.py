@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from tests.unit.tui import feeds, trainings
@@ -16,8 +18,8 @@ from telemetry.wire.snapshot import MetricsSnapshot
 pytestmark = pytest.mark.slow
 
 
-def training(snapshot: MetricsSnapshot | None = None) -> Cockpit:
-    return trainings.watched(cockpit(trainings.live(snapshot), title="spirals"))
+def training(snapshot: MetricsSnapshot | None = None, export_dir: Path = Path("nowhere")) -> Cockpit:
+    return trainings.watched(cockpit(trainings.live(snapshot), export_dir, title="spirals"))
 
 
 async def test_the_tab_is_there_where_there_are_steps_or_backends() -> None:
@@ -48,9 +50,9 @@ async def test_at_80_by_24_all_three_tables_are_there() -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 10), (40, 15), (100, 30), (200, 50), (300, 12)])
-async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int]) -> None:
+async def test_on_a_screen_of_any_size_it_can_be_drawn(size: tuple[int, int], tmp_path: Path) -> None:
     """Whichever table has the keyboard."""
-    app = training()
+    app = training(export_dir=tmp_path)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         for key in ("5", "w", "shift+tab", "shift+tab", "u", "e"):

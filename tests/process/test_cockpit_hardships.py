@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -245,6 +246,26 @@ def test_a_storm_of_sizes(ground: Ground, terminals: Callable[[], Tmux]) -> None
     end(ground, terminal)
     assert_whole(ground, made(ground))
     assert_tidy(terminal, modes)
+
+
+def test_a_viewer_that_was_stopped_reads_keys_as_before(
+    ground: Ground, terminals: Callable[[], Tmux], wait_until: Callable[..., object]
+) -> None:
+    """However often: each key counts once, and it is left with one."""
+    terminal = terminals()
+    start(ground, terminal, FAST)
+    terminal.wait_for("LIVE", "latency")
+    viewer = the_viewer(ground)
+    for _ in range(5):
+        os.kill(viewer, signal.SIGSTOP)
+        wait_until(lambda: state_of(viewer) == "T", timeout_s=20)
+        os.kill(viewer, signal.SIGCONT)
+        terminal.wait_for("LIVE", "quit")
+    end(ground, terminal)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_viewer_that_stands_still(ground: Ground, terminals: Callable[[], Tmux]) -> None:

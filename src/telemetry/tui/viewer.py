@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGCONT, SIGHUP, SIGINT, SIGTERM
 from typing import Final
 
 from textual.app import App
@@ -102,8 +102,20 @@ class Viewer(App[None]):
             leave = partial(self.exit, return_code=128 + signal)
             with suppress(ValueError, RuntimeError):  # in a thread that is not the main one
                 asyncio.get_running_loop().add_signal_handler(signal, leave)
+        if hasattr(self._driver, "_must_signal_resume"):  # of a terminal
+            with suppress(ValueError, RuntimeError):
+                asyncio.get_running_loop().add_signal_handler(SIGCONT, self._go_on)
         self._feed.start(self._inbox.tell)
         self.set_interval(_WATCH_S, self._watch)
+
+    def _go_on(self) -> None:
+        """After a stop. Textual takes each for one that it was told of, and would read the keyboard with one more
+        thread after any other: where two wait for a key, one of them goes on waiting and holds up the end."""
+        driver = self._driver
+        if driver is not None:
+            if not getattr(driver, "_must_signal_resume", False):
+                driver.suspend_application_mode()
+            driver.resume_application_mode()
 
     def on_unmount(self) -> None:
         self._feed.close()

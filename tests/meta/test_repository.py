@@ -81,6 +81,7 @@ def every_test() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]
                 yield f"{path}:{node.lineno} {node.name}", node
 
 
+@pytest.mark.slow
 def test_every_test_says_what_it_proves() -> None:
     """One sentence a test, so that a failure explains itself."""
     assert [place for place, node in every_test() if not ast.get_docstring(node)] == []

@@ -106,6 +106,7 @@ def test_a_command_that_cannot_be_started(
     assert signal.getsignal(signal.SIGTERM) == handlers[signal.SIGTERM]
 
 
+@pytest.mark.slow
 def test_each_second_something_may_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the child runs, about once a second, and it ends as soon as the child does."""
     seconds = []
@@ -142,6 +143,7 @@ def test_a_command_that_is_told_to_end(tmp_path: Path) -> None:
     assert job.exit_code == 9
 
 
+@pytest.mark.slow
 def test_a_command_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while."""
     monkeypatch.setattr(job_module.limits, "ABORT_KILL_S", 0.01)
@@ -165,6 +167,7 @@ def test_a_signal_before_the_child_is_there_reaches_it(monkeypatch: pytest.Monke
     assert job.facts().signal == "SIGTERM"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ProcessLookupError, PermissionError])
 def test_a_signal_that_cannot_be_passed_on_ends_nothing(monkeypatch: pytest.MonkeyPatch, error: type) -> None:
     """The child has just ended, or runs as somebody else."""
@@ -229,6 +232,7 @@ def test_a_command_that_is_started_apart() -> None:
     assert job.facts().max_rss_bytes > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_an_interrupt_reaches_all_of_a_command_that_is_apart(number: signal.Signals, tmp_path: Path) -> None:
     """No terminal of ours sends it to a group that is not ours."""

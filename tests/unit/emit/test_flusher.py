@@ -167,6 +167,7 @@ def test_an_aggregator_that_is_gone_is_not_waited_for(bench: Bench, monkeypatch:
     assert "nobody listens" in ending.reason
 
 
+@pytest.mark.slow
 def test_an_aggregator_that_was_killed_is_waited_for_longer(
     bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +216,7 @@ def deaf(welcome: Welcome = WELCOME) -> Callable[[Request], list[Response]]:
     return lambda request: [welcome] if isinstance(request, Hello) else []
 
 
+@pytest.mark.slow
 def test_an_address_that_changes_hands_is_not_given_up(
     bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

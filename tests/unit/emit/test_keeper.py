@@ -344,6 +344,7 @@ def test_asking_goes_on_over_a_restart(bench: Bench, short_dir: Path, wait_until
         assert any(isinstance(request, Stop) for request in second.requests)
 
 
+@pytest.mark.slow
 def test_asking_ends_when_nobody_is_left(bench: Bench, wait_until: WaitUntil) -> None:
     """Without an error: the report says what became of the run. One that is only silent is an error."""
     keeper = bench.keep()

@@ -161,6 +161,7 @@ def test_a_wrong_setting_is_the_callers_error(aggregator: FakeAggregator) -> Non
         start("job", flush_ms=-1, required=False)
 
 
+@pytest.mark.slow
 def test_finish_without_an_answer_says_why(aggregator: FakeAggregator, short_dir: Path) -> None:
     """The aggregator is gone: no exception, a report with a reason."""
     run = start("job")

@@ -45,43 +45,30 @@ def _mark(of: StreamRecord, mark: events.Mark) -> Mark:
 
 
 def _text(of: StreamRecord, note: events.Note) -> Text:
-    return Text(key=_key(of), time_ns=of.wall_ns, name=note.name, axis=note.axis, step=note.step, text=note.text)
+    return Text(**_head(of, note), text=note.text)
 
 
 def _table(of: StreamRecord, table: events.Table) -> Table:
-    return Table(
-        key=_key(of),
-        time_ns=of.wall_ns,
-        name=table.name,
-        axis=table.axis,
-        step=table.step,
-        columns=table.columns,
-        rows=table.rows,
-    )
+    return Table(**_head(of, table), columns=table.columns, rows=table.rows)
 
 
 def _histogram(of: StreamRecord, bins: events.Bins) -> Histogram:
-    return Histogram(
-        key=_key(of),
-        time_ns=of.wall_ns,
-        name=bins.name,
-        axis=bins.axis,
-        step=bins.step,
-        edges=bins.edges,
-        counts=bins.counts,
-    )
+    return Histogram(**_head(of, bins), edges=bins.edges, counts=bins.counts)
 
 
 def _artifact(of: StreamRecord, artifact: events.Artifact) -> Artifact:
-    return Artifact(
-        key=_key(of),
-        time_ns=of.wall_ns,
-        name=artifact.name,
-        axis=artifact.axis,
-        step=artifact.step,
-        uri=artifact.uri,
-        kind=artifact.kind,
-    )
+    return Artifact(**_head(of, artifact), uri=artifact.uri, kind=artifact.kind)
+
+
+def _head(of: StreamRecord, record: events.Note | events.Table | events.Bins | events.Artifact) -> dict[str, Any]:
+    """What all items have that may belong to a step."""
+    return {
+        "key": _key(of),
+        "time_ns": of.wall_ns,
+        "name": record.name,
+        "axis": record.axis,
+        "step": record.step,
+    }
 
 
 def _span(of: StreamRecord, span: events.Span) -> Span:

@@ -39,7 +39,7 @@ class Inflow:
         self._reads: deque[tuple[Read, int]] = deque()
         self._bytes = 0
         self._heaviest = limits.BACKEND_QUEUE_BYTES // 4
-        """Of the last items that were read, for now a guess: so large may the next be."""
+        """Bytes of the largest item of the last read, before the first a guess: so large may the next be."""
         self._tail = source.position
         self._tail_left_out: Mapping[str, int] = NOTHING
         self._over = False

@@ -152,7 +152,7 @@ def _streaming(call: Callable[[], Request], count: int, chunks: int) -> list[Req
 # --- the aggregator ------------------------------------------------------------------------------
 
 
-def ingested(batch_events: int, chunks: int) -> Measure:
+def ingested(batch_events: int, chunks: int, frames_a_turn: int) -> Measure:
     """`benchmarks.ingest` with such requests, a phase."""
     made: dict[tuple[int, int], tuple[float, Measure]] = {}
 
@@ -161,7 +161,7 @@ def ingested(batch_events: int, chunks: int) -> Measure:
 
         if (in_flight, rows) not in made:
             maker = RequestFrames(batch_events, chunks, in_flight, rows // batch_events)
-            made[in_flight, rows] = maker.events_a_phase, ingest.ours(maker, 1, journaled=False)
+            made[in_flight, rows] = maker.events_a_phase, ingest.ours(maker, frames_a_turn, journaled=False)
         events_a_phase, of_events = made[in_flight, rows]
         found = of_events(n=n)
         return {key: found[key] * events_a_phase for key in ("wall_ns", "cpu_ns")} | {"n": found["n"]}
@@ -232,12 +232,14 @@ CALLS: Final[dict[str, Callable[[], Measure]]] = {
     "complete": complete,
     _WHOLE: whole,
 }
-INGESTS: Final[dict[str, tuple[int, int]]] = {
-    "10k": (10_000, CHUNKS),
-    "1k": (1_000, CHUNKS),
-    "10k, few chunks": (10_000, FEW_CHUNKS),
-    "1k, few chunks": (1_000, FEW_CHUNKS),
+INGESTS: Final[dict[str, tuple[int, int, int]]] = {
+    "10k": (10_000, CHUNKS, 1),
+    "1k": (1_000, CHUNKS, ingest.gathered(1_000)),
+    "1k, one a turn": (1_000, CHUNKS, 1),
+    "10k, few chunks": (10_000, FEW_CHUNKS, 1),
+    "1k, few chunks": (1_000, FEW_CHUNKS, ingest.gathered(1_000)),
 }
+_HELD_INGESTS: Final = ("10k", "1k")
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     **CALLS,
     **{name: lambda asked=asked: ingested(*asked) for name, asked in INGESTS.items()},  # type: ignore[misc]
@@ -306,15 +308,15 @@ def _ingest(size: Size) -> Outcome:
     figures = [
         Figure(
             f"ingest, {in_flight:,} requests in flight, {chunks + 3} phases each, batches of "
-            f"{batch // 1_000}k events, per phase",
+            f"{batch // 1_000}k events, {frames_a_turn} a turn, per phase",
             median(rounds[name], "cpu_ns"),
             "ns CPU",
-            INGEST_LIMITS_NS[batch] if chunks == CHUNKS else None,
+            INGEST_LIMITS_NS[batch] if name in _HELD_INGESTS else None,
             peer=_HDR,
             peer_value=median(rounds[_HDR], "cpu_ns"),
             ratio=paired_ratio(rounds[name], rounds[_HDR], "cpu_ns"),
         )
-        for name, (batch, chunks) in INGESTS.items()
+        for name, (batch, chunks, frames_a_turn) in INGESTS.items()
     ]
     return Outcome(figures, {f"{name}, ingest": summary(taken) for name, taken in rounds.items()})
 

@@ -54,6 +54,7 @@ FINE_PAGES = 1 << 19  # histogram pages series of 4 and 5 digits may come to fil
 UNKNOWN_ROWS = 200_000  # rows that wait for their definition, over all producers
 TURN_FRAMES = 256  # frames taken per turn of the loop, so that a tick or a signal waits for none
 TURN_BYTES = 4 * MIB  # about 150k events: 5 ms of work, and as much again for columns
+GATHER_S = 0.005  # a socket that gave few events is left alone: two thousand frames a second are ten a turn
 CHUNK_EVENTS = 10_000  # rows vectorised at once: fits the L2 cache
 EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
 SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every one

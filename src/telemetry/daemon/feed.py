@@ -11,8 +11,10 @@ from telemetry.wire.control import CannotResend, End, Hello, Watch
 class Feed(Protocol):
     """What differs between a live run and a replay. The service's thread only; nothing here blocks."""
 
-    listens: bool
-    """Frames that wait in the event socket wake the loop, and are for `turn`."""
+    @property
+    def listens(self) -> bool:
+        """Frames that wait in the event socket wake the loop, and are for `turn`."""
+        ...
 
     @property
     def journal(self) -> Path:

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from telemetry import limits
+from telemetry.clock import Clock
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.stream import RecordStream
 from telemetry.transport.hub import Hub
+from telemetry.wire.rows import ROW_BYTES
+
+_FULL_BYTES: Final = limits.CHUNK_EVENTS * ROW_BYTES
 
 
 class Ingest:
-    """One turn takes a bounded number of frames, so that ticks and signals wait for none."""
+    """One turn takes a bounded number of frames, so that ticks and signals wait for none.
 
-    def __init__(self, hub: Hub, logbook: Logbook, stream: RecordStream, cost: CostMeter) -> None:
+    A few rows cost nearly as much as many: after a turn that took fewer than are vectorised at once, the socket is
+    left alone for `limits.GATHER_S`, so that the next turn finds what has come meanwhile.
+    """
+
+    def __init__(self, hub: Hub, logbook: Logbook, stream: RecordStream, cost: CostMeter, clock: Clock) -> None:
         self._hub = hub
         self._logbook = logbook
         self._stream = stream
         self._cost = cost
+        self._clock = clock
+        self._gathers_until_ns = 0
+
+    @property
+    def gathers_s(self) -> float:
+        """So long frames are left in the socket."""
+        return max(0, self._gathers_until_ns - self._clock.monotonic_ns()) / 1e9
 
     def turn(self) -> int:
         """Takes what is waiting, up to the bound; returns the number of frames."""
         frames = self._hub.receive_events(limits.TURN_FRAMES, limits.TURN_BYTES)
         if frames:
             self.take(frames)
+            if len(frames) < limits.TURN_FRAMES and sum(map(len, frames)) < _FULL_BYTES:
+                self._gathers_until_ns = self._clock.monotonic_ns() + int(limits.GATHER_S * 1e9)
         return len(frames)
 
     def take(self, frames: Sequence[bytes]) -> None:

@@ -28,7 +28,6 @@ _QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the ker
 class LiveFeed:
     """A `telemetry.daemon.feed.Feed`."""
 
-    listens = True
     torn_bytes = 0
 
     def __init__(self, parts: Parts, logbook: Logbook, course: Course, cost: CostMeter) -> None:
@@ -40,8 +39,12 @@ class LiveFeed:
         self._texts_until_ns: int | None = None
         """So long texts are waited for. Known once producers no longer are."""
         self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
-        self.ingest = Ingest(parts.hub, logbook, self._stream, cost)
+        self.ingest = Ingest(parts.hub, logbook, self._stream, cost, parts.clock)
         self.deferred = Deferred(parts, logbook, self.ingest, course)
+
+    @property
+    def listens(self) -> bool:
+        return not self.ingest.gathers_s
 
     @property
     def journal(self) -> Path:
@@ -51,7 +54,7 @@ class LiveFeed:
         return self._parts.clock.monotonic_ns()
 
     def due_s(self) -> float:
-        return 0.0 if self.deferred.busy else math.inf
+        return 0.0 if self.deferred.busy else self.ingest.gathers_s or math.inf
 
     def turn(self, *, readable: bool) -> None:
         self._publish()

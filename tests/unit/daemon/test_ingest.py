@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 from telemetry import limits
@@ -9,7 +11,7 @@ from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import frame
 from telemetry.wire import frames
-from telemetry.wire.events import Count, Mark, Sample
+from telemetry.wire.events import Count, Define, Mark, Sample
 
 
 def journaled(service: Any) -> list[bytes]:
@@ -67,3 +69,36 @@ def test_a_turn_takes_a_bounded_number(make_service: Any, connect: Any, monkeypa
         counts.append(service.feed.ingest.turn())
         assert service.parts.aggregator.applied - before == counts[-1]
     assert max(counts) <= 3
+
+
+def test_what_comes_soon_after_a_few_events_is_taken_together(
+    make_service: Any, connect: Any, monkeypatch: Any
+) -> None:
+    """A turn costs nearly the same for one frame as for ten, so the socket may fill for a moment."""
+    monkeypatch.setattr(limits, "GATHER_S", 0.4)
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n"))
+    peer.applied(1)
+    for _ in range(10):
+        assert peer.link.send_events(peer.frame([Count("n")]))
+    seen = set()
+    while service.parts.aggregator.applied < 11:
+        service.turn()
+        seen.add(service.parts.aggregator.applied)
+    assert seen == {1, 11}
+
+
+def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """In a flood nothing waits."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service()
+    peer = connect(service)
+    row = (0, time.monotonic_ns(), 1.0)
+    peer.send(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
+    peer.applied(limits.CHUNK_EVENTS)
+    assert (service.feed.listens, service.feed.due_s()) == (True, math.inf)
+    peer.send(rows=[row])
+    peer.applied(limits.CHUNK_EVENTS + 1)
+    assert not service.feed.listens
+    assert service.feed.due_s() > 3_000

@@ -15,7 +15,7 @@ Chance = Callable[[], float]
 """A number in [0, 1)."""
 
 _CACHED: Final = 1_000  # inputs whose spans are remembered, short ones
-_CACHED_BYTES: Final = 4_096
+_CACHED_BYTES: Final = 16_384
 _MARKS: Final = (
     0x00,
     0x01,

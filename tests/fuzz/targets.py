@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from tests.fuzz import (
+    backend_targets,
     calibration_targets,
     control_targets,
     feed_targets,
     file_targets,
+    gate_targets,
     numbers_targets,
+    peer_targets,
     wire_targets,
 )
 from tests.fuzz.target import Target
 
-_MODULES: Final = (wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets)
+_MODULES: Final = (
+    *(wire_targets, file_targets, numbers_targets, control_targets, calibration_targets, feed_targets),
+    *(gate_targets, backend_targets, peer_targets),
+)
 
 TARGETS: Final[dict[str, Target]] = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -19,7 +19,7 @@ from telemetry.store.backends import WriterFolder
 PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 0.05
 _KILLED_S: Final = 5.0
-_STOPPED: Final = ("T", "t")
+_STOPPED: Final = (b"T", b"t")
 
 
 class Claim:
@@ -91,7 +91,7 @@ def _may_be_killed(pid: int, folder: WriterFolder) -> bool:
     proc = Path(f"/proc/{pid}")
     try:
         words = proc.joinpath("cmdline").read_bytes().split(b"\0")
-        state = proc.joinpath("stat").read_text().rpartition(") ")[2][:1]
+        state = proc.joinpath("stat").read_bytes().rpartition(b") ")[2][:1]
     except OSError:
         return False
     run = os.fsencode(folder.path.parent.parent.name)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from telemetry.store.atomic import write_atomic
+from telemetry.wire.codec import BAD_INPUT
 
 
 class Owners(dict[str, str]):
     """Name → axis. `keep` before a checkpoint, and the next process knows them too."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, but not for a file that is not there."""
+        """Raises OSError, but not for a file that is not there; one that is damaged is as none."""
         super().__init__()
         self._path = path
-        with suppress(FileNotFoundError, ValueError):
-            self.update(json.loads(path.read_bytes()))
+        with suppress(FileNotFoundError, *BAD_INPUT):
+            self.update(msgspec.json.decode(path.read_bytes(), type=dict[str, str]))
         self._kept = len(self)
 
     def has(self, name: str, axis: str) -> bool:
@@ -27,5 +29,5 @@ class Owners(dict[str, str]):
     def keep(self) -> None:
         """Raises OSError."""
         if len(self) > self._kept:
-            write_atomic(self._path, json.dumps(self).encode(), durable=False)
+            write_atomic(self._path, msgspec.json.encode(dict(self)), durable=False)
             self._kept = len(self)

@@ -35,7 +35,7 @@ from telemetry.backends.source import Position, Source
 from telemetry.backends.tally import Tally
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.appendfile import describe
-from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, WriterFacts, WriterFolder
+from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder
 from telemetry.wire.codec import carriable
 from telemetry.wire.masking import mask_secrets
 
@@ -138,8 +138,8 @@ class _Writer:
         with ExitStack() as last:
             last.callback(claim(self._folder).release)
             log_fd = _to_log(self._folder)
-            checkpoint = _checkpoint(self._folder)
-            tally = _tally(self._choice, self._folder, checkpoint)
+            checkpoint, position = _checkpoint(self._folder)
+            tally = _tally(self._choice, self._folder, checkpoint.counts, position)
             if checkpoint.done:  # said once more: whoever came to that may have died before it could
                 tally.state = "done"
                 self._folder.write_status(tally.stat())
@@ -168,7 +168,7 @@ class _Writer:
                 backend = choices.make(self._choice, self._folder.data)
             if hasattr(backend, "say"):
                 backend.say = say
-            source = self._order.source(backend, msgspec.convert(checkpoint.position, Position))
+            source = self._order.source(backend, tally.position)
             inflow = Inflow(source, say)
             last.callback(inflow.close)
             tally.known = lambda: inflow.known
@@ -195,22 +195,27 @@ class _Writer:
             gc.enable()
 
 
-def _checkpoint(folder: WriterFolder) -> Checkpoint:
-    """Raises NotConfigured for one that can't be used: to begin anew might write everything twice."""
+def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
+    """The newest, and how far it is. Raises NotConfigured for one that can't be used: to begin anew might
+    write everything twice."""
     try:
-        return folder.read_checkpoint()
+        found = folder.read_checkpoint()
+        return found, msgspec.convert(found.position, Position)
     except RunDirectoryError as error:
-        raise NotConfigured(error.message, hint=f"remove {folder.path} to write all of the run anew") from error
+        why = error.message
+    except msgspec.ValidationError as error:
+        why = f"{folder.checkpoint} is damaged: {error}"
+    raise NotConfigured(why, hint=f"remove {folder.path} to write all of the run anew")
 
 
-def _tally(choice: choices.Choice, folder: WriterFolder, checkpoint: Checkpoint) -> Tally:
+def _tally(choice: choices.Choice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
     """With what the processes before this one came to."""
     before = None
     with suppress(RunDirectoryError):
         before = folder.read_status()
     died = before is not None and before.state in _ALIVE
-    tally = Tally(choice.name, choice.kind, checkpoint.counts, restarts=(before.restarts if before else 0) + died)
-    tally.position = msgspec.convert(checkpoint.position, Position)
+    tally = Tally(choice.name, choice.kind, counts, restarts=(before.restarts if before else 0) + died)
+    tally.position = position
     if before is not None:
         tally.retried = max(tally.retried, before.retried)
         tally.place = before.place

@@ -198,7 +198,7 @@ def _rest(folder: WriterFolder, to: str | None) -> Task | None:
         raise UsageError(
             f"{facts.name} was told a secret, which is not kept: {facts.to}", hint="give its --to once more"
         )
-    return Task(facts.name, to or facts.to, facts.every_s, facts.cwd)
+    return Task(folder.path.name, to or facts.to, facts.every_s, facts.cwd)
 
 
 def _write(args: argparse.Namespace) -> int:

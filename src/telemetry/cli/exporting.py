@@ -17,7 +17,7 @@ from telemetry.cli.recover import Progress
 from telemetry.emit.companion import Companion
 from telemetry.emit.spawn import environment
 from telemetry.emit.writers import MANNER, concluded, writer_command
-from telemetry.errors import RunDirectoryError
+from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.humane import count, printable
 from telemetry.phrases import shortfall
 from telemetry.store.backends import writer_folder
@@ -65,13 +65,24 @@ class Exports:
         self._gone_s = math.inf
 
     def __enter__(self) -> Self:
-        for task in self._tasks:
-            command = writer_command(task.to, self._endpoint, str(self._directory), task.every_s)
-            folder = task.cwd if task.cwd and Path(task.cwd).is_dir() else None
-            self._writers[task.name] = Companion(
-                task.name, command, MANNER, self._say, environment=environment({}), folder=folder
-            )
+        try:
+            for task in self._tasks:
+                self._writers[task.name] = self._started(task)
+        except BaseException:
+            for one in self._writers.values():
+                one.kill()
+            raise
         return self
+
+    def _started(self, task: Task) -> Companion:
+        """Raises UsageError."""
+        command = writer_command(task.to, self._endpoint, str(self._directory), task.every_s)
+        folder = task.cwd if task.cwd and Path(task.cwd).is_dir() else None
+        try:
+            return Companion(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
+        except (OSError, ValueError) as error:  # no process takes words with a NUL in them
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"the writer {printable(task.name)} can't be started: {why}") from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

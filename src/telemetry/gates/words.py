@@ -73,7 +73,8 @@ def sample_words(gate: Gate, left: Value, right: Value, confidence: float) -> st
     many = f": it takes {needed:,}" if needed and needed > (thin.samples or 0) else ""
     whose = "" if thin is left else " of the baseline"
     count = thin.samples or 0
-    return f"{value} beside {limit}, but {count:,} {'value' if count == 1 else 'values'}{whose} are too few{many}"
+    values, are = ("value", "is") if count == 1 else ("values", "are")
+    return f"{value} beside {limit}, but {count:,} {values}{whose} {are} too few{many}"
 
 
 def interval_words(left: Value, right: Value, confidence: float) -> str:

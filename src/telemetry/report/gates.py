@@ -93,7 +93,7 @@ def _value(value: float | None, unit: str) -> str:
         return humane.quantity(value, unit)
     if unit.endswith("/s"):
         return humane.rate(value, unit.removesuffix("/s"))
-    return f"{humane.scaled(value)} {unit}".rstrip()
+    return f"{humane.scaled(value)} {printable(unit)}".rstrip()
 
 
 def _code(text: str) -> str:

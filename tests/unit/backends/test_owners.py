@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from telemetry.backends.owners import Owners
 
 
@@ -26,6 +28,22 @@ def test_the_next_process_knows_it(tmp_path: Path) -> None:
     assert later.has("λ", "eval")
     (tmp_path / "names.json").write_bytes(b"{")
     assert Owners(tmp_path / "names.json").has("loss", "eval")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"5", b"[1]", b'[["loss", "eval"]]', b'{"loss": 1}', b'{"loss": ["eval"]}', b"\xff", b'{"a":' * 5_000],
+    ids=["number", "list", "pairs", "axis of number", "axis of list", "no text", "deep"],
+)
+def test_a_file_of_something_else_is_as_none(tmp_path: Path, damaged: bytes) -> None:
+    """Whatever it holds: names are text, and so are axes."""
+    path = tmp_path / "names.json"
+    path.write_bytes(damaged)
+    owners = Owners(path)
+    assert owners == {}
+    assert owners.has("loss", "train")
+    owners.keep()
+    assert Owners(path) == {"loss": "train"}
 
 
 def test_nothing_is_written_without_need(tmp_path: Path) -> None:

@@ -180,9 +180,10 @@ def test_what_cant_begin_is_failed(tmp_path: Path, folder: WriterFolder) -> None
     stat = folder.read_status()
     assert stat is not None
     assert (code, stat.state, "has no option 'no'" in err) == (FAILED, "failed", True)
-    folder.checkpoint.write_text("{")
-    code, _, err = write(tmp_path)
-    assert (code, f"remove {folder.path}" in err) == (FAILED, True)
+    for damaged in ("{", '{"position": {"next_record": -1}}'):
+        folder.checkpoint.write_text(damaged)
+        code, _, err = write(tmp_path)
+        assert (code, f"remove {folder.path}" in err) == (FAILED, True)
     folder.checkpoint.unlink()
     folder.write_checkpoint(Checkpoint())
     assert write(tmp_path)[0] == DELIVERED

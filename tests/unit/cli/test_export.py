@@ -39,6 +39,9 @@ def test_what_is_not_done_is_resumed_as_it_was_told(tmp_path: Path) -> None:
     assert export._unfinished(tmp_path, {"c": given}) == [Task("c", given, 3.0, "/")]
     assert export._unfinished(tmp_path, {"a": "jsonl:as=a"}) == [first]
     assert export._unfinished(tmp_path, {"b": "jsonl:as=b"}) == []
+    (tmp_path / "backends" / "a").rename(tmp_path / "backends" / "moved")
+    assert export._unfinished(tmp_path, {"moved": "jsonl:as=moved"})[0].name == "moved"
+    (tmp_path / "backends" / "moved").rename(tmp_path / "backends" / "a")
     with pytest.raises(UsageError, match="c was told a secret"):
         export._unfinished(tmp_path, {})
     with pytest.raises(UsageError, match=r"no writer called d .*it has a, b, c"):

@@ -12,6 +12,7 @@ import pytest
 
 from telemetry.cli import exporting
 from telemetry.cli.exporting import Exports, Task
+from telemetry.errors import UsageError
 from telemetry.store.backends import writer_folder
 from telemetry.wire.snapshot import BackendStat, BackendState
 
@@ -19,6 +20,7 @@ WRITERS = {
     "good": "sys.exit(0)",
     "bad": "print('telemetry: bad: a reason', file=sys.stderr); sys.exit(6)",
     "none": "sys.exit(2)",
+    "bad\0": "",
     "stuck": "time.sleep(60)",
     "deaf": "import signal; signal.signal(15, signal.SIG_IGN); print('deaf', file=sys.stderr); time.sleep(60)",
 }
@@ -27,7 +29,7 @@ WRITERS = {
 @pytest.fixture(autouse=True)
 def small_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     def command(to: str, endpoint: str, directory: str, every_s: float | None) -> list[str]:
-        return [sys.executable, "-S", "-c", f"import sys, time; {WRITERS[to]}"]
+        return [sys.executable, "-S", "-c", f"import sys, time; {WRITERS[to]}", to]
 
     monkeypatch.setattr(exporting, "writer_command", command)
 
@@ -89,6 +91,14 @@ def test_who_delivers_nothing_is_not_waited_for_for_ever(tmp_path: Path, status:
     assert time.monotonic() - begin_s < 10.0
     assert (exports.code, exports.stats[0].state) == (6, "undelivered")
     assert any("no longer waiting" in words for words in said)
+
+
+def test_words_that_no_process_takes_leave_none_behind(tmp_path: Path) -> None:
+    """They come from a damaged file: whoever was started before them is ended."""
+    started = Exports([Task("deaf", "deaf"), Task("x", "bad\0")], "", tmp_path, patience_s=1.0)
+    with pytest.raises(UsageError, match="the writer x can't be started: embedded null byte"), started:
+        pytest.fail("it began")
+    assert all(one.ended for one in started._writers.values())
 
 
 @pytest.mark.slow

@@ -314,6 +314,8 @@ def test_a_baseline_that_can_t_be_had() -> None:
     assert said(text, THOUSAND, baseline=series()) == ("inconclusive", "in the baseline, ttft has no values")
     few = said(text, THOUSAND, baseline=series(1, 2, 600))
     assert few == ("inconclusive", "500 ms beside 2.00 ms, but 3 values of the baseline are too few: it takes 6")
+    lone = said(text, THOUSAND, baseline=series(600))
+    assert lone == ("inconclusive", "500 ms beside 600 ms, but 1 value of the baseline is too few: it takes 6")
     unsteady = replace(THOUSAND, obstacle="nothing is steady")
     assert said(text, THOUSAND, baseline=unsteady) == ("inconclusive", "in the baseline, nothing is steady")
 

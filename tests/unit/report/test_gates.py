@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from telemetry.report.gates import evidence_words, gate_lines, render_gates, render_gates_markdown, tally
 from telemetry.wire.gates import GateResult
 
@@ -33,6 +35,17 @@ def test_what_failed_comes_first() -> None:
         "pass: p99(ttft) < 250ms · 212 ms < 250 ms (95 %: 205 ms to 219 ms, 10,000 values)",
     ]
     assert not gate_lines([])
+
+
+def test_units_from_a_file_are_no_more_than_text() -> None:
+    """Nobody checks what a unit in `gates.json` is made of."""
+    odd = [replace(PASS, unit=unit) for unit in ("\x1b[2J", "a\nb", "\x1b/s")]
+    assert [evidence_words(result) for result in odd] == [
+        "95 %: 205 \\x1b[2J to 219 \\x1b[2J, 10,000 values",
+        "95 %: 205 a\\nb to 219 a\\nb, 10,000 values",
+        "95 %: 205/s to 219/s, 10,000 values",
+    ]
+    assert gate_lines(odd).lines[0].isprintable()
 
 
 def test_thousands_of_label_sets_are_not_thousands_of_lines() -> None:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import ZIP_DEFLATED, ZipFile
 
+import msgspec
+
 from telemetry.backends import pictures
 from telemetry.backends.clearml.events import Event
 from telemetry.backends.clearml.target import Identity, artifact_entry, hyperparams
@@ -28,6 +30,7 @@ from telemetry.backends.items import Artifact
 from telemetry.backends.seam import NotConfigured, Unavailable, missing
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.store.atomic import replacing, write_atomic
+from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Scalar
 
 _BEGIN_S: Final = 50.0  # its import alone takes four seconds on a busy machine
@@ -43,13 +46,14 @@ class OfflineSession:
         """Goes on in the session of `state`, or begins one in `folder`. Raises NotConfigured, Unavailable."""
         try:
             self._folder = Path(state["session"]) if "session" in state else _begin(identity, place, folder)
-            self._task: dict[str, Any] = json.loads((self._folder / "task.json").read_bytes())
+            task = (self._folder / "task.json").read_bytes()
+            self._task = msgspec.json.decode(task, type=dict[str, Any])
             self._files = {name: AppendFile(self._folder / name) for name in _FILES}
             for name, size in state.get("sizes", dict.fromkeys(_FILES, 0)).items():
                 if self._files[name].size < size:
                     raise ValueError(f"{name} is shorter than it was")
                 self._files[name].cut(size)
-        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
+        except (FileNotFoundError, NotADirectoryError, PermissionError, *BAD_INPUT) as error:
             raise NotConfigured(f"ClearML's offline session can't be used: {error}") from error
         except OSError as error:
             raise Unavailable(describe(error)) from error

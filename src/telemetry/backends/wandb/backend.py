@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
@@ -23,6 +24,7 @@ from telemetry.backends.wandb.rows import Row, Rows, final_values, media, projec
 from telemetry.backends.wandb.session import Identity, Session, end_orphan, library, picture
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
+from telemetry.wire.codec import BAD_INPUT
 
 _DURABLE_S: Final = 20.0  # W&B writes its log every tenth of a second; then its process hangs, or its disk is full
 _LOOK_S: Final = 0.01
@@ -199,8 +201,8 @@ class WandbBackend:
 
     def _end_orphan(self) -> None:
         try:
-            end_orphan(*json.loads((self._place / _PROCESSES).read_bytes()))
-        except (FileNotFoundError, ValueError):
+            end_orphan(*msgspec.json.decode((self._place / _PROCESSES).read_bytes(), type=tuple[int, int]))
+        except (FileNotFoundError, *BAD_INPUT):
             return
 
     def _put(self, item: Item) -> None:

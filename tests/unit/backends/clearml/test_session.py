@@ -51,6 +51,15 @@ def test_what_no_checkpoint_knows_is_cut_off(tmp_path: Path) -> None:
     assert lines(tmp_path / "offline-1" / "log.jsonl") == []
 
 
+@pytest.mark.parametrize("damaged", ["", "5", "[" * 100_000], ids=["empty", "number", "deep"])
+def test_a_task_that_cannot_be_read_is_an_error(tmp_path: Path, damaged: str) -> None:
+    """Whatever is there instead."""
+    state = begun(tmp_path)
+    (tmp_path / "offline-1" / "task.json").write_text(damaged)
+    with pytest.raises(NotConfigured, match="can't be used"):
+        session(tmp_path, state)
+
+
 def test_files_that_were_shortened_are_an_error(tmp_path: Path) -> None:
     """Going on would leave a hole that nobody sees."""
     made = session(tmp_path, begun(tmp_path))

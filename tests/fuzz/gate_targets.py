@@ -1,0 +1,262 @@
+"""Conditions on a run: their text, what they make of a recorded run, and the file of what they came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+from tests.fuzz import valid
+from tests.fuzz.file_forms import Json
+from tests.fuzz.file_targets import key_lines, segment, small_buffers
+from tests.fuzz.memory_files import MemoryPath, folder
+from tests.fuzz.target import KIB, MIB, Target, refused
+from tests.fuzz.text_forms import GateText
+
+from telemetry import limits
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.gates import check, evaluate, grammar, resolve, run_evidence, tokens, tree, units, windows, words
+from telemetry.gates.check import Rules
+from telemetry.gates.run_evidence import RunEvidence
+from telemetry.humane import columns
+from telemetry.recorded import RecordedRun
+from telemetry.report import FORMATS, junit, render
+from telemetry.report import gates as shown
+from telemetry.store import gates as gates_file
+from telemetry.store import levels
+from telemetry.store.gates import read_gates
+from telemetry.wire import codec
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.gates import GateResult
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat
+
+_GATES: Final = (
+    "p99(latency) < 250ms",
+    "p50(size) <= 9 in every 1s",
+    "rate(requests)/count(latency) < 1%",
+    "p99(latency) <= baseline * 1.05",
+    "p99.9(latency{route=/a}) < 2 s in every 30s",
+    'count("odd name"{"odd key"="odd, \\"value\\"",route=/a}) >= 1.5k',
+    "-(mean(latency{route=/a}) - min(latency)) * 2 != -3e2ms",
+    "total(size)/(1 + lost/emitted) > 10k",
+    "value(queue) == -(max(queue)) in every 2s",
+    "rate(latency) + count(requests)/3601s >= baseline - 3/s",
+    "mean(latency) < 5ms in every 1s",
+    "count(size) >= 1 in every 2s",
+    "rate(requests{route=/b}) <= baseline + 1k/s",
+    "value(depth) > 1 in every 1s",
+    "mean(size) < baseline * 1.01",
+    "completeness == complete",
+    "command.max_rss <= 2 GiB",
+)
+
+
+def _text(data: bytes) -> str:
+    """As a command line has it: what is no UTF-8 is kept."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _parsed(text: str) -> tree.Gate | None:
+    """None for what is refused, as it should be."""
+    try:
+        return grammar.parse(text)
+    except UsageError as error:
+        _check_error(error)
+        return None
+
+
+def _check_error(error: UsageError) -> None:
+    """One line, or three with a caret within the second."""
+    said, *rest = str(error).split("\n")
+    refused(UsageError(said), 60)
+    assert all(line.isprintable() for line in (said, *rest))
+    if rest:
+        text, caret = rest
+        assert text.startswith("  ")
+        assert re.fullmatch(r"  *\^+", caret)
+        assert len(caret) <= max(columns(text) + 1, 3)
+
+
+def run_gate(data: bytes) -> int:
+    """A condition that is read is printed as it would be read again; an error says where."""
+    gate = _parsed(_text(data))
+    if gate is None:
+        return 1
+    assert gate.text == _text(data)
+    printed = str(gate)
+    if len(printed) <= limits.GATE_CHARS:  # it has spaces that the text may lack
+        again = grammar.parse(printed)
+        assert again == gate
+        assert str(again) == printed
+    if gate.every is not None:
+        assert grammar.every_s(gate.every) >= 1
+    for term in gate.terms:
+        assert term.function in grammar.FUNCTIONS or 0 < float(term.percentile) <= 100
+    return 1
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+class _Folder(MemoryPath):
+    """A history that is there."""
+
+    def is_dir(self) -> bool:
+        return True
+
+
+def _history() -> MemoryPath:
+    """Of six seconds, one by one, and another far behind them."""
+    seconds = (*range(6), 3_600)
+    frames = []
+    for at in seconds:
+        begin_ns = valid.WALL_NS + at * 10**9
+        interval = replace(valid.INTERVAL, start_ns=begin_ns, end_ns=begin_ns + 10**9)
+        frames.append(([codec.encode_interval(interval)], at, levels.INTERVAL))
+    depth = SeriesKey(index=0, name="depth", kind="gauge", unit="items")
+    keys = key_lines() + msgspec.json.encode(depth) + b"\n"
+    files = {"keys.jsonl": keys, "1s-0000000000-5.seg": segment(levels.MAGIC, frames)}
+    return _Folder("history", entries=files)
+
+
+@cache
+def _run(*, lossy: bool) -> RecordedRun:
+    """Instruments that share a name, and a history; `lossy`: nobody knows how much is missing."""
+    directory: Any = SimpleNamespace(history=_history(), path="r")
+    snapshot = valid.whole_snapshot()
+    other = {"route": "/b"}
+    snapshot = replace(
+        snapshot,
+        state="COMPLETE",
+        started_ns=valid.WALL_NS,
+        time_ns=valid.WALL_NS + 3_601 * 10**9,
+        elapsed_s=3_601.0,
+        series=[*snapshot.series, replace(snapshot.series[0], labels=other)],
+        counters=[*snapshot.counters, CounterStat(name="requests", labels=other, value=1e308)],
+        command=CommandFacts(argv=["a"], exit_code=0, wall_s=4.5, max_rss_bytes=1 << 30),
+    )
+    if not lossy:
+        whole = Accounting(emitted=90, received=90, applied=90)
+        snapshot = replace(snapshot, completeness="complete", accounting=whole)
+    return RecordedRun(Report(snapshot=snapshot, source="file"), directory)
+
+
+_NOISE: Final = {("mean", "size", ()): 0.05, ("mean", "latency", (("route", "/a"),)): 0.1, ("lost", "", ()): 0.2}
+
+
+def run_gate_check(data: bytes) -> int:
+    """Whatever is read is answered, or makes no sense for what was recorded; answers can be kept and read back."""
+    gate = _parsed(_text(data))
+    if gate is None:
+        return 1
+    size = len(data)
+    baseline = RunEvidence(_run(lossy=size % 5 == 0)) if size % 3 else None
+    rules = Rules(confident=size % 2 == 0, baseline=baseline, noise=_NOISE)
+    with small_buffers():
+        try:
+            results = check.check_one(gate, RunEvidence(_run(lossy=size % 7 == 0)), rules)
+        except UsageError as error:
+            _check_error(error)
+            return 1
+    assert results
+    for result in results:
+        refused(UsageError(result.reason))
+        assert result.reason.isprintable()
+        assert result.reason
+    _show(results)
+    assert read_gates(folder({gates_file.GATES: _file(results)})) == results
+    return 1
+
+
+# --- gates.json ----------------------------------------------------------------------------------
+
+
+def _file(results: Sequence[GateResult]) -> bytes:
+    return msgspec.json.encode(gates_file._File(gates=list(results)))
+
+
+def _show(results: list[GateResult]) -> None:
+    """Of the commands `gate` and `run`."""
+    for text in (shown.render_gates(results, "r"), shown.render_gates_markdown(results, "r")):
+        assert all(line.isprintable() for line in text.split("\n"))
+    for line in shown.gate_lines(results).lines:
+        assert line.isprintable()
+
+
+def run_gates(data: bytes) -> int:
+    """What is read can be shown, alone and in every form of a report."""
+    try:
+        results = read_gates(folder({gates_file.GATES: data}))
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    _show(results)
+    made = Report(snapshot=valid.small_snapshot(), source="file", gates=results)
+    junit.render_junit(made)
+    if results and len(data) % 8 == 0:  # it takes long
+        for form in FORMATS:
+            text = render(made, form, width=100)
+            assert form == "json" or all(line.isprintable() for line in text.split("\n")), form
+    return 1
+
+
+def _results() -> list[bytes]:
+    told = {
+        "samples": 12,
+        "start_s": 1.0,
+        "end_s": 31.0,
+        "windows": 3,
+        "windows_failed": 1,
+        "low": 1.5,
+        "high": 9.0,
+    }
+    results = [
+        GateResult(
+            expression="p99(ttft) < 250ms", outcome="fail", reason="it is 9", value=9.0, limit=1.0, unit="ms"
+        ),
+        GateResult(expression="lost == 0", outcome="pass", reason="0 == 0", value=0.0, limit=0.0),
+        GateResult(expression="rate(a) > 1/s", outcome="inconclusive", reason="why", unit="B/s", value=2.5, **told),  # type: ignore[arg-type]
+    ]
+    return [_file(results), _file(results[:1]), _file(results[2:]), _file([])]
+
+
+TARGETS: Final = (
+    Target(
+        name="gate",
+        run=run_gate,
+        form=GateText(),
+        seeds=lambda: [text.encode() for text in _GATES],
+        covers=(grammar, tokens, tree),
+        head=b"p99(latency) ",
+        base_bytes=256 * KIB,
+        bytes_each=400,
+    ),
+    Target(
+        name="gate_check",
+        arrays=True,
+        run=run_gate_check,
+        form=GateText(),
+        seeds=lambda: [text.encode() for text in _GATES],
+        covers=(check, evaluate, resolve, run_evidence, units, windows, words),
+        head=b"p99(latency) ",
+        base_bytes=16 * MIB,
+        bytes_each=2_000,
+        share=0.1,
+    ),
+    Target(
+        name="gates",
+        run=run_gates,
+        form=Json(),
+        seeds=_results,
+        covers=(gates_file.read_gates, shown, junit),
+        head=b'{"gates":[{"expression":"",',
+        base_bytes=8 * MIB,
+        bytes_each=2_000,
+        share=0.1,
+    ),
+)

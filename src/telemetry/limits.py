@@ -70,10 +70,11 @@ CATCHUP_REPLY_BYTES = 2 * MIB  # of lines of the record log; a reply holds one r
 HISTORY_REPLY_BYTES = 2 * MIB
 
 # --- requests ------------------------------------------------------------------------------------
+REQUEST_KINDS = 5_000  # of a process; each has four counters at least, and an aggregator knows SERIES_MOST at most
 REASONS = 64  # of failures and of ends, for each kind of request; the rest is called `other`
 TURNS = 32  # of a conversation that are told apart; the rest is one
 CONVERSATIONS = 100_000  # open at a time, for each kind
-EXPIRED_A_TURN = 4_096  # requests of a kind: a few milliseconds of the thread that sends
+EXPIRED_A_TURN = 4_096  # requests of a kind, twice as many of all: some milliseconds of the thread that sends
 CHUNKS_HELD = 4_096  # times kept until a request's outcome is known; more of them are recorded before
 EXTENT_ROWS = 1 << 21  # later than all beginnings so far: durations and tokens of a million in flight, 80 MiB
 UNCOUNTED_TEXTS = 1 << 20  # waiting for their tokens to be counted
@@ -129,6 +130,8 @@ FEED_RCVHWM = 1_000  # messages, each of up to a thousand events; beyond that th
 FEED_BATCH_EVENTS = 65_536  # of one message: sixty times what its sender collects
 FEED_ID_CHARS = 256  # of a request or a conversation that somebody else names
 FEED_ENDED_IDS = 100_000  # of failed requests, remembered so that what follows their failure is no surprise
+FEED_OPEN = 1_000_000  # requests of a sender in flight: 0.5 GiB; one more, and the oldest is given up
+FEED_OPEN_CHARS = 512 * MIB  # of their prompts, kept until they end: more than any list of questions has
 FEED_PLACES = 16  # of senders looked for, the newest: what is left of older ones is many files
 FEED_WORDS = 20  # marks that a feed makes of what others report; all of it is counted
 

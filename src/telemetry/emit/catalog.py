@@ -56,9 +56,11 @@ class Catalog:
                 _check_same(known.definition, checked)
                 return known
             meaning = (checked.kind, checked.unit)
-            _check_meaning(checked.name, self._meanings.setdefault(checked.name, meaning), meaning)
+            _check_meaning(checked.name, self._meanings.get(checked.name, meaning), meaning)
             made = self._make(msgspec.structs.replace(checked, id=len(self.definitions)))
-            self._instruments[key] = made
+            if _has_id(made):
+                self._meanings[checked.name] = meaning
+                self._instruments[key] = made
             return made
 
     def reserve(self, meanings: Mapping[str, tuple[Kind, str]]) -> None:
@@ -76,9 +78,11 @@ class Catalog:
             found = self._instruments.get(key)
             if found is None:
                 made = Define(len(self.definitions), name, kind, unit, dict(labels), within=within)
-                found = self._instruments[key] = self._make(made)
-        number = found.definition.id
-        return float(number) if number < limits.PRODUCER_IDS else NO_ID
+                found = self._make(made)
+                if not _has_id(found):
+                    return NO_ID
+                self._instruments[key] = found
+        return float(found.definition.id)
 
     def _make(self, definition: Define) -> Instrument:
         """The id is announced before anything can be recorded under it."""
@@ -110,6 +114,11 @@ class Catalog:
         if definition.kind == "counter":
             return Counter(definition, add)
         return Gauge(definition, record) if definition.kind == "gauge" else Series(definition, record)
+
+
+def _has_id(made: Instrument) -> bool:
+    """Nothing is kept of an instrument without one: there may be any number of them."""
+    return made.definition.id < limits.PRODUCER_IDS
 
 
 def _checked(

@@ -120,8 +120,8 @@ class Family:
         """A whole number from 0 up; None for what is none, and it is counted."""
         try:
             plain = int(index(value))
-        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
-            plain = -1
+        except Exception:  # noqa: BLE001 – what is no integer may still be a whole number
+            plain = _whole_float(value)
         if 0 <= plain < _WHOLE:
             return plain
         self._host.recorders.refused.hit()
@@ -139,9 +139,9 @@ class Family:
         return None
 
     def text(self, text: object) -> str | None:
-        """A text; None for what is none, and it is counted."""
+        """A text, of the plain type; None for what is none, and it is counted."""
         if isinstance(text, str):
-            return text
+            return str.__str__(text)
         self._host.recorders.refused.hit()
         return None
 
@@ -157,18 +157,25 @@ class Family:
         except Exception:  # noqa: BLE001 – the caller's key may compare in any way; it is counted with the run
             self._host.recorders.refused.hit()
 
-    def labelled(self, word: str, value: object) -> float:
-        """The id of an instrument with one label more, whose values are bounded: beyond, they are `other`."""
-        text = value if type(value) is str else self._said(value)
-        found = self.ids.get((word, text))
-        return found if found is not None else self._label(word, text)
-
-    def _said(self, value: object) -> str:
+    def said(self, value: object) -> str:
+        """A label's value in words, as `labelled` takes it; none for None. What has no words is `other`, and it is
+        counted."""
+        if value is None:
+            return ""
         try:
-            return records.clean(value, limits.LABEL_VALUE_CHARS)
+            text = records.clean(value, limits.LABEL_VALUE_CHARS)
         except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
-            self._host.recorders.refused.hit()
-            return OTHER
+            text = None
+        if type(text) is str:
+            return text
+        self._host.recorders.refused.hit()
+        return OTHER
+
+    def labelled(self, word: str, value: str) -> float:
+        """The id of an instrument with one label more, whose values are bounded: beyond, they are `other`. `value`
+        is of the plain type."""
+        found = self.ids.get((word, value))
+        return found if found is not None else self._label(word, value)
 
     def _label(self, word: str, value: str) -> float:
         known = self._values.setdefault(word, set())
@@ -215,6 +222,16 @@ class Family:
         known = with_ids(rows, self._host.unencodable)
         if known:
             self._host.recorders.put(known)
+
+
+def _whole_float(value: object) -> int:
+    """A number without a fraction as an integer; -1 for anything else."""
+    try:
+        exact = ldexp(value, 0)  # type: ignore[arg-type]
+        plain = int(exact)
+    except Exception:  # noqa: BLE001 – a value may raise anything; whoever asks counts it
+        return -1
+    return plain if plain == exact else -1
 
 
 def with_ids(rows: Rows, lost: Tally) -> Rows:

@@ -98,6 +98,7 @@ class Flusher:
         self._finish_by: float | None = None
         self._give_up = False
         self._errors = 0
+        self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
         self._failure: TelemetryError | None = None
         self.welcomed = False
         """The aggregator has answered once."""
@@ -181,7 +182,7 @@ class Flusher:
         started = time.monotonic()
         patience_s = self._parts.connect_timeout_s
         while self._finish_by is None and not self._give_up:
-            self._guarded(talk)
+            self._guarded(lambda: self._turn(talk))
             if talk.refused is not None:
                 raise talk.refused
             if talk.run_over:
@@ -194,7 +195,7 @@ class Flusher:
             if not self._decided.is_set():
                 talk.step(min(_LISTEN_S, self._parts.period_s))
             else:
-                self._woken.wait(min(self._parts.period_s, _LONGEST_NAP_S))
+                self._woken.wait(self._nap_s)
                 self._look_after(talk, watch)
             self._woken.clear()
 
@@ -210,35 +211,40 @@ class Flusher:
                     f"`telemetry serve --resume {shlex.quote(left)}`, as long as there is room"
                 )
 
-    def _guarded(self, talk: Conversation) -> None:
-        """One turn. An error in it must not end the thread: the buffer would grow and nobody would know why."""
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """An error in it must not end the thread: the buffer would grow and nobody would know why."""
         try:
-            self._turn(talk)
-            self._parts.on_turn()
+            work()
         except Exception as error:  # noqa: BLE001 – the outbox has counted what it had taken; said once
             self._errors += 1
             if self._errors == 1:
                 notice.warn(f"the flusher failed and goes on: {error!r}")
 
     def _turn(self, talk: Conversation) -> None:
-        """Sends until less than a full batch is waiting. Each call into a socket lets other threads take the
-        interpreter for milliseconds, so the aggregator is listened to once a period, not once a batch."""
+        """Sends until less than a full batch is waiting, or the run is over. Each call into a socket lets other
+        threads take the interpreter for milliseconds, so the aggregator is listened to once a period, not once a
+        batch. As often there is a look at what others have to do: a flood may last as long as the program."""
         listen_at = 0.0
         while True:
             now = time.monotonic()
             if now >= listen_at:
-                listen_at = now + self._parts.period_s
+                listen_at = now + self._nap_s
                 talk.step()
+                self._guarded(self._parts.on_turn)
             self.outbox.settle()
-            if not talk.flush():
+            if not talk.flush() or (self._finish_by is None and self._unwanted(talk)):
                 return
+
+    def _unwanted(self, talk: Conversation) -> bool:
+        """Whether what is recorded from now on is nobody's."""
+        return talk.run_over or talk.refused is not None or self._give_up
 
     # --- the end ---------------------------------------------------------------------------------
 
     def _end(self, talk: Conversation, watch: _GoneWatch) -> Ending:
         began = time.monotonic()
         while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
-            self._guarded(talk)
+            self._guarded(lambda: self._turn(talk))
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
         sent = _sent(self.outbox)

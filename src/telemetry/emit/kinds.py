@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from telemetry import limits
-from telemetry.emit import records
+from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text, checked_labels
 from telemetry.emit.families import Host
 from telemetry.emit.known import Asker, parse
-from telemetry.emit.requests import Requests
+from telemetry.emit.requests import Requests, Unkept
 from telemetry.errors import InstrumentError
 from telemetry.wire import requests as words
 
@@ -32,26 +32,48 @@ class Kinds:
         self._windows: list[Tracking] = []
         self._lock = threading.Lock()
         self._asker = Asker(lambda: host.endpoint)
+        self._unkept: Unkept | None = None
+        """In place of the kinds for which there was no room."""
+        self._tended = 0
+        """Where the next look begins."""
 
     def requests(
         self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
     ) -> Requests:
-        """The kind of this name and these labels. Raises InstrumentError, and UsageError for `stop_when`."""
+        """The kind of this name and these labels; one of which nothing is kept beyond `limits.REQUEST_KINDS`.
+        Raises InstrumentError, and UsageError for `stop_when`."""
         checked = _checked_labels(name, labels)
-        found = self._kinds.get((name, tuple(checked.items())))
-        if found is None:
-            self._host.catalog.reserve(
-                {words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()}
-            )
-            with self._lock:
-                made = Requests(self._host, name, checked, self._asker)
-                made.enter(self.window)
-                found = self._kinds.setdefault((name, tuple(checked.items())), made)
-        if expire_s is not None:
-            found.expire_s = _settled(name, "expire_s", found.expire_s, _checked_age(name, expire_s))
+        age_s = None if expire_s is None else _checked_age(name, expire_s)
         if stop_when:
             parse(stop_when)
+        found = self._kinds.get((name, tuple(checked.items())))
+        if found is None:
+            if len(self._kinds) >= limits.REQUEST_KINDS:
+                return self._without_room(name)
+            found = self._make(name, checked)
+        if age_s is not None:
+            found.expire_s = _settled(name, "expire_s", found.expire_s, age_s)
+        if stop_when:
             found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+        return found
+
+    def _make(self, name: str, labels: Mapping[str, str]) -> Requests:
+        self._host.catalog.reserve({words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()})
+        with self._lock:
+            made = Requests(self._host, name, labels, self._asker)
+            made.enter(self.window)
+            return self._kinds.setdefault((name, tuple(labels.items())), made)
+
+    def _without_room(self, name: str) -> Requests:
+        """Names and labels without end must not stop a program hours into its run."""
+        with self._lock:
+            known = self._unkept
+            self._unkept = found = known or Unkept(self._host, self._asker)
+        if known is None:
+            notice.warn(
+                f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: those of {name!r} and of "
+                "later ones are dropped. Names and labels should not hold values without end"
+            )
         return found
 
     @property
@@ -94,11 +116,15 @@ class Kinds:
             kind.close()
 
     def tend(self) -> None:
-        """What is to be done now and then: requests and conversations expire. Bounded, never blocks."""
-        if self._kinds:
-            now_ns = time.monotonic_ns()
-            for kind in list(self._kinds.values()):
-                kind.tend(now_ns)
+        """What is to be done now and then: requests and conversations expire. Bounded, over all kinds too: the next
+        look begins where this one ends. Never blocks."""
+        kinds = list(self._kinds.values())
+        now_ns, left, first = time.monotonic_ns(), limits.EXPIRED_A_TURN, self._tended
+        for number in range(first, first + len(kinds)):
+            left -= kinds[number % len(kinds)].tend(now_ns)
+            if left <= 0:
+                self._tended = (number + 1) % len(kinds)
+                return
 
 
 class Tracking:

@@ -26,6 +26,8 @@ _HEAD: Final = 3
 the first of these."""
 _FULL: Final = _HEAD + limits.CHUNKS_HELD
 _ENDED_NS: Final = 0
+_ONE: Final = 1
+"""What is this object needs no look at it; another one is looked at, whatever its type."""
 
 
 class Turn(NamedTuple):
@@ -37,7 +39,8 @@ class Turn(NamedTuple):
 
 class Request(Struct, eq=False, gc=False):
     """A request in flight. Its calls come one after another, from whatever threads; none of them raises or, with
-    policy `drop`, blocks.
+    policy `drop`, blocks. What they are given is looked at before anything changes: nothing of the caller's is
+    called once the request is claimed.
 
     Each returns the moment it took, in monotonic ns: `at_ns` if that was given. A call after the outcome changes
     nothing and is counted. As a context manager it completes at the end of the block, or fails with the name of the
@@ -63,9 +66,9 @@ class Request(Struct, eq=False, gc=False):
         at = _now() if at_ns is None else self._family.moment(at_ns)
         if self._first_ns is not None:
             return self._chunk(tokens, at)
-        self._first_ns = at
-        if tokens != 1:
+        if tokens is not _ONE:
             self._times = array("q", (self._family.tokens(tokens), 0, at))
+        self._first_ns = at
         return at
 
     def chunk(self, tokens: int = 1, at_ns: int | None = None) -> int:
@@ -74,9 +77,9 @@ class Request(Struct, eq=False, gc=False):
         times = self._times
         if times is None or len(times) >= _FULL:
             return self._chunk(tokens, at)
-        times.append(at)
-        if tokens != 1:
+        if tokens is not _ONE:
             times[1] += self._family.tokens(tokens) - 1
+        times.append(at)
         return at
 
     def complete(
@@ -90,10 +93,13 @@ class Request(Struct, eq=False, gc=False):
         `output_text`; without both, they are the sum of what `first` and `chunk` were told."""
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
+        produced = None if output_tokens is None else family.amount(output_tokens)
+        if finish_reason is not None and type(finish_reason) is not str:
+            finish_reason = family.said(finish_reason)
         if family.claim(self, None) is None:
             family.after_end(at)
             return at
-        self._put_completed(at, output_tokens, finish_reason, output_text)
+        self._put_completed(at, produced, finish_reason, output_text)
         self._let_go(at)
         return at
 
@@ -101,6 +107,8 @@ class Request(Struct, eq=False, gc=False):
         """It has come to a bad end: nothing of it but its failure and `failed_latency` is recorded."""
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
+        if type(reason) is not str:
+            reason = family.said(reason)
         if family.claim(self, None) is None:
             family.after_end(at)
             return at
@@ -140,6 +148,12 @@ class Request(Struct, eq=False, gc=False):
         self._let_go(now_ns)
         return family.ids[words.EXPIRED], now_ns, 1.0
 
+    def give_up(self) -> None:
+        """It ends as if it had been too old: whoever knew about it will not say."""
+        row = self.expire(_now())
+        if row is not None:
+            self._family.put(row)
+
     def _let_go(self, at: int) -> None:
         """After the claim: later calls find a request that has ended, and the key is free."""
         self._first_ns = _ENDED_NS
@@ -161,20 +175,20 @@ class Request(Struct, eq=False, gc=False):
         elif self._first_ns is None:
             self.first(tokens, at)
         elif times is None:
-            more = 0 if tokens == 1 else family.tokens(tokens) - 1
+            more = family.tokens(tokens) - 1
             self._times = array("q", (1, more, self._first_ns, at))
         elif len(times) < _FULL:
-            times.append(at)
             times[1] += family.tokens(tokens) - 1
+            times.append(at)
         else:
+            told = times[1] + len(times) - _HEAD + family.tokens(tokens) - 1
             rows = _gap_rows(family.ids[words.CHUNK_GAP], times)
             family.put(rows)
-            told = times[1] + len(times) - _HEAD
-            self._times = array("q", (times[0], told + family.tokens(tokens) - 1, times[-1], at))
+            self._times = array("q", (times[0], told, times[-1], at))
         return at
 
     def _put_completed(
-        self, at: int, output_tokens: SupportsFloat | None, finish_reason: str | None, output_text: str | None
+        self, at: int, produced: float | None, finish_reason: str | None, output_text: str | None
     ) -> None:
         family, issued, planned = self._family, self._issued_ns, self._planned_ns
         first, times, ids = self._first_ns, self._times, self._family.ids
@@ -189,7 +203,6 @@ class Request(Struct, eq=False, gc=False):
             if times is not None:
                 rows += _gap_rows(ids[words.CHUNK_GAP], times)
                 begun, told = times[0], times[1] + len(times) - _HEAD
-        produced = None if output_tokens is None else family.amount(output_tokens)
         if produced is not None:
             output_text = None
         elif first is not None and output_text is None:
@@ -200,8 +213,8 @@ class Request(Struct, eq=False, gc=False):
                 rows += (ids[words.TPOT], at, (at - first) / (produced - begun))
         self._add_input(rows, at)
         family.put(rows)
-        if output_text is not None and family.text(output_text) is not None:
-            family.count_later(words.OUTPUT_TOKENS, output_text, at, first, begun)
+        if output_text is not None and (text := family.text(output_text)) is not None:
+            family.count_later(words.OUTPUT_TOKENS, text, at, first, begun)
 
     def _add_input(self, rows: list[float], at: int) -> None:
         """And its place in a conversation."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Mapping
 from itertools import islice
-from typing import Final, SupportsFloat
+from typing import Any, Final, SupportsFloat
 
 from telemetry import limits
 from telemetry.emit.conversations import Conversation, Conversations
-from telemetry.emit.families import FAR_NS, Family, Host, Shared, with_ids
+from telemetry.emit.families import FAR_NS, OTHER, Family, Host, Shared, with_ids
 from telemetry.emit.known import CONFIDENCE, Asker, Condition, Known, condition, judge, parse
 from telemetry.emit.recorders import discard
 from telemetry.emit.request import Request, Turn
@@ -38,13 +38,14 @@ class Requests:
         self.expire_s: float | None = None
         self.stop_when = ""
         self._asker = asker
-        self._enough: set[Family] = set()
+        self._enough: set[str] = set()
+        """Windows, of which nobody asks again."""
         self._host = host
         self._shared = Shared()
         self._open, self._by_key = self._shared.open, self._shared.by_key
         self._conversations = Conversations()
-        self._families: dict[str, Family] = {}
-        self._family = self._outside = self._family_of("")
+        self._family = self._outside = Family(host, name, dict(labels), self._shared)
+        """Nothing else is kept of windows: the catalog knows their instruments."""
         self._unknown = _ended(self._outside)
         self._ignored = _ended(self._silent())
         self._look_at_ns = 0
@@ -73,7 +74,8 @@ class Requests:
 
         `find` finds it by `key` while it is in flight; if another one in flight has the key, that one keeps it.
         In a `conversation`, a request without `turn` is the next one, from 1. A value that is none is counted and
-        left out. Raises TypeError for a key or conversation that can't be hashed. Without a run nothing is kept.
+        left out. Raises TypeError for a key or conversation that can't be hashed, and nothing has changed then.
+        Without a run nothing is kept.
         """
         if self._host.state == "idle":
             return self._ignored
@@ -87,7 +89,10 @@ class Requests:
             given = input_tokens if type(input_tokens) is int else family.amount(input_tokens)
         if given is None and input_text is not None:
             given = family.text(input_text)
-        place = None if conversation is None and turn is None else self._turn(conversation, family, at, turn)
+        place = None
+        if conversation is not None or turn is not None:
+            hash(key)  # no turn is counted for a request that can't be
+            place = self._turn(conversation, family, at, turn)
         request = Request(family, at, due, key, given, place)
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
@@ -144,9 +149,10 @@ class Requests:
         """Whether what `stop_when` names is known; once it is, it stays so in a tracking window. Without
         `stop_when` it never is. Blocks as `known`."""
         family = self._family
-        if family not in self._enough and self.stop_when and self._judge(parse(self.stop_when), family).known:
-            self._enough.add(family)
-        return family in self._enough
+        window = family.labels.get(words.WINDOW, "")
+        if window not in self._enough and self.stop_when and self._judge(parse(self.stop_when), family).known:
+            self._enough.add(window)
+        return window in self._enough
 
     def _judge(self, asked: Condition, family: Family) -> Known:
         return judge(self._asker.ask(), self.name, family.labels, asked)
@@ -155,7 +161,10 @@ class Requests:
 
     def enter(self, window: str) -> None:
         """Requests issued from now on belong to this tracking window; to none if it is empty."""
-        self._family = self._family_of(window)
+        if window:
+            self._family = Family(self._host, self.name, {**self.labels, words.WINDOW: window}, self._shared)
+        else:
+            self._family = self._outside
 
     def forget(self) -> None:
         """Requests and conversations that are open are nobody's any more: of a parent, or of another run."""
@@ -169,13 +178,17 @@ class Requests:
         now_ns = _now()
         self._append([number for ended in self._conversations.end_all() for number in ended.rows(now_ns)])
 
-    def tend(self, now_ns: int) -> None:
-        """Ends what is too old, the oldest first, a bounded number of them. Never blocks."""
+    def tend(self, now_ns: int) -> int:
+        """Ends what is too old, the oldest first, a bounded number of them, and returns how many events that made.
+        Never blocks."""
         if self.expire_s is None or now_ns < self._look_at_ns:
-            return
+            return 0
+        oldest = self._oldest()
+        if oldest is None:
+            return 0
         age_ns = int(self.expire_s * 1e9)
         rows: list[float] = []
-        for request in self._oldest():
+        for request in oldest:
             if now_ns - request._issued_ns >= age_ns:
                 rows += request.expire(now_ns) or ()
         for idle in self._conversations.end_idle(now_ns - age_ns):
@@ -183,26 +196,19 @@ class Requests:
         self._append(rows)
         if not rows:
             self._look_at_ns = now_ns + age_ns // _LOOKS
+        return len(rows) // 3
 
-    def _oldest(self) -> list[Request]:
-        """In order of issue."""
+    def _oldest(self) -> list[Request] | None:
+        """In order of issue; None if nobody can tell: then the next turn looks again."""
         try:
             return list(islice(self._open, limits.EXPIRED_A_TURN))
-        except RuntimeError:  # the collector let another thread in between; there is a next time
-            return []
+        except RuntimeError:  # the collector let another thread in between
+            return None
 
     def _append(self, rows: list[float]) -> None:
         """Past a policy that waits for room: only the caller of this makes any."""
         if rows:
             self._host.recorders.buffer.extend(with_ids(rows, self._host.unencodable))
-
-    def _family_of(self, window: str) -> Family:
-        found = self._families.get(window)
-        if found is None:
-            labels = {**self.labels, words.WINDOW: window} if window else dict(self.labels)
-            made = Family(self._host, self.name, labels, self._shared)
-            found = self._families.setdefault(window, made)
-        return found
 
     def _silent(self) -> Family:
         """Of requests that were issued without a run: nothing of them is anywhere."""
@@ -210,6 +216,23 @@ class Requests:
         made.put = discard
         made.ids[words.AFTER_END] = 0.0
         return made
+
+
+class Unkept(Requests):
+    """In place of all kinds for which there is no room: each of their requests counts as an event that is dropped,
+    and nothing is kept of it."""
+
+    def __init__(self, host: Host, asker: Asker) -> None:
+        super().__init__(host, OTHER, {}, asker)
+
+    def issue(self, **given: Any) -> Request:
+        """One whose calls change nothing."""
+        self._host.unencodable.hit()
+        return self._ignored
+
+    def find(self, key: Hashable) -> Request:
+        """The same."""
+        return self._ignored
 
 
 def _ended(family: Family) -> Request:

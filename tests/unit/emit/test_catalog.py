@@ -146,6 +146,19 @@ def test_labels_without_end_are_dropped_and_counted(
     assert len(said()) == 1
 
 
+def test_nothing_is_kept_of_what_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels and names without end cost their events, and no memory."""
+    monkeypatch.setattr(limits, "PRODUCER_IDS", 1)
+    catalog = Catalog(build_recorders(), Tally())
+    first = catalog.instrument("counter", "c")
+    for number in range(50):
+        catalog.instrument("counter", "c", "", {"user": number})
+        catalog.instrument("gauge", f"g{number}")
+        assert catalog.row_id("series", "s", "ns", {"user": str(number)}, within="") == NO_ID
+    assert (len(catalog._instruments), len(catalog._meanings)) == (1, 1)
+    assert catalog.instrument("counter", "c") is first
+
+
 def test_names_can_be_reserved_before_there_are_instruments(catalog: Catalog) -> None:
     """All of them or none."""
     catalog.instrument("series", "b", "ms")

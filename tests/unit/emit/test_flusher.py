@@ -455,3 +455,55 @@ def test_what_others_have_to_do_now_and_then_is_done(
     bench.desk.fill(2)
     wait_until(lambda: bench.link.frames and len(turns) > 3)
     assert len(said()) == 1
+
+
+@pytest.fixture
+def flood(bench: Bench) -> Iterator[Bench]:
+    """A bench whose buffer holds another full batch as soon as one is sent, and whose aggregator takes all."""
+    link, outbox, flooding = bench.link, bench.desk.outbox, [True]
+    batch = [0.0, 1.0, 1.0] * limits.BATCH_EVENTS
+
+    def send(_frame: bytes | bytearray) -> bool:
+        if flooding:
+            bench.desk.recorders.buffer.extend(batch)
+        link.inbox.append(Ack(batches=outbox.next_seq, epoch="e"))
+        return True
+
+    bench.desk.recorders.buffer.extend(batch)
+    outbox.row_bound = None
+    link.answer = willing
+    link.send_events = send
+    yield bench
+    flooding.clear()
+
+
+@pytest.mark.parametrize("period_s", [0.002, 600.0])
+def test_what_is_to_be_done_is_done_in_a_flood(flood: Bench, wait_until: WaitUntil, period_s: float) -> None:
+    """Now and then, whatever the period, not once for each batch; an error of it holds up none."""
+    turns: list[int] = []
+
+    def fail() -> None:
+        turns.append(flood.desk.outbox.next_seq)
+        raise MemoryError("none left")
+
+    flood.on_turn = fail
+    flusher = flood.start(period_s=period_s)
+    flusher.wait_for_welcome(5.0)
+    wait_until(lambda: len(turns) > 2)
+    wait_until(lambda: flood.desk.outbox.next_seq > turns[2], what="batches after it")
+
+
+def test_the_end_of_the_run_is_noticed_in_a_flood(flood: Bench, wait_until: WaitUntil) -> None:
+    """Whoever floods a run that ends would hold it up until its deadline."""
+    flusher = flood.start()
+    flusher.wait_for_welcome(5.0)
+    flood.link.inbox.append(Pong(epoch="e", state="DRAINING"))
+    wait_until(lambda: flood.told_over, what="the end of the run")
+
+
+def test_a_refusal_is_noticed_in_a_flood(flood: Bench, wait_until: WaitUntil) -> None:
+    """Nobody takes these events any more."""
+    flusher = flood.start()
+    flusher.wait_for_welcome(5.0)
+    flood.link.inbox.append(Error(id=1, code="refused", message="more than 4,096 producers"))
+    wait_until(lambda: flood.given_up, what="giving up")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from telemetry import limits
+from telemetry.emit import notice
 from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire.events import Mark
 
@@ -125,3 +127,40 @@ def test_tending_looks_after_all_kinds(program: Any) -> None:
         program.kinds.requests(name, {}, expire_s=1e-9).issue(at_ns=1)
     program.kinds.tend()
     assert [name for name, *_ in program.events][2:] == ["a.expired", "b.expired"]
+
+
+def test_one_look_is_bounded_however_many_kinds_there_are(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one begins where it stopped, so that a kind with much to do holds up no other for long."""
+    monkeypatch.setattr(limits, "EXPIRED_A_TURN", 2)
+    kinds = [program.kinds.requests(name, {}, expire_s=1e-9) for name in "abc"]
+    for kind in (kinds[0], kinds[0], *kinds, *kinds, *kinds):
+        kind.issue(at_ns=1)
+    in_flight = []
+    for _ in range(4):
+        program.kinds.tend()
+        in_flight.append([kind.in_flight for kind in kinds])
+    assert in_flight == [[3, 3, 3], [3, 1, 3], [3, 1, 1], [1, 1, 1]]
+
+
+def test_kinds_without_end_are_dropped_and_counted(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program goes on, those that were there before lose nothing, and one line says so."""
+    said: list[str] = []
+    monkeypatch.setattr(notice, "warn", said.append)
+    monkeypatch.setattr(limits, "REQUEST_KINDS", 2)
+    first = [program.requests(user=number) for number in range(2)]
+    for number in range(5):
+        late = program.kinds.requests("llm", {"user": number + 2}, expire_s=number + 1, stop_when="p50 known")
+        with late.issue(key="k", conversation="c", planned=1) as made:
+            made.first()
+        late.find("k").complete()
+        late.end_conversation("c")
+        assert (late.in_flight, late.enough, late.known("99").count) == (0, False, 0)
+    assert (program.unencodable.total, program.events, program.definitions, len(said)) == (5, [], [], 1)
+    assert len(program.kinds._kinds) == 2
+    assert program.requests(user=1) is first[1]
+    with program.tracking("w"):
+        first[0].issue().complete()
+        program.requests(user=9).issue()
+    assert program.values("llm.issued") == program.values("llm.completed") == [1.0]
+    with pytest.raises(InstrumentError):
+        program.kinds.requests("llm", {"user": 9}, expire_s=-1)

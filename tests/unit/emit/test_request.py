@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import pickle
 import time
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from telemetry import limits
@@ -156,6 +157,113 @@ def test_values_that_are_none_cost_their_neighbours_nothing(program: Any) -> Non
     assert names == [f"llm.{word}" for word in ("issued", "completed", "latency", "ttft", *["chunk_gap"] * 4)]
 
 
+def test_a_request_may_be_given_up(program: Any) -> None:
+    """As one that nobody ended in time: it expires, once, and its conversation heard of no end."""
+    llm = program.requests()
+    made = llm.issue(key="k", conversation="c", at_ns=0)
+    program.take()
+    made.give_up()
+    made.give_up()
+    assert [(name, value) for name, _, _, value in program.events] == [("llm.expired", 1.0)]
+    assert (llm.in_flight, llm._conversations.end("c").ended_ns) == (0, -1)
+    made.complete(at_ns=5)
+    assert program.values("llm.after_end") == [1.0]
+
+
+class Odd:
+    """Whatever is asked of it raises."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self._error = error
+
+    def _fail(self, *_: object) -> Any:
+        raise self._error
+
+    __str__ = __repr__ = __bool__ = __float__ = __index__ = __eq__ = __ne__ = __format__ = _fail
+    __hash__ = object.__hash__
+
+
+TEXT: Final = type("Text", (str,), {"encode": lambda self, **_: 5})
+ODD: Final[dict[str, tuple[Any, str]]] = {
+    "array": (np.arange(2), "[0 1]"),
+    "raises": (Odd(ValueError), "other"),
+    "bytes": (b"\xff", "b'\\xff'"),
+    "list": ([], "[]"),
+    "text": (TEXT("x"), "x"),
+    "odd text": (type("Named", (), {"__str__": lambda self: TEXT("x")})(), "other"),
+}
+"""What is no text and no number, and the label that it makes."""
+OUTCOME: Final = {"finish": "finish_reason", "tokens": "output_tokens"}
+
+
+@pytest.mark.parametrize(("odd", "label"), ODD.values(), ids=ODD)
+def test_an_outcome_counts_whatever_it_is_told(program: Any, odd: Any, label: str) -> None:
+    """A claimed request that raised would be neither in flight nor ended."""
+    llm = program.requests()
+    for end in (
+        lambda made: made.fail(odd),
+        lambda made: made.complete(finish_reason=odd),
+        lambda made: made.complete(output_tokens=odd),
+        lambda made: made.complete(output_text=odd),
+    ):
+        made = llm.issue(key="k")
+        end(made)
+        assert llm.in_flight == 0
+        assert llm.find("k") is not made
+    assert (len(program.values("llm.failed")), len(program.values("llm.completed"))) == (1, 3)
+    assert (len(program.values("llm.failed_latency")), len(program.values("llm.latency"))) == (1, 3)
+    told = [labels.values() for name, labels, *_ in program.events if name in ("llm.failed", "llm.completed")]
+    assert [list(values) for values in told] == [[label], [label], [], []]
+
+
+@pytest.mark.parametrize("odd", [odd for odd, _ in ODD.values()], ids=ODD)
+def test_output_is_there_whatever_its_tokens_are(program: Any, odd: Any) -> None:
+    """A number of tokens that is none is none, and counted; the times beside it are what they are."""
+    made = program.requests().issue(at_ns=0)
+    for at, call in enumerate((made.first, made.chunk, made.chunk, made.first), 1):
+        assert call(odd, at_ns=at) == at
+    made.chunk(2, at_ns=5)
+    assert program.recorders.refused.total == 4
+    made.complete(at_ns=9)
+    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([1.0], [1.0] * 4)
+    assert program.values("llm.output_tokens") == [2.0]
+
+
+def test_tokens_may_be_a_whole_number_of_any_type(program: Any) -> None:
+    """What was computed is often a float, and a model's own numbers are arrays."""
+    made = program.requests().issue(at_ns=0)
+    for at, tokens in enumerate((1.0, 2.0, np.int64(3), np.float32(4), True, 1, 1.5, float("inf")), 1):
+        made.chunk(tokens, at_ns=at)
+    made.complete(at_ns=10)
+    assert program.values("llm.output_tokens") == [12.0]
+    assert program.recorders.refused.total == 2
+
+
+@pytest.mark.parametrize("word", ["reason", "finish", "tokens"])
+def test_what_interrupts_an_outcome_leaves_the_request_in_flight(program: Any, word: str) -> None:
+    """Nothing of the caller's is asked anything once the request is claimed."""
+    llm, odd = program.requests(), Odd(KeyboardInterrupt)
+    made = llm.issue(key="k", at_ns=0)
+    program.take()
+    with pytest.raises(KeyboardInterrupt):
+        made.fail(odd) if word == "reason" else made.complete(**{OUTCOME[word]: odd})
+    assert (llm.in_flight, llm.find("k"), program.take()) == (1, made, [])
+    made.complete(at_ns=5)
+    assert program.values("llm.latency") == [5.0]
+
+
+def test_what_interrupts_a_chunk_changes_nothing(program: Any) -> None:
+    """Neither its time nor those that were held before it are recorded twice, or without their tokens."""
+    made, odd = program.requests().issue(at_ns=0), Odd(KeyboardInterrupt)
+    for call, at in ((made.first, 1), (made.chunk, 2), (made.chunk, 3)):
+        with pytest.raises(KeyboardInterrupt):
+            call(odd, at_ns=at + 100)
+        call(at_ns=at)
+    made.complete(at_ns=9)
+    assert (program.values("llm.ttft"), program.values("llm.chunk_gap")) == ([1.0], [1.0, 1.0])
+    assert program.values("llm.output_tokens") == [3.0]
+
+
 def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gaps beyond it are recorded before the outcome; no figure changes."""
     monkeypatch.setattr(request_module, "_FULL", 3 + 4)
@@ -167,6 +275,13 @@ def test_a_long_stream_holds_a_bounded_number_of_times(program: Any, monkeypatch
     made.complete(at_ns=200)
     assert program.values("llm.chunk_gap") == [10.0, *[float(2 * number + 1) for number in range(10)]]
     assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([57.0], [190 / 55])
+
+
+def test_a_text_may_be_of_a_type_of_its_own(program: Any) -> None:
+    """As those of template engines are: it is the text that is counted."""
+    made = type("Markup", (str,), {})
+    program.requests().issue(input_text=made("ask")).complete(output_text=made("answer"))
+    assert [record.text for record in program.records] == ["ask", "answer"]
 
 
 def test_texts_go_to_whoever_counts_their_tokens(program: Any) -> None:

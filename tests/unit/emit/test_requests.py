@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from telemetry import limits
+from telemetry.emit import requests as requests_module
+from telemetry.emit.families import Family
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 
@@ -97,6 +101,50 @@ def test_without_an_age_none_expires(program: Any) -> None:
     llm.issue(at_ns=0)
     llm.tend(1 << 62)
     assert llm.in_flight == 1
+
+
+def test_an_issue_that_raises_has_changed_nothing(program: Any) -> None:
+    """Not the conversation either: its next request is the first."""
+    llm = program.requests()
+    for given in ({"key": []}, {"conversation": []}):
+        with pytest.raises(TypeError):
+            llm.issue(**{"key": "k", "conversation": "c", **given})
+    assert (llm.in_flight, program.events, len(llm._conversations)) == (0, [], 0)
+    llm.issue(key="k", conversation="c").complete()
+    assert [labels for name, labels, *_ in program.events if name == "llm.turn.latency"] == [{"turn": "1"}]
+
+
+def test_a_look_that_was_disturbed_is_made_again_soon(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary that changes while it is read says nothing: that is not the same as nothing to do."""
+    llm = program.requests()
+    llm.expire_s = 1e-6
+    llm.issue(at_ns=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(requests_module, "islice", lambda *_: _disturbed())
+        llm.tend(5_000)
+    llm.tend(5_001)
+    assert llm.in_flight == 0
+
+
+def _disturbed() -> Iterator[Any]:
+    raise RuntimeError("dictionary changed size during iteration")
+    yield
+
+
+def test_nothing_is_kept_of_windows_that_were_left(program: Any) -> None:
+    """However many there were; entering one again goes on with its instruments."""
+    llm, quiet = program.requests(), program.requests("quiet")
+    for number in range(200):
+        with program.tracking(f"w{number % 100}"):
+            llm.issue().complete()
+    gc.collect()
+    families = [one for one in gc.get_objects() if isinstance(one, Family)]
+    assert [sum(one.open is kind._open for one in families) for kind in (llm, quiet)] == [1, 1]
+    assert quiet.in_flight == 0
+    windows = Counter(labels["window"] for name, labels, *_ in program.events if name == "llm.completed")
+    assert set(windows.values()) == {2}
+    assert len(windows) == 100
+    assert len(program.definitions) == 100 * 5
 
 
 def test_a_turn_of_expiry_is_bounded(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:

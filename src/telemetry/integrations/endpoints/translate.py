@@ -30,8 +30,9 @@ class EndpointsFeed:
     """One benchmark. A request is one from `sample.issued` to `sample.complete` or the first `error` with its id.
 
     What a benchmark sends after an error of the same request says nothing new and is passed over. Requests that
-    this never saw begin count in `request.after_end`. A chunk counts as a token unless the texts are handed on:
-    then the first chunk alone does, so that the time per token begins after it.
+    this never saw begin count in `request.after_end`. Of too many in flight the oldest count as expired. A chunk
+    counts as a token unless the texts are handed on: then the first chunk alone does, so that the time per token
+    begins after it.
     """
 
     topics: Sequence[bytes] = (b"",)
@@ -44,7 +45,14 @@ class EndpointsFeed:
         self._run = run
         self._options = options
         self._requests = run.requests(KIND)
-        self._open: dict[str, Request] = {}
+        self._open: OrderedDict[str, Request] = OrderedDict()
+        """By id, oldest first."""
+        self._chars_of: dict[str, int] = {}
+        """Of those whose prompt is kept until they end, how long it is."""
+        self._chars = 0
+        """Of them together."""
+        self._said: set[str] = set()
+        """What is full, each said once."""
         self._failed: OrderedDict[str, None] = OrderedDict()
         """Ids of failed requests whose end is still to come, oldest first: found at once, as in no dict that
         loses its first ones."""
@@ -130,9 +138,12 @@ class EndpointsFeed:
         self._failed.pop(key, None)
         prompt = self._data(event)
         tokens = text = None
+        if len(self._open) >= limits.FEED_OPEN:
+            self._give_up_oldest()
         if isinstance(prompt, Prompt):
             tokens = prompt.tokens
             text = prompt.text if tokens is None and self._options.texts else None
+            text = self._kept(key, text) if text else text
         self._open[key] = self._requests.issue(
             input_tokens=tokens,
             input_text=text,
@@ -155,7 +166,7 @@ class EndpointsFeed:
         if request is None:
             self._failed.pop(key, None)
             return
-        self._open.pop(key, None)
+        self._end(key)
         output = self._data(event) if self._options.texts else None
         text = output.text if isinstance(output, Output) else None
         request.complete(
@@ -174,7 +185,7 @@ class EndpointsFeed:
             self._count_error(what, failure.error_message if isinstance(failure, Failure) else "")
         elif (request := self._of(event)) is not None:
             request.fail(what, at_ns=event.timestamp_ns)
-            if self._open.pop(key, None) is not None:
+            if self._end(key):
                 self._remember_failed(key)
 
     def _of(self, event: Event) -> Request | None:
@@ -184,6 +195,27 @@ class EndpointsFeed:
         if request is None and key not in self._failed:
             return self._requests.find(key)
         return request
+
+    def _end(self, key: str) -> bool:
+        """Whether it was in flight."""
+        self._chars -= self._chars_of.pop(key, 0)
+        return self._open.pop(key, None) is not None
+
+    def _give_up_oldest(self) -> None:
+        key, request = next(iter(self._open.items()))
+        self._end(key)
+        request.give_up()
+        self._say_full(f"more than {limits.FEED_OPEN:,} requests are in flight: the oldest count as expired")
+
+    def _kept(self, key: str, prompt: str) -> str | None:
+        """The prompt, if there is room until its request ends."""
+        if self._chars + len(prompt) > limits.FEED_OPEN_CHARS:
+            self._refuse("prompts_full")
+            self._say_full("too many or too long prompts of requests in flight: tokens of some are not counted")
+            return None
+        self._chars_of[key] = len(prompt)
+        self._chars += len(prompt)
+        return prompt
 
     def _remember_failed(self, key: str) -> None:
         self._failed[key] = None
@@ -207,13 +239,19 @@ class EndpointsFeed:
         counter.add(1)
 
     def _count_error(self, what: str, message: str) -> None:
+        what = what[: limits.LABEL_VALUE_CHARS]
         known = what if what in self._errors or len(self._errors) < limits.REASONS else "other"
         if known not in self._errors:
-            self._errors[known] = self._run.counter(ERRORS, error=known[: limits.LABEL_VALUE_CHARS])
+            self._errors[known] = self._run.counter(ERRORS, error=known)
         self._errors[known].add(1)
         if self._words_left:
             self._words_left -= 1
             self._say(f"the benchmark reports {': '.join(filter(None, (what, message)))}")
+
+    def _say_full(self, words: str) -> None:
+        if words not in self._said:
+            self._said.add(words)
+            self._say(words)
 
     def _say(self, words: str) -> None:
         """To whoever watches, and in the run for whoever reads it later."""

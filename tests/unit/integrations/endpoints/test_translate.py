@@ -38,6 +38,9 @@ class FakeRequest:
     def fail(self, reason: str, at_ns: int | None = None) -> int:
         return self._note("fail", reason, at_ns)
 
+    def give_up(self) -> None:
+        self._note("give up", None, None)
+
     def _note(self, what: str, value: object, at_ns: int | None) -> int:
         self._log.append((self._number, what, value, at_ns))
         return at_ns or 0
@@ -272,6 +275,55 @@ def test_failed_ids_are_remembered_up_to_a_bound(bench: Bench, monkeypatch: pyte
     bench.run.log.clear()
     bench.take(*(bus.event(decode.COMPLETE, 3, key) for key in "abc"))
     assert bench.run.log == [("unknown", "complete", {}, 3)]
+
+
+def test_of_too_many_in_flight_the_oldest_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that nobody ends, as a rule: the requests beside them lose nothing, and it is said once."""
+    monkeypatch.setattr(limits, "FEED_OPEN", 3)
+    for number in range(10):
+        bench.take(
+            bus.event(decode.ISSUED, number, f"never{number}"),
+            bus.event(decode.ISSUED, number, "good"),
+            bus.event(decode.COMPLETE, number, "good"),
+        )
+    assert [entry[0] for entry in bench.run.log if entry[1] == "complete"] == [f"r{2 * n}" for n in range(1, 11)]
+    given_up = [entry[0] for entry in bench.run.log if entry[1] == "give up"]
+    assert given_up == [f"r{2 * number + 1}" for number in range(8)]
+    assert bench.said == bench.run.marks[1:] == ["more than 3 requests are in flight: the oldest count as expired"]
+    assert len(bench.feed._open) <= 3
+    bench.run.log.clear()
+    bench.take(bus.event(decode.COMPLETE, 50, "never0"), bus.event(decode.COMPLETE, 51, "never9"))
+    assert [entry[:2] for entry in bench.run.log] == [("unknown", "complete"), ("r19", "complete")]
+
+
+def test_prompts_that_wait_for_their_requests_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it the tokens of one are unknown; whatever becomes of a request makes room for others."""
+    monkeypatch.setattr(limits, "FEED_OPEN_CHARS", 10)
+    monkeypatch.setattr(limits, "FEED_OPEN", 3)
+    bench.take(
+        bus.event(decode.ISSUED, 1, "a", bus.prompt("12345")),
+        bus.event(decode.ISSUED, 2, "b", bus.prompt("12345")),
+        bus.event(decode.ISSUED, 3, "c", bus.prompt("1")),
+        bus.event(decode.COMPLETE, 4, "a"),
+        bus.event(decode.ISSUED, 5, "d", bus.prompt("67890")),
+        bus.event("error.client", 6, "b"),
+        bus.event(decode.ISSUED, 7, "e", bus.prompt("67890")),
+        bus.event(decode.ISSUED, 8, "f", bus.prompt("1")),
+        bus.event(decode.ISSUED, 9, "g", bus.prompt("abcde")),
+        bus.event(decode.ISSUED, 10, "h", bus.prompt("", [7] * 100)),
+    )
+    texts = [entry[2].get("input_text") for entry in bench.run.log if entry[1] == "issue"]
+    assert texts == ["12345", "12345", None, "67890", "67890", None, "abcde", None]
+    assert bench.refused == {"prompts_full": 2}
+    assert len([line for line in bench.said if "prompts" in line]) == 1
+
+
+def test_errors_without_end_are_remembered_by_a_word(bench: Bench) -> None:
+    """However long it is that a sender calls them."""
+    bench.take(bus.event("error.session", 5, "", bus.error("x" * 100_000)))
+    bench.take(bus.event("error.session", 5, "", bus.error("x" * 100_001)))
+    assert list(bench.feed._errors) == ["x" * limits.LABEL_VALUE_CHARS]
+    assert bench.run.counts[ERRORS, "x" * limits.LABEL_VALUE_CHARS] == 2
 
 
 def test_every_known_event_is_taken(bench: Bench) -> None:

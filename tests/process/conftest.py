@@ -26,7 +26,9 @@ class Ground:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tm"))
         self.environ = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
-        self.environ.pop("TELEMETRY_ENDPOINT", None)
+        # A size is what readline, which pytest imports, leaves to its workers; terminals here have their own.
+        for name in ("TELEMETRY_ENDPOINT", "COLUMNS", "LINES"):
+            self.environ.pop(name, None)
         self._children: list[subprocess.Popen[str]] = []
 
     def program(self, name: str, text: str) -> str:

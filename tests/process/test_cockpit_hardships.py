@@ -16,7 +16,7 @@ from statistics import median
 
 import pytest
 from tests.process.conftest import Ground
-from tests.process.test_run_tui import assert_tidy, environ, filter_by, processes, the_viewer
+from tests.process.test_run_tui import assert_tidy, environ, filter_by, open_series, processes, the_viewer
 from tests.process.tmux import Tmux
 
 from telemetry import limits
@@ -118,18 +118,6 @@ def leave(terminal: Tmux, key: str, words: str) -> None:
     """Whatever these words are on. What is typed too soon after Escape would be one key with it."""
     terminal.press(key)
     terminal.wait_until(lambda: words not in terminal.screen(), f"the end of {words!r}")
-
-
-def open_only(terminal: Tmux) -> None:
-    """The only series that the filter has left. A key that comes while its line is being left goes nowhere."""
-
-    def opened() -> bool:
-        if "stddev" in terminal.screen():
-            return True
-        terminal.press("Enter")
-        return False
-
-    terminal.wait_until(opened, "the series")
 
 
 def touch(ground: Ground, name: str) -> None:
@@ -251,7 +239,7 @@ def test_a_storm_of_sizes(ground: Ground, terminals: Callable[[], Tmux]) -> None
 def test_a_viewer_that_was_stopped_reads_keys_as_before(
     ground: Ground, terminals: Callable[[], Tmux], wait_until: Callable[..., object]
 ) -> None:
-    """However often: each key counts once, and it is left with one."""
+    """However often: all of it is drawn anew, each key counts once, and it is left with one."""
     terminal = terminals()
     start(ground, terminal, FAST)
     terminal.wait_for("LIVE", "latency")
@@ -259,8 +247,9 @@ def test_a_viewer_that_was_stopped_reads_keys_as_before(
     for _ in range(5):
         os.kill(viewer, signal.SIGSTOP)
         wait_until(lambda: state_of(viewer) == "T", timeout_s=20)
+        terminal.wipe()
         os.kill(viewer, signal.SIGCONT)
-        terminal.wait_for("LIVE", "quit")
+        terminal.wait_for("LIVE", "Overview", "p99 trend", "quit")
     end(ground, terminal)
 
 
@@ -315,8 +304,7 @@ def test_as_many_series_as_there_may_be(ground: Ground, terminals: Callable[[], 
     for words, shown in (("[bold", "[bold red]a[/]b["), ("lines", "two")):
         filter_by(terminal, words)
         terminal.wait_until(lambda: "s0001" not in terminal.screen(), "the filter")
-        open_only(terminal)
-        assert shown in terminal.screen()
+        open_series(terminal, shown)
         assert "be drawn" not in terminal.screen()
         leave(terminal, "Escape", "stddev")
         terminal.press("Escape")  # undoes the filter

@@ -85,17 +85,14 @@ def output_of(ground: Any) -> str:
 
 
 def filter_by(terminal: Tmux, words: str) -> None:
-    """Keys that come before the line is there would be commands."""
+    """Without a look at the screen in between."""
     terminal.press("/")
-    terminal.wait_for("words in a name")
     terminal.type(words)
 
 
 def open_series(terminal: Tmux, name: str) -> None:
-    """The only one that the filter has left."""
-    terminal.press("Enter")
-    terminal.wait_until(lambda: "words in a name" not in terminal.screen(), "the end of the filter's line")
-    terminal.press("Enter")
+    """The only one that the filter has left, whose line is left as well."""
+    terminal.press("Enter", "Enter")
     terminal.wait_for(name, "stddev")
 
 
@@ -129,6 +126,24 @@ def test_a_run_in_the_cockpit_from_begin_to_end(ground: Any, terminal: Tmux) -> 
     assert_tidy(terminal, modes)
     assert ground.final()["command"]["exit_code"] == 7
     assert "step 20\n" in output_of(ground)
+
+
+def test_a_size_in_the_environment_is_not_the_terminal_s(ground: Any, terminal: Tmux) -> None:
+    """An interactive Python leaves one to its children, and it never changes: the cockpit has the terminal's."""
+
+    def head() -> str:
+        """Reaches from edge to edge."""
+        return next((line.rstrip() for line in terminal.screen().splitlines() if " LIVE " in line), "")
+
+    program = ground.program("job.py", ROUTES)
+    terminal.type(f"COLUMNS=80 LINES=24 $T run --tui --name sized -- $PY {program}; echo shell saw $?\n")
+    for columns in (100, 140, 90):
+        terminal.resize(columns, 30)
+        terminal.wait_until(lambda edge=columns - 3: edge <= len(head()) <= edge + 3, f"{columns} columns")
+    (ground.folder / "go").touch()
+    terminal.wait_for("COMPLETE")
+    terminal.press("q")
+    terminal.wait_for("complete: sized, ", "shell saw 7")
 
 
 def test_a_viewer_that_is_attached_and_left(ground: Any, terminal: Tmux) -> None:

@@ -52,6 +52,10 @@ class Tmux:
     def resize(self, columns: int, rows: int) -> None:
         self._say("resize-window", "-x", str(columns), "-y", str(rows))
 
+    def wipe(self) -> None:
+        """Nothing is seen any more, as if another program had drawn over it."""
+        self._say("send-keys", "-R")
+
     def hang_up(self) -> None:
         """The terminal is closed under whatever runs in it."""
         self._say("kill-session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import termios
+from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Final
 
@@ -78,6 +79,21 @@ class Terminal:
     def _set(self, modes: Modes) -> None:
         with suppress(*GONE):
             termios.tcsetattr(self.keyboard, termios.TCSANOW, modes)
+
+
+def ask_the_terminal(screen: int, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Takes COLUMNS and LINES out of `environ` as far as the terminal `screen` has a size of its own.
+
+    Textual believes the environment first, and a size from there never changes: whoever imports readline, as does
+    every interactive Python, leaves one to all its children. Where there is no terminal, nothing changes.
+    """
+    try:
+        sizes = termios.tcgetwinsize(screen)
+    except GONE:
+        return
+    for name, size in zip(("LINES", "COLUMNS"), sizes, strict=True):
+        if size:
+            environ.pop(name, None)
 
 
 def _opened_anew(screen: int) -> int:

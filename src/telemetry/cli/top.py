@@ -210,11 +210,13 @@ def _cockpit(args: argparse.Namespace, target: runs.Target) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the viewer does no linear algebra either
     import asyncio
 
+    from telemetry.cli.terminal import ask_the_terminal
     from telemetry.config import load
     from telemetry.store.rundir import resolve
     from telemetry.tui.app import Cockpit
     from telemetry.tui.feed.open import open_feed
 
+    ask_the_terminal(1)  # where Textual looks for a size
     config, origins = load()
     fallback_dirs = config.run.fallback_dirs
     directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)

@@ -11,7 +11,6 @@ from functools import partial
 from signal import SIGCONT, SIGHUP, SIGINT, SIGTERM
 from typing import Final
 
-from textual.app import App
 from textual.message import Message
 
 from telemetry.clock import SYSTEM_CLOCK, Clock
@@ -23,6 +22,7 @@ from telemetry.intervals.timeline import Timeline
 from telemetry.tui import choices, keys
 from telemetry.tui.feed.news import Feed, Note
 from telemetry.tui.inbox import Inbox
+from telemetry.tui.keyboard import OrderedKeys
 from telemetry.tui.known import Known
 from telemetry.tui.model.flows import has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View
@@ -43,7 +43,7 @@ _WATCH_S: Final = 1.0
 """How often silence is looked for."""
 
 
-class Viewer(App[None]):
+class Viewer(OrderedKeys):
     """Holds the state of the cockpit and draws it; `Cockpit` changes it.
 
     Draws when there is news, at most `tui.frames_per_s` times a second, and at once when a key changed something.
@@ -110,12 +110,14 @@ class Viewer(App[None]):
 
     def _go_on(self) -> None:
         """After a stop. Textual takes each for one that it was told of, and would read the keyboard with one more
-        thread after any other: where two wait for a key, one of them goes on waiting and holds up the end."""
+        thread after any other: where two wait for a key, one of them goes on waiting and holds up the end. And it
+        would draw only what changes, on a screen that is empty."""
         driver = self._driver
         if driver is not None:
             if not getattr(driver, "_must_signal_resume", False):
                 driver.suspend_application_mode()
             driver.resume_application_mode()
+            self.refresh(layout=True)
 
     def on_unmount(self) -> None:
         self._feed.close()

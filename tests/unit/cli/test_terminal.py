@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.unit.cli.terminals import Desk, desk, read_until
 
-from telemetry.cli.terminal import Terminal
+from telemetry.cli.terminal import Terminal, ask_the_terminal
 
 
 @pytest.fixture
@@ -77,6 +77,35 @@ def test_the_size_is_the_screen_s(user: Desk, terminal: Terminal) -> None:
     """Rows first."""
     termios.tcsetwinsize(user.far, (24, 80))
     assert terminal.size() == (24, 80)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "left"),
+    [
+        (30, 100, {}),
+        (0, 0, {"COLUMNS": "80", "LINES": "24"}),
+        (0, 100, {"LINES": "24"}),
+        (30, 0, {"COLUMNS": "80"}),
+    ],
+)
+def test_a_size_in_the_environment_stays_where_there_is_no_other(
+    user: Desk, rows: int, columns: int, left: dict[str, str]
+) -> None:
+    """A serial line has none to tell, or half of one."""
+    termios.tcsetwinsize(user.far, (rows, columns))
+    environ = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    ask_the_terminal(user.near, environ)
+    assert environ == {"TERM": "xterm", **left}
+
+
+def test_a_pipe_has_the_size_of_the_environment() -> None:
+    """It is the screen of another process, a browser's."""
+    reader, writer = os.pipe()
+    environ = {"COLUMNS": "80", "LINES": "24"}
+    ask_the_terminal(writer, environ)
+    assert environ == {"COLUMNS": "80", "LINES": "24"}
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_terminal_that_is_gone_raises_nothing(user: Desk, terminal: Terminal) -> None:

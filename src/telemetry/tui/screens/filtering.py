@@ -29,9 +29,6 @@ class FilterLine(Input):
             super().__init__()
             self.words = words
 
-    class Closed(Message):
-        """The keyboard goes back to the table."""
-
     def __init__(self) -> None:
         super().__init__(
             placeholder="words in a name or its labels",
@@ -45,11 +42,13 @@ class FilterLine(Input):
         with self.prevent(Input.Changed):
             self.value = words
         self.cursor_position = len(words)
-        self.focus()
+        self.screen.set_focus(self)
 
     def close(self) -> None:
+        """The keyboard goes back to the table, at once: it must not go anywhere else in between."""
+        if isinstance(self.screen, FilteringScreen):
+            self.screen.set_focus(self.screen.query_one(f"#{self.screen.MAIN}"))
         self.display = False
-        self.post_message(self.Closed())
 
     def action_give_up(self) -> None:
         self.post_message(self.Typed(""))
@@ -59,8 +58,7 @@ class FilterLine(Input):
         event.stop()
         self.post_message(self.Typed(event.value))
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    async def action_submit(self) -> None:
         self.close()
 
 
@@ -80,6 +78,3 @@ class FilteringScreen(CockpitScreen):
     @property
     def asks(self) -> bool:
         return bool(self.query_one(FilterLine).display)
-
-    def on_filter_line_closed(self) -> None:
-        self.query_one(f"#{self.MAIN}").focus()

@@ -165,8 +165,12 @@ class Moments:
             np.add.at(self._high_sums, index, high)
             np.subtract(deviation, high, out=deviation)
         np.add.at(self._sums, index, terms)
-        np.minimum.at(self.interval_min, index, value)
-        np.maximum.at(self.interval_max, index, value)
+        lower = (value < self.interval_min.take(index)).nonzero()[0]  # soon none are: cheaper than all of them
+        if lower.size:
+            np.minimum.at(self.interval_min, index.take(lower), value.take(lower))
+        higher = (value > self.interval_max.take(index)).nonzero()[0]
+        if higher.size:
+            np.maximum.at(self.interval_max, index.take(higher), value.take(higher))
 
     def fold(self) -> None:
         """Brings the running columns up to date, and moves shifts to the new means."""

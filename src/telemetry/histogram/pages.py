@@ -158,7 +158,10 @@ class PagedCounts:
         if not pages.item(pages.argmin()):
             self._allocate(keys[pages == 0])
             pages = self._table.take(keys)
-        np.add.at(self.fresh_sums, pages, _ONE)
+        if pages.size > self.used:  # one pass over the sums costs less than finding each
+            self.fresh_sums[: self.used] += np.bincount(pages, minlength=self.used)
+        else:
+            np.add.at(self.fresh_sums, pages, _ONE)
         np.bitwise_and(slots, _OFFSET_MASK, out=slots)
         np.left_shift(pages, _PAGE_SHIFT, out=pages)
         np.add(slots, pages, out=slots)

@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.run [TARGET …] --inputs N [--seconds S] [--seed K] [--jobs J] [--record]`
 
-Fuzzes each target in processes of its own: a fifth of the inputs guided by coverage, which keeps what reaches
+Fuzzes each target in processes of its own: a tenth of the inputs guided by coverage, which keeps what reaches
 something new in the corpus, the others from there at full speed. With `--record` the figures go to results.json and
 into docs/FUZZING.md. Exits with 1 if a target failed; the input that made it fail is then in `--failures`.
 """
@@ -24,7 +24,7 @@ from tests.fuzz.engine import Result
 from tests.fuzz.targets import TARGETS
 
 ROOT: Final = Path(__file__).parents[2]
-_GUIDED: Final = 0.2
+_GUIDED: Final = 0.1
 _COVERAGE: Final = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")
 _GRACE_S: Final = 900.0
 _LOG_TAIL: Final = 3_000

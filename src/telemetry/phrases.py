@@ -99,7 +99,8 @@ def error_bound(stat: SeriesStat) -> str:
     if stat.error_bound is None:
         return "unbounded"
     text = f"±{humane.percent(stat.error_bound)}"
-    coarse = stat.resolution > (stat.min or 0) * stat.error_bound
+    matters_below = stat.resolution / stat.error_bound if stat.error_bound else 0.0
+    coarse = (stat.min or 0) < matters_below  # whole numbers of any size can be compared, not multiplied
     return f"{text} or ±{humane.quantity(stat.resolution, stat.unit)}" if coarse else text
 
 

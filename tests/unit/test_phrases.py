@@ -53,6 +53,8 @@ def test_a_bound_says_what_it_is_worth() -> None:
     assert error_bound(SeriesStat(name="a", count=1, exact=True)) == "exact"
     assert error_bound(SeriesStat(name="a", count=1, min=5, error_bound=None)) == "unbounded"
     assert error_bound(SeriesStat(name="a", count=1, min=5_000.0)) == "±0.1 %"
+    assert error_bound(SeriesStat(name="a", count=1, min=10**400, resolution=1.0)) == "±0.1 %"
+    assert error_bound(SeriesStat(name="a", count=1, min=1, error_bound=0.0, resolution=1.0)) == "±0 %"
     assert error_bound(SeriesStat(name="a", count=1, min=5.0, unit="ns", resolution=1.0)) == "±0.1 % or ±1.00 ns"
 
 

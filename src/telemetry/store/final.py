@@ -17,7 +17,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.rundir import FINAL, RunDirectory
-from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.codec import BAD_INPUT, check_numbers
 from telemetry.wire.events import Natural
 from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
 from telemetry.wire.version import SCHEMA
@@ -107,6 +107,7 @@ def read_final(path: Path) -> MetricsSnapshot:
                 f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}",
                 hint="read it with the version that wrote it",
             )
+        check_numbers(document)
         return _snapshot(document)
     except (*BAD_INPUT, KeyError, TypeError) as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error

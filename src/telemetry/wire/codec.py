@@ -6,6 +6,7 @@ once more for its version, so that a peer of another major version is called tha
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
@@ -30,6 +31,7 @@ _Bytes = bytes | bytearray | memoryview
 BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 """What msgspec raises for bytes that can't be read: RecursionError for deep nesting, UnicodeDecodeError, which is a
 ValueError, for bad text."""
+_LARGEST: Final = int(sys.float_info.max)
 _DETAIL_CHARS: Final = 200  # msgspec quotes the value it refused, however long that is
 
 
@@ -276,9 +278,23 @@ def snapshot_from_json(data: bytes) -> MetricsSnapshot:
         head = msgspec.json.decode(data, type=_MapHead)
         if head.schema_version != SCHEMA:
             raise Malformed(Reason.WRONG_VERSION, f"schema_version {head.schema_version}, not {SCHEMA}")
+        check_numbers(msgspec.json.decode(data))
         return msgspec.json.decode(data, type=MetricsSnapshot)
     except BAD_INPUT as error:
         raise Malformed(Reason.FRAME_UNREADABLE, str(error)) from None
+
+
+def check_numbers(document: Any) -> None:
+    """Raises ValueError for a whole number beyond all floats: JSON can hold it, and nobody can reckon with it."""
+    left = [document]
+    while left:
+        value = left.pop()
+        if type(value) is dict:
+            left += value.values()
+        elif type(value) is list:
+            left += value
+        elif type(value) is int and not -_LARGEST <= value <= _LARGEST:
+            raise ValueError("a number beyond all floats")
 
 
 # --- common --------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from telemetry.store.final import (
     write_final,
 )
 from telemetry.store.rundir import RunDirectory
+from telemetry.wire.codec import Malformed, snapshot_from_json
 from telemetry.wire.snapshot import (
     Accounting,
     CounterStat,
@@ -158,6 +159,22 @@ def test_a_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with pytest.raises(RunDirectoryError, match=r"final_snapshot\.json is damaged"):
         read_final(path)
+
+
+def test_a_number_beyond_all_floats_is_damage(tmp_path: Path) -> None:
+    """Nothing that shows a result could reckon with it; one that a total can come to is none."""
+    path = tmp_path / "final_snapshot.json"
+    encoded = json.loads(final_json(snapshot()))
+    encoded["series"] = [{"name": "s", "count": 1, "total": 10**300}]
+    data = json.dumps(encoded).encode()
+    path.write_bytes(data)
+    assert read_final(path).series[0].total == snapshot_from_json(data).series[0].total == 10**300
+    data = data.replace(b"0" * 300, b"0" * 400)
+    path.write_bytes(data)
+    with pytest.raises(RunDirectoryError, match="a number beyond all floats"):
+        read_final(path)
+    with pytest.raises(Malformed, match="a number beyond all floats"):
+        snapshot_from_json(data)
 
 
 def test_a_newer_or_missing_file_is_told_apart(tmp_path: Path) -> None:

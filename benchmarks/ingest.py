@@ -127,7 +127,7 @@ def run(size: Size) -> Outcome:
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
         figure("1k", f"batches of 1k, {gathered(1_000)} a turn", LIMITS_NS[1_000]),
-        figure("1k, one a turn", "batches of 1k, one a turn", None),
+        figure("1k, one a turn", "batches of 1k, one a turn", LIMITS_NS[1_000]),
         figure("10k with journal", "batches of 10k, journal on", None),
         figure("1k with journal", f"batches of 1k, {gathered(1_000)} a turn, journal on", None),
     ]

@@ -202,14 +202,20 @@ def run_output(data: bytes) -> int:
 
 def _followed(*pieces: bytes) -> list[str]:
     """As a viewer reads them, one look after each piece."""
-    tail = output.OutputTail(Path())
-    with TemporaryFile(buffering=0) as file:
-        for piece in pieces:
-            at = file.tell()
-            file.write(piece)
-            file.seek(at)
-            tail._take(cast(FileIO, file))
+    tail, file = output.OutputTail(Path()), _output_file()
+    file.seek(0)
+    file.truncate()
+    for piece in pieces:
+        at = file.tell()
+        file.write(piece)
+        file.seek(at)
+        tail._take(file)
     return [*tail._lines, *([output._shown(tail._rest)] if tail._rest else [])]
+
+
+@cache
+def _output_file() -> FileIO:
+    return cast(FileIO, TemporaryFile(buffering=0))
 
 
 _OUTPUT: Final = (
@@ -248,6 +254,5 @@ TARGETS: Final = (
         covers=(output.OutputTail._take, output._shown, log.plain_text.__wrapped__),
         head=b"\x1b",
         bytes_each=400,
-        share=0.2,
     ),
 )

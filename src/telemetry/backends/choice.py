@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast, get_args, get_origin
@@ -156,7 +157,7 @@ def make(choice: Choice, place: Path) -> Backend:
 def options_of(cls: type[Backend]) -> list[Option]:
     return [
         Option(info.encode_name, _type_words(info.type), _default_words(info))
-        for info in msgspec.structs.fields(cls.Options)
+        for info in _fields(cls.Options).values()
     ]
 
 
@@ -190,7 +191,7 @@ def _escaped(value: str) -> str:
 
 def _converted(choice: Choice, cls: type[Backend]) -> Struct:
     """Raises NotConfigured that names the option."""
-    fields = {info.encode_name: info for info in msgspec.structs.fields(cls.Options)}
+    fields = _fields(cls.Options)
     for key in choice.options:
         if key not in fields:
             raise NotConfigured(f"{choice.kind} has no option {printable(key)!r}", hint=_meant(key, [*fields, _AS]))
@@ -208,6 +209,11 @@ def _converted(choice: Choice, cls: type[Backend]) -> Struct:
         raise NotConfigured(
             f"{choice.kind}: {_wanted(error)}", hint="`telemetry export --list` has all options"
         ) from error
+
+
+@cache
+def _fields(options: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {info.encode_name: info for info in msgspec.structs.fields(options)}
 
 
 def _meant(word: str, fields: Iterable[str]) -> str:

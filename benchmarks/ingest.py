@@ -26,15 +26,17 @@ from telemetry.limits import GATHER_S
 
 LIMITS_NS: Final = {10_000: 40.0, 1_000: 70.0}
 _PEER: Final = "HdrHistogram record_value"
-_FLOOD: Final = 2_000_000  # events a second
+RATES: Final = (500_000, 200_000, 40_000)
+"""Events a second. At the last and below, each batch of 1k has a turn of its own."""
+HELD_FROM: Final = 200_000  # what fewer events cost is a percent of a core, or less
 _EVENTS: Final[dict[Size, int]] = {"full": 2_000_000, "quick": 500_000, "tiny": 20_000}
 _PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny": 1_000}
 _ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
 
 
-def gathered(batch_events: int) -> int:
-    """Frames that a turn of the aggregator finds in a flood of so many events each."""
-    return max(1, round(_FLOOD * GATHER_S / batch_events))
+def gathered(batch_events: int, rate: int) -> int:
+    """Frames of so many events that a turn of the aggregator finds when so many events come a second."""
+    return max(1, int(rate * GATHER_S / batch_events))
 
 
 class Frames(Protocol):
@@ -89,17 +91,25 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
     return measure
 
 
+def small(rate: int) -> str:
+    """What batches of 1k are called that come as fast."""
+    return f"batches of 1k, {gathered(1_000, rate)} a turn ({rate:,} events/s)"
+
+
+def _small(rate: int, *, journaled: bool) -> Measure:
+    return ours(FrameMaker(1_000), gathered(1_000, rate), journaled=journaled)
+
+
 def hdr() -> Measure:
     """A Python loop over values that are decoded already; no series, no accounting."""
     return peers.ALTERNATIVES[_PEER]()
 
 
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
-    "10k": lambda: ours(FrameMaker(10_000), gathered(10_000), journaled=False),
-    "1k": lambda: ours(FrameMaker(1_000), gathered(1_000), journaled=False),
-    "1k, one a turn": lambda: ours(FrameMaker(1_000), 1, journaled=False),
-    "10k with journal": lambda: ours(FrameMaker(10_000), gathered(10_000), journaled=True),
-    "1k with journal": lambda: ours(FrameMaker(1_000), gathered(1_000), journaled=True),
+    "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
+    **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in RATES},  # type: ignore[misc]
+    "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
+    "1k with journal": lambda: _small(RATES[0], journaled=True),
     _PEER: hdr,
 }
 
@@ -126,9 +136,8 @@ def run(size: Size) -> Outcome:
 
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
-        figure("1k", f"batches of 1k, {gathered(1_000)} a turn", LIMITS_NS[1_000]),
-        figure("1k, one a turn", "batches of 1k, one a turn", LIMITS_NS[1_000]),
+        *(figure(small(rate), small(rate), LIMITS_NS[1_000] if rate >= HELD_FROM else None) for rate in RATES),
         figure("10k with journal", "batches of 10k, journal on", None),
-        figure("1k with journal", f"batches of 1k, {gathered(1_000)} a turn, journal on", None),
+        figure("1k with journal", f"{small(RATES[0])}, journal on", None),
     ]
     return Outcome(figures, {name: summary(taken) for name, taken in rounds.items()})

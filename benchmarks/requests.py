@@ -232,16 +232,23 @@ CALLS: Final[dict[str, Callable[[], Measure]]] = {
     "complete": complete,
     _WHOLE: whole,
 }
-INGESTS: Final[dict[str, tuple[int, int, int]]] = {
-    "10k": (10_000, CHUNKS, 1),
-    "1k": (1_000, CHUNKS, ingest.gathered(1_000)),
-    "1k, one a turn": (1_000, CHUNKS, 1),
-    "10k, few chunks": (10_000, FEW_CHUNKS, 1),
-    "1k, few chunks": (1_000, FEW_CHUNKS, ingest.gathered(1_000)),
+INGESTS: Final[dict[str, tuple[int, int, int, float | None]]] = {
+    "batches of 10k": (10_000, CHUNKS, 1, INGEST_LIMITS_NS[10_000]),
+    **{
+        ingest.small(rate): (
+            1_000,
+            CHUNKS,
+            ingest.gathered(1_000, rate),
+            INGEST_LIMITS_NS[1_000] if rate >= ingest.HELD_FROM else None,
+        )
+        for rate in ingest.RATES
+    },
+    "batches of 10k, few chunks": (10_000, FEW_CHUNKS, 1, None),
+    "batches of 1k, few chunks": (1_000, FEW_CHUNKS, ingest.gathered(1_000, ingest.RATES[0]), None),
 }
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     **CALLS,
-    **{name: lambda asked=asked: ingested(*asked) for name, asked in INGESTS.items()},  # type: ignore[misc]
+    **{name: lambda asked=asked: ingested(*asked[:3]) for name, asked in INGESTS.items()},  # type: ignore[misc]
     _ISSUED: lambda: held(False),
     _STREAMING: lambda: held(True),
 }
@@ -306,16 +313,16 @@ def _ingest(size: Size) -> Outcome:
         worker.close()
     figures = [
         Figure(
-            f"ingest, {in_flight:,} requests in flight, {chunks + 3} phases each, batches of "
-            f"{batch // 1_000}k events, {frames_a_turn} a turn, per phase",
+            f"ingest, {in_flight:,} requests in flight, {chunks + 3} phases each, "
+            f"{name.removesuffix(', few chunks')}, per phase",
             median(rounds[name], "cpu_ns"),
             "ns CPU",
-            INGEST_LIMITS_NS[batch] if chunks == CHUNKS else None,
+            limit,
             peer=_HDR,
             peer_value=median(rounds[_HDR], "cpu_ns"),
             ratio=paired_ratio(rounds[name], rounds[_HDR], "cpu_ns"),
         )
-        for name, (batch, chunks, frames_a_turn) in INGESTS.items()
+        for name, (_, chunks, _, limit) in INGESTS.items()
     ]
     return Outcome(figures, {f"{name}, ingest": summary(taken) for name, taken in rounds.items()})
 

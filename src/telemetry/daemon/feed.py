@@ -35,7 +35,7 @@ class Feed(Protocol):
         ...
 
     def turn(self, *, readable: bool) -> None:
-        """Takes a bounded number of events. `readable`: the event socket has some."""
+        """Takes a bounded number of events. `readable`: the event socket may have some that somebody waits for."""
         ...
 
     def tick(self, now_ns: int) -> None:

@@ -39,7 +39,7 @@ class LiveFeed:
         self._texts_until_ns: int | None = None
         """So long texts are waited for. Known once producers no longer are."""
         self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
-        self.ingest = Ingest(parts.hub, logbook, self._stream, cost, parts.clock)
+        self.ingest = Ingest(parts, logbook, self._stream, cost)
         self.deferred = Deferred(parts, logbook, self.ingest, course)
 
     @property
@@ -103,6 +103,7 @@ class LiveFeed:
                 self._course.warn(["the disk is far behind: an interval of the history is missing"])
 
     def close(self) -> None:
+        self.ingest.turn()
         self.deferred.close()
         self.roll()
         self._logbook.close()

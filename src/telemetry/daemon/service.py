@@ -85,7 +85,7 @@ class Service:
         if woken.control:
             self.control.turn()
         if reading:
-            self.feed.turn(readable=woken.events)
+            self.feed.turn(readable=woken.events or self.control.owed > 0)
             self._begin()
         self.control.settle()
         now_ns = parts.clock.monotonic_ns()

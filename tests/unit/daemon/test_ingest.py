@@ -11,7 +11,10 @@ from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import frame
 from telemetry.wire import frames
+from telemetry.wire.control import Barrier, BarrierReached
 from telemetry.wire.events import Count, Define, Mark, Sample
+
+SELDOM = {"run.refresh_hz": 0.1}
 
 
 def journaled(service: Any) -> list[bytes]:
@@ -76,7 +79,7 @@ def test_what_comes_soon_after_a_few_events_is_taken_together(
 ) -> None:
     """A turn costs nearly the same for one frame as for ten, so the socket may fill for a moment."""
     monkeypatch.setattr(limits, "GATHER_S", 0.4)
-    service = make_service()
+    service = make_service(SELDOM)
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
@@ -89,10 +92,46 @@ def test_what_comes_soon_after_a_few_events_is_taken_together(
     assert seen == {1, 11}
 
 
+def test_who_waits_for_batches_waits_for_no_others(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """A barrier has the socket read at once, also when it is left alone."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service(SELDOM)
+    peer = connect(service)
+    peer.send(Count("n"))
+    peer.applied(1)
+    assert not service.feed.listens
+    peer.send(Count("n"))
+    assert isinstance(peer.ask(Barrier(id=5, producer="p", batches=2)), BarrierReached)
+    assert service.parts.aggregator.applied == 2
+
+
+def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """An interruption waits for nobody, but what lies in the socket is taken."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service(SELDOM)
+    peer = connect(service)
+    peer.send(Count("n"))
+    peer.applied(1)
+    peer.send(Count("n"))
+    assert service.parts.hub.wait(10.0).events
+    service.close_books()
+    assert service.parts.aggregator.applied == 2
+
+
+def test_events_are_in_the_next_snapshot(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """Also of a run that publishes a hundred a second: only a part of the time between two is left to gather."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service({"run.refresh_hz": 100.0})
+    peer = connect(service)
+    peer.send(Count("n"))
+    peer.applied(1)
+    assert service.feed.due_s() <= 0.0025
+
+
 def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect: Any, monkeypatch: Any) -> None:
     """In a flood nothing waits."""
     monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service()
+    service = make_service(SELDOM)
     peer = connect(service)
     row = (0, time.monotonic_ns(), 1.0)
     peer.send(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
@@ -101,4 +140,4 @@ def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect
     peer.send(rows=[row])
     peer.applied(limits.CHUNK_EVENTS + 1)
     assert not service.feed.listens
-    assert service.feed.due_s() > 3_000
+    assert service.feed.due_s() > 1

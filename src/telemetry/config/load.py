@@ -248,6 +248,8 @@ def _shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # an integer of thousands of digits
         return "a number"
+    except RecursionError:
+        return "a value of many levels"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 

@@ -209,9 +209,12 @@ def test_percentiles_may_be_numbers_in_toml(tmp_path: Path) -> None:
         ("telemetry.toml", "run = 3\n", "must be a table"),
         ("pyproject.toml", "[tool]\ntelemetry = 3\n", "not a table"),
         ("telemetry.toml", f"# settings\n{'a.' * 10_000}a = 1\n", "line 2 has more than 1,000 dots"),
+        ("telemetry.toml", f"[[limits]]\n{'a.' * 1_000}a = 1\n", "must be a table, not a value of many levels"),
+        ("telemetry.toml", f"[limits]\n{'series.' * 1_000}a = 1\n", "limits.series = a value of many levels"),
         ("telemetry.toml", "[run]\nrefresh_hz = nan\n", "run.refresh_hz"),
         ("telemetry.toml", "[run]\nrefresh_hz = 2024-01-01\n", "run.refresh_hz"),
     ],
+    ids=lambda text: text[:40],
 )
 def test_broken_files_are_one_clear_error(tmp_path: Path, name: str, text: str, says: str) -> None:
     """A file that is no TOML, or has the wrong shape, is a ConfigError and nothing else."""

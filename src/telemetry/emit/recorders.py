@@ -139,14 +139,18 @@ def blocking_extend(
         if progress() == stuck_at:
             timed_out(len(rows) // 3)
             return
-        wake()
-        deadline = now() + timeout_s
-        while len(buffer) >= full:
-            if now() >= deadline:
-                stuck_at = progress()
-                timed_out(len(rows) // 3)
-                return
-            sleep(_POLL_S)
+        try:
+            wake()
+            deadline = now() + timeout_s
+            while len(buffer) >= full:
+                if now() >= deadline:
+                    stuck_at = progress()
+                    timed_out(len(rows) // 3)
+                    return
+                sleep(_POLL_S)
+        except (KeyboardInterrupt, SystemExit):  # a signal handler's: the program ends, what it recorded is kept
+            extend(rows)
+            raise
         extend(rows)
 
     def extend_or_wait(rows: Rows) -> None:

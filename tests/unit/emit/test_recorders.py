@@ -244,6 +244,21 @@ def test_policy_block_waits_once_for_all_rows_of_a_call() -> None:
     assert (len(blocked.buffer), blocked.timed_out.total) == (12, 4)
 
 
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_who_ends_the_program_while_a_call_waits_loses_nothing(raised: type[BaseException]) -> None:
+    """The rows of the call go in, beyond the capacity, and the signal handler's exception goes on."""
+    blocked = Blocked()
+    blocked.put(3)
+
+    def handle() -> None:
+        raise raised
+
+    blocked.on_sleep = handle
+    with pytest.raises(raised):
+        blocked.put(1)
+    assert (len(blocked.buffer), blocked.timed_out.total) == (12, 0)
+
+
 def test_rows_that_are_numbers_take_the_same_way(live: Recorders) -> None:
     """Wherever that leads now."""
     put = live.put

@@ -32,7 +32,6 @@ class Rules:
 
     confident: bool = False
     """The whole confidence interval has to lie on one side of the limit."""
-    confidence: float = 0.95
     baseline: Evidence | None = None
     no_baseline: str = "there is no baseline run: name one with --baseline"
     """Why there is no baseline."""
@@ -97,7 +96,6 @@ def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> Sc
         evidence=evidence,
         bound=binding.bound,
         baseline=_baseline(gate, binding, rules) if gate.uses_baseline else None,
-        confidence=rules.confidence,
     )
 
 
@@ -109,7 +107,7 @@ def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
     if evidence.obstacle:
         raise Unknown(f"in the baseline, {evidence.obstacle}")
     bound = elsewhere(binding.bound, evidence.instruments, "the baseline")
-    scene = Scene(text=gate.text, evidence=evidence, bound=bound, confidence=rules.confidence)
+    scene = Scene(text=gate.text, evidence=evidence, bound=bound)
     try:
         return evaluate(gate.left, scene)
     except Unknown as unknown:
@@ -170,9 +168,9 @@ def _decided(gate: Gate, left: Value, right: Value, scene: Scene, rules: Rules) 
     if left.estimate or right.estimate:
         known = _known_sides(relation, left, right)
         if not known and by_interval is not by_data:
-            return "inconclusive", sample_words(gate, left, right, rules.confidence)
+            return "inconclusive", sample_words(gate, left, right)
     if rules.confident and by_interval is not by_data:
-        return "inconclusive", interval_words(left, right, rules.confidence)
+        return "inconclusive", interval_words(left, right)
     floor = _noise(gate, scene, rules)
     if floor is not None and scene.baseline is not None:
         base = abs(scene.baseline.within(left.unit).value)

@@ -21,7 +21,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 _NORMAL_FROM: Final = 30
 """Values from which a mean is taken to be normal."""
 _Z: Final = 1.96
-"""Standard errors to each side, for 95 %."""
+"""Standard errors to each side, for `CONFIDENCE`."""
 _WHOLE: Final = "100"
 """The percentile that is the maximum."""
 _SAID: Final = frozenset({"emitted", "missing"})
@@ -37,7 +37,6 @@ class Scene:
     evidence: Evidence
     bound: Mapping[Term, Instrument]
     baseline: Value | None = None
-    confidence: float = 0.95
 
 
 def evaluate(node: Node, scene: Scene) -> Value:
@@ -98,7 +97,7 @@ def _term(term: Term, scene: Scene) -> Value:
     if instrument.kind == "gauge":
         return _of_gauge(term, instrument, unit, evidence)
     if term.percentile and term.percentile != _WHOLE:
-        found = evidence.quantile(instrument, term.percentile, scene.confidence)
+        found = evidence.quantile(instrument, term.percentile)
         if found is None:
             raise Unknown(f"{term.metric} has no values")
         value, possible, likely, samples = found

@@ -89,7 +89,7 @@ class Evidence(Protocol):
     def instruments(self) -> Sequence[Instrument]:
         """All that the run has."""
 
-    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
+    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         """None without values."""
 
     def sums(self, series: Instrument) -> Sums:

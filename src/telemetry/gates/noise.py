@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from telemetry.gates.check import NoiseKey
+from telemetry.gates.value import CONFIDENCE
 from telemetry.statistics.beta import t_quantile
 from telemetry.store.calibrations import Calibration
 
@@ -13,14 +14,14 @@ _FEWEST: Final = 2
 """Runs that have a spread."""
 
 
-def floors(calibration: Calibration | None, confidence: float = 0.95) -> dict[NoiseKey, float]:
-    """Metric → the difference, as a fraction, that two single runs stay within with this confidence, though nothing
+def floors(calibration: Calibration | None) -> dict[NoiseKey, float]:
+    """Metric → the difference, as a fraction, that two single runs stay within with `CONFIDENCE`, though nothing
     changed. Empty without a calibration."""
     found: dict[NoiseKey, float] = {}
     for metric in calibration.metrics if calibration else ():
         if metric.cv is None or len(metric.values) < _FEWEST:
             continue
-        reach = t_quantile(0.5 + confidence / 2, len(metric.values) - 1)
+        reach = t_quantile(0.5 + CONFIDENCE / 2, len(metric.values) - 1)
         name = f"command.{metric.statistic}" if metric.of == "command" else metric.statistic
         found[name, metric.name, tuple(sorted(metric.labels.items()))] = reach * metric.cv * math.sqrt(2)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Loss, Quantile
-from telemetry.gates.value import Range
+from telemetry.gates.value import CONFIDENCE, Range
 from telemetry.histogram.layout import Layout
 from telemetry.histogram.ranks import parse_percentile, rank
 from telemetry.intervals.histograms import Histograms
@@ -37,7 +37,7 @@ class Order(Protocol):
         """What every report says this percentile is."""
 
 
-def quantile(order: Order, percentile: str, loss: Loss, confidence: float) -> Quantile | None:
+def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
     """None without values. Raises UsageError for a percentile outside (0, 100]."""
     ratio, count = parse_percentile(percentile), order.count
     if not count:
@@ -54,7 +54,7 @@ def quantile(order: Order, percentile: str, loss: Loss, confidence: float) -> Qu
         low = order.at(reached - lost).low if reached > lost else _LEAST
         high = order.at(reached).high if reached <= count else math.inf
         possible = Range(min(low, order.at(own).low), max(high, order.at(own).high))
-    below, above = rank_bounds(ratio, count, confidence)
+    below, above = rank_bounds(ratio, count, CONFIDENCE)
     value = order.shown(percentile, own)
     likely = Range(
         -math.inf if below is None else min(order.at(below).low, value),

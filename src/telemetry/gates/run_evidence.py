@@ -63,9 +63,9 @@ class RunEvidence:
         self._gauges = {series_id(stat): stat for stat in snapshot.gauges}
         self._histograms: dict[SeriesId, Histograms | None] = {}
 
-    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
+    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         stat = self._series[_id(series)]
-        return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss, confidence)
+        return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss)
 
     def sums(self, series: Instrument) -> Sums:
         return _sums(self._series[_id(series)])
@@ -170,11 +170,11 @@ class WindowEvidence:
                 certain=run.loss.certain, most=math.inf, reason=f"the history lacks {gap_s:.0f} s of it"
             )
 
-    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
+    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         histogram = _histogram(self._window, _id(series))
         if histogram is None:
             return None
-        return quantile(SlotOrder(histogram, series.unit), percentile, self.loss, confidence)
+        return quantile(SlotOrder(histogram, series.unit), percentile, self.loss)
 
     def sums(self, series: Instrument) -> Sums:
         figures = self._window.series.get(_id(series))

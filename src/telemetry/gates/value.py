@@ -8,6 +8,9 @@ from typing import Final, NamedTuple, TypedDict
 
 from telemetry.gates.units import PLAIN, Unit, converted
 
+CONFIDENCE: Final = 0.95
+"""Of all intervals of gates."""
+
 
 class Unknown(Exception):
     """Nothing can be said; `str` of it is the reason in one line."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from telemetry.gates.evidence import Evidence, Loss
 from telemetry.gates.tree import Gate, Relation
 from telemetry.gates.units import shown, told_apart
-from telemetry.gates.value import Range, Value
+from telemetry.gates.value import CONFIDENCE, Range, Value
 from telemetry.humane import percent, printable
 from telemetry.wire.gates import GateResult, Outcome
 
@@ -65,11 +65,11 @@ def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
     return f"{said}, but the histogram says no more than that it is {where}"
 
 
-def sample_words(gate: Gate, left: Value, right: Value, confidence: float) -> str:
+def sample_words(gate: Gate, left: Value, right: Value) -> str:
     """Too few values for a bound on the side of the limit."""
     value, limit = told_apart(left.value, right.value, left.unit)
     thin = left if left.estimate and not (right.estimate and _thinner(right, left)) else right
-    needed = _needed(gate, confidence)
+    needed = _needed(gate)
     many = f": it takes {needed:,}" if needed and needed > (thin.samples or 0) else ""
     whose = "" if thin is left else " of the baseline"
     count = thin.samples or 0
@@ -77,22 +77,22 @@ def sample_words(gate: Gate, left: Value, right: Value, confidence: float) -> st
     return f"{value} beside {limit}, but {count:,} {values}{whose} {are} too few{many}"
 
 
-def interval_words(left: Value, right: Value, confidence: float) -> str:
+def interval_words(left: Value, right: Value) -> str:
     """Its interval lies on both sides of the limit, or there is none."""
     value, limit = told_apart(left.value, right.value, left.unit)
     doubt = left if not left.likely.point else right
     if doubt.likely.low == -math.inf and doubt.likely.high == math.inf:
         return f"{value} beside {limit}, but nothing says how sure that is"
-    return f"{value} beside {limit}, but with {percent(confidence)} confidence it is {_between(doubt.likely, left)}"
+    return f"{value} beside {limit}, but with {percent(CONFIDENCE)} confidence it is {_between(doubt.likely, left)}"
 
 
-def _needed(gate: Gate, confidence: float) -> int:
+def _needed(gate: Gate) -> int:
     """Values from which all percentiles of a gate have bounds on both sides; 0 if there are none."""
     from telemetry.histogram.ranks import parse_percentile
     from telemetry.statistics.confidence import least_count
 
     ratios = [parse_percentile(term.percentile) for term in gate.terms if term.percentile]
-    counts = [least_count(ratio, confidence) or 0 for ratio in ratios if ratio[0] < ratio[1]]
+    counts = [least_count(ratio, CONFIDENCE) or 0 for ratio in ratios if ratio[0] < ratio[1]]
     needed = max(counts, default=0)
     return needed if needed <= _MOST_NEEDED else 0
 

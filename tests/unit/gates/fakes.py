@@ -62,8 +62,8 @@ class Fake:
     def instruments(self) -> Sequence[Instrument]:
         return [*self.values, *self.counters, *self.gauges]
 
-    def quantile(self, series: Instrument, percentile: str, confidence: float) -> Quantile | None:
-        return quantile(Sorted(self.values[series], self.width), percentile, self.loss, confidence)
+    def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
+        return quantile(Sorted(self.values[series], self.width), percentile, self.loss)
 
     def sums(self, series: Instrument) -> Sums:
         values = list(self.values[series])

@@ -127,8 +127,8 @@ def test_keys_that_are_no_percentiles_are_passed_over() -> None:
 
 def test_a_percentile_of_no_values_is_none() -> None:
     """And of one it is that, with no bounds."""
-    assert quantile(Sorted([]), "50", Loss(), 0.95) is None
-    found = quantile(Sorted([7]), "50", Loss(), 0.95)
+    assert quantile(Sorted([]), "50", Loss()) is None
+    found = quantile(Sorted([7]), "50", Loss())
     assert found is not None
     assert (found.value, found.possible, found.likely) == (7, (7, 7), (-math.inf, math.inf))
 
@@ -136,15 +136,15 @@ def test_a_percentile_of_no_values_is_none() -> None:
 def test_losses_move_the_rank_both_ways() -> None:
     """All lost above, or all lost below; never knowing is anything."""
     thousand = Sorted([float(value) for value in range(1, 1001)])
-    found = quantile(thousand, "99", Loss(certain=5, most=5), 0.95)
+    found = quantile(thousand, "99", Loss(certain=5, most=5))
     assert found is not None
     assert found.possible == (990, 995)
-    beyond = quantile(thousand, "99", Loss(most=500), 0.95)
+    beyond = quantile(thousand, "99", Loss(most=500))
     assert beyond is not None
     assert beyond.possible == (985, math.inf)
-    never = quantile(thousand, "99", Loss(most=math.inf), 0.95)
+    never = quantile(thousand, "99", Loss(most=math.inf))
     assert never is not None
     assert never.possible == (0, math.inf)
-    below = quantile(thousand, "1", Loss(most=500), 0.95)
+    below = quantile(thousand, "1", Loss(most=500))
     assert below is not None
     assert below.possible == (0, 15)

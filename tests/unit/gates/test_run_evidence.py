@@ -51,8 +51,8 @@ def test_the_whole_run_is_its_result(tmp_path: Path) -> None:
     evidence = RunEvidence(run)
     assert [item.name for item in evidence.instruments] == ["latency", "n", "heat"]
     assert (evidence.whole, evidence.settled, evidence.loss.most) == (True, True, 0)
-    named = evidence.quantile(LATENCY, "99", 0.95)
-    other = evidence.quantile(LATENCY, "97.5", 0.95)
+    named = evidence.quantile(LATENCY, "99")
+    other = evidence.quantile(LATENCY, "97.5")
     assert named is not None
     assert other is not None
     assert named.value == run.result.series("latency").percentiles["99"]
@@ -86,8 +86,8 @@ def test_many_series_are_read_at_once(tmp_path: Path) -> None:
     run = Making(tmp_path, definitions).run(rows)
     together, names = RunEvidence(run), [f"s{number}" for number in range(12)]
     for number, name in enumerate(names):
-        found = together.quantile(Instrument("series", name, (), "ms"), "60", 0.95)
-        alone = RunEvidence(run).quantile(Instrument("series", name, (), "ms"), "60", 0.95)
+        found = together.quantile(Instrument("series", name, (), "ms"), "60")
+        alone = RunEvidence(run).quantile(Instrument("series", name, (), "ms"), "60")
         assert found == alone
         assert found is not None
         assert found.possible.low <= 60 + number <= found.possible.high
@@ -98,9 +98,7 @@ def test_a_series_that_the_history_does_not_know(tmp_path: Path) -> None:
     run = Making(tmp_path, DEFINITIONS).run([*seconds(2), None])
     other = replace(run.result.series("latency"), name="other")
     result = replace(run.result, snapshot=replace(run.result.snapshot, series=[other]))
-    found = RunEvidence(RecordedRun(result, run.directory)).quantile(
-        Instrument("series", "other", (), "ms"), "60", 0.95
-    )
+    found = RunEvidence(RecordedRun(result, run.directory)).quantile(Instrument("series", "other", (), "ms"), "60")
     assert found is not None
     assert found.possible.low <= 61 <= found.possible.high
 
@@ -110,7 +108,7 @@ def test_a_history_that_lacks_values_is_not_taken_for_all(tmp_path: Path) -> Non
     rows = seconds(10)
     run = Making(tmp_path, DEFINITIONS).run([*rows[:5], None, *rows[6:]])
     evidence = RunEvidence(run)
-    found = evidence.quantile(LATENCY, "60", 0.95)
+    found = evidence.quantile(LATENCY, "60")
     assert found is not None
     assert found.samples == run.result.series("latency").count
 

@@ -40,10 +40,10 @@ def test_what_losses_leave_open() -> None:
 
 def test_what_confidence_leaves_open() -> None:
     """An interval, or none."""
-    assert interval_words(about(100, 300), LIMIT, 0.95).endswith(
+    assert interval_words(about(100, 300), LIMIT).endswith(
         "with 95 % confidence it is anywhere from 100 ms to 300 ms"
     )
-    assert interval_words(about(-math.inf, math.inf), LIMIT, 0.95).endswith("but nothing says how sure that is")
+    assert interval_words(about(-math.inf, math.inf), LIMIT).endswith("but nothing says how sure that is")
 
 
 def test_a_verdict_becomes_a_result() -> None:

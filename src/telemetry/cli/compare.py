@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
-from telemetry.cli.outputs import form_of
-from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
+from telemetry.errors import UsageError
 
 if TYPE_CHECKING:
     from telemetry.comparison import Comparison
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from telemetry.wire.report import Report
 
 FORMATS: Final = ("text", "json", "md", "html")
+STEM: Final = "comparison"
 _FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
 
 
@@ -33,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vs", nargs="+", required=True, metavar="B", dest="after", help="runs of the side after")
     runs.add_dir_argument(parser)
     parser.add_argument("--last", type=int, metavar="N", help="of a name, the newest N runs only")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, help="default: that of FILE's suffix, else text")
-    form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
+    add_output_arguments(parser, FORMATS, STEM)
     parser.add_argument(
         "--metric",
         action="append",
@@ -67,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.comparison import Directions, Options, compare
     from telemetry.store.calibrations import read_calibration
 
-    form: str = args.format or (form_of(args.output, FORMATS) if args.output else "text")
+    wanted = outputs(args.formats, args.files, FORMATS, STEM)
     options = Options(
         min_effect=args.min_effect,
         directions=Directions(lower=args.lower_is_better, higher=args.higher_is_better),
@@ -83,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         calibration = _own_calibration(root, [*before, *after])
     comparison = compare(before, after, options, calibration)
-    _write(comparison, form, args.output)
+    make_folders(wanted)
+    for output in wanted:
+        _write(comparison, output)
     return _code(comparison) if args.fail_on else Exit.OK
 
 
@@ -124,19 +124,13 @@ def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | Non
     return None
 
 
-def _write(comparison: Comparison, form: str, output: Path | None) -> None:
+def _write(comparison: Comparison, output: Output) -> None:
     from telemetry.report.compared import render_comparison
 
-    if output is None:
+    width, color = console.PIPED_WIDTH, False
+    if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
-        console.write(render_comparison(comparison, form, width=width, color=color))
-        return
-    from telemetry.store.atomic import write_atomic
-
-    try:
-        write_atomic(output, render_comparison(comparison, form, width=console.PIPED_WIDTH).encode())
-    except OSError as error:
-        raise RunDirectoryError(f"{output} can't be written: {error.strerror}") from error
+    write(render_comparison(comparison, output.form, width=width, color=color), output.path)
 
 
 def _directories(spec: str, root: Path, last: int | None) -> list[Path]:

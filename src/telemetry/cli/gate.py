@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from telemetry.cli import console, parts, runs
-from telemetry.cli.outputs import form_of, write
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
 from telemetry.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from telemetry.wire.gates import GateResult
     from telemetry.wire.report import Report
 
-FORMATS = ("text", "json", "junit", "md")
+FORMATS: Final = ("text", "json", "junit", "md")
+STEM: Final = "gates"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="demand that the whole confidence interval lies on one side of the limit",
     )
     parts.add_part_arguments(parser, steps=False)
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, help="default: that of FILE's suffix, else text")
-    form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of stdout")
+    add_output_arguments(parser, FORMATS, STEM)
 
 
 def _let_flags_stand_anywhere(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     texts = args.expressions or list(config.gates.expressions)
     _refuse_nothing(args, texts)
     parse_all(texts)
-    form: str = args.format or (form_of(args.output, FORMATS) if args.output else "text")
+    wanted = outputs(args.formats, args.files, FORMATS, STEM)
     target = runs.find(args)
     recorded = open_run(target.directory_spec, target.root, config.run.fallback_dirs)
     choice = parts.choice_of(args)
@@ -91,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
     )
     evidence = evidence_of(recorded, choice)
     results = check(asked.gates, evidence, asked.rules)
-    _write(replace(recorded.result, gates=results), args, form, _span(evidence))
+    make_folders(wanted)
+    for output in wanted:
+        _write(replace(recorded.result, gates=results), output, _span(evidence))
     return exit_code(results)
 
 
@@ -118,9 +117,9 @@ def _span(evidence: Evidence) -> str:
     return f" · only {duration_s(evidence.start_s)} to {duration_s(evidence.end_s)} of the run"
 
 
-def _write(report: Report, args: argparse.Namespace, form: str, span: str) -> None:
-    color = args.output is None and console.color(sys.stdout)
-    write(_rendered(report, form, span, color=color), args.output)
+def _write(report: Report, output: Output, span: str) -> None:
+    color = output.path is None and console.color(sys.stdout)
+    write(_rendered(report, output.form, span, color=color), output.path)
 
 
 def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:

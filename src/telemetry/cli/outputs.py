@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -33,7 +34,35 @@ class Output(NamedTuple):
     """The path lies in a folder that was named, so that there may be more files beside it."""
 
 
-def outputs(forms: Sequence[str], files: Sequence[str], stem: str = "report") -> list[Output]:
+def add_output_arguments(
+    parser: argparse.ArgumentParser, known: Sequence[str] = FORMATS, stem: str = "report"
+) -> None:
+    """What `outputs` is given, as `formats` and `files`."""
+    parser.add_argument(
+        "--format",
+        dest="formats",
+        action="append",
+        default=[],
+        choices=known,
+        help="default: that of FILE's suffix, else text; once for each FILE",
+    )
+    parser.add_argument(
+        "--json", dest="formats", action="append_const", const="json", help="the same as --format json"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        dest="files",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=f"write there instead of stdout, once for each format; DIR/ takes {stem}.json, {stem}.md, … of all",
+    )
+
+
+def outputs(
+    forms: Sequence[str], files: Sequence[str], known: Sequence[str] = FORMATS, stem: str = "report"
+) -> list[Output]:
     """What was asked for, in order.
 
     Without files one form goes to stdout. Files have a form each, or say it by their suffix. One folder, which ends
@@ -58,7 +87,7 @@ def outputs(forms: Sequence[str], files: Sequence[str], stem: str = "report") ->
             f"{len(forms)} formats and {len(files)} files don't go together",
             hint="name as many of both, or leave out --format: suffixes say it too",
         )
-    named = forms or [form_of(file) for file in files]
+    named = forms or [_form_of(file, known) for file in files]
     return [Output(form, Path(file)) for form, file in zip(named, files, strict=True)]
 
 
@@ -73,6 +102,13 @@ def write(text: str, path: Path | None, *, durable: bool = True) -> None:
         write_atomic(path, text.encode(), durable=durable)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
+
+
+def make_folders(wanted: Iterable[Output]) -> None:
+    """Those that were named and are not there. Raises RunDirectoryError."""
+    for output in wanted:
+        if output.folder and output.path is not None:
+            make_folder(output.path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -101,7 +137,7 @@ def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
         raise RunDirectoryError(f"{folder} can't be made: {error.strerror}") from error
 
 
-def form_of(file: str | Path, forms: Sequence[str] = FORMATS) -> str:
+def _form_of(file: str | Path, forms: Sequence[str]) -> str:
     """The form that a suffix says, text without one. Raises UsageError if it is none of `forms`."""
     suffix = Path(file).suffix
     form = _BY_SUFFIX.get(suffix)

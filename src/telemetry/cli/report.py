@@ -13,7 +13,7 @@ from telemetry import phrases
 from telemetry.cli import console, parts, runs
 from telemetry.cli.exits import Exit, strictly
 from telemetry.cli.memory import uncollected
-from telemetry.cli.outputs import FORMATS, Output, make_folder, outputs, write, write_all
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write, write_all
 from telemetry.errors import UsageError
 from telemetry.humane import printable
 from telemetry.wire.report import Report
@@ -28,24 +28,7 @@ _BARE: Final = frozenset({"hlog", "hgrm", "junit"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     runs.add_run_argument(parser)
-    parser.add_argument(
-        "--format",
-        dest="formats",
-        action="append",
-        choices=FORMATS,
-        help="default: that of FILE's suffix, else text; once for each FILE",
-    )
-    parser.add_argument(
-        "--json", dest="formats", action="append_const", const="json", help="the same as --format json"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        dest="files",
-        action="append",
-        metavar="FILE",
-        help="write there instead of stdout, once for each format; DIR/ takes report.html, report.json, … of all",
-    )
+    add_output_arguments(parser)
     parser.add_argument(
         "--series",
         metavar="NAME",
@@ -61,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.schema:
         return _schema()
-    wanted = outputs(args.formats or [], args.files or [])
+    wanted = outputs(args.formats, args.files)
     if args.series is not None and all(output.form != "hgrm" for output in wanted):
         raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
     with uncollected():
@@ -75,9 +58,8 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
         report = runs.report_of(target)
     else:
         report = parts.report_of(target, choice, step_s)
+    make_folders(wanted)
     for output in wanted:
-        if output.folder and output.path is not None:
-            make_folder(output.path.parent)
         if output.form == "hlog":
             _write_hlog(target, output.path, report)
         elif output.form == "hgrm":

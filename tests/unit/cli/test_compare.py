@@ -131,6 +131,12 @@ def test_forms_go_where_they_are_sent(capsys: pytest.CaptureFixture[str]) -> Non
         assert main(["compare", "old", "--vs", "new", "-o", name]) == 0
         assert Path(name).read_text().startswith(start)
     assert capsys.readouterr().out == ""
+    assert main(["compare", "old", "--vs", "new", "-o", "both.md", "-o", "both.html"]) == 0
+    assert (Path("both.md").read_text(), Path("both.html").read_text()) == tuple(
+        Path(name).read_text() for name in ("c.md", "c.html")
+    )
+    assert main(["compare", "old", "--vs", "new", "--json", "--format", "md", "-o", "sums/"]) == 0
+    assert sorted(path.name for path in Path("sums").iterdir()) == ["comparison.json", "comparison.md"]
     assert main(["compare", "old", "--vs", "new", "-o", "c.csv"]) == 2
     assert ".csv of c.csv says no format" in capsys.readouterr().err
     assert main(["compare", "old", "--vs", "new", "-o", "missing/c.md"]) == 1

@@ -128,6 +128,19 @@ def test_a_suffix_that_says_no_form_is_refused(make_run: Make, capsys: pytest.Ca
     assert main(["gate", "job", "lost == 0", "-o", "gates"]) == 0
 
 
+def test_several_forms_at_once(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file for a dashboard and one for people, or a folder for all."""
+    make_run("job", "a1")
+    assert main(["gate", "job", "lost == 0", "-o", "gates.xml", "-o", "sums/none.md"]) == 1
+    assert "sums/none.md can't be written" in capsys.readouterr().err
+    assert main(["gate", "job", "lost == 0", "-o", "gates.xml", "-o", "gates.md"]) == 0
+    assert Path("gates.xml").read_text().startswith("<?xml")
+    assert Path("gates.md").read_text().startswith("**pass: 1 pass**")
+    assert main(["gate", "job", "lost == 0", "--json", "--format", "junit", "-o", "sums/"]) == 0
+    assert sorted(path.name for path in Path("sums").iterdir()) == ["gates.json", "gates.xml"]
+    assert main(["gate", "job", "lost == 0", "--json", "--format", "junit"]) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -105,7 +105,8 @@ class Refiner:
                 if self._give_up():
                     return Refinement(exact=False, reason=self._stopped_because)
                 if frame.kind == BATCH:
-                    search.feed(*self._aggregator.series_values(decode_batch(frame.data)))
+                    batch = decode_batch(bytes(frame.data))  # of bytes, rows are taken as they are
+                    search.feed(*self._aggregator.series_values(batch))
             if reason := self._gap(reader):
                 return Refinement(exact=False, reason=reason, warnings=[HOLE] if reader.damaged else [])
             search.end_pass()

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.daemon.heap import give_back
 from telemetry.daemon.refine import Refinement, Refiner
 from telemetry.daemon.service import Service
 from telemetry.store.final import final_candidates, write_final
@@ -83,6 +84,7 @@ def _close_books(service: Service) -> None:
     service.close_books()
     if parts.journal is not None:
         parts.journal.close()
+    give_back()  # the exact pass takes memory of its own
 
 
 def _refine(service: Service) -> Refinement:

@@ -300,12 +300,13 @@ def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp]
 def _sparse(pool: NDArray[Any], sums: Integers) -> SparseCounts:
     """The pages that hold anything, by ascending page."""
     pages = np.flatnonzero(sums)
-    starts = range(0, pages.size, BLOCK_PAGES)
-    parts = [_occupied(pool.take(pages[start : start + BLOCK_PAGES], axis=0)) for start in starts]
+    parts = []
+    for start in range(0, pages.size, BLOCK_PAGES):
+        occupied, found, counts = _occupied(pool.take(pages[start : start + BLOCK_PAGES], axis=0))
+        parts.append((occupied, found.astype(np.uint8), _narrow(counts)))
     if not parts:
         return _NOTHING
-    occupied, found, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return SparseCounts(pages.astype(np.int32), occupied, found.astype(np.uint8), _narrow(counts))
+    return SparseCounts(pages.astype(np.int32), *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _narrow(counts: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:

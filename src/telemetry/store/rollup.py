@@ -17,7 +17,6 @@ _U32: Final = np.dtype("<u4")
 _U64: Final = np.dtype("<u8")
 _F64: Final = np.dtype("<f8")
 _COUNT_MAX: Final = (1 << 32) - 1
-_SLOT_MASK: Final = np.uint64((1 << 32) - 1)
 _INDEX_SHIFT: Final = np.uint64(32)
 
 _PENDING_SLOTS: Final = 100_000  # merging many at once is cheaper; these take 1.6 MB
@@ -78,15 +77,15 @@ class SeriesArrays:
     def columns(self) -> SeriesColumns:
         """A count too large for its column is split over repeated slots: their sum is what counts."""
         keys, counts = _split(self.keys, self.counts)
-        rows = np.searchsorted(self.index, keys >> _INDEX_SHIFT)
+        begins = np.searchsorted(keys, self.index.astype(_U64) << _INDEX_SHIFT)
         return SeriesColumns(
             index=_bytes(self.index, _U32),
             count=_bytes(self.count, _U64),
             total=_bytes(self.total, _F64),
             min=_bytes(self.min, _F64),
             max=_bytes(self.max, _F64),
-            occupied=_bytes(np.bincount(rows, minlength=len(self.index)), _U32),
-            slots=_bytes(keys & _SLOT_MASK, _U32),
+            occupied=_bytes(np.diff(begins, append=len(keys)), _U32),
+            slots=_bytes(keys, _U32),
             counts=_bytes(counts, _U32),
         )
 

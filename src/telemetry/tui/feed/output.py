@@ -88,11 +88,13 @@ class OutputTail:
     def _take(self, file: FileIO) -> None:
         """Up to its end, or the last part of what is too much."""
         size = os.fstat(file.fileno()).st_size
-        skipped = size - file.tell() > _READ_BYTES
+        more = size - file.tell()
+        skipped = more > _READ_BYTES
         if skipped:
-            file.seek(size - _READ_BYTES)
+            more = _READ_BYTES
+            file.seek(size - more)
             self._start_over()
-        *lines, rest = (self._rest + (file.read(_READ_BYTES) or b"")).split(b"\n")
+        *lines, rest = (self._rest + (file.read(max(0, more)) or b"")).split(b"\n")
         if skipped and lines:
             lines.pop(0)  # its beginning was not read
         self._lines.extend(map(_shown, lines[-LINES:]))

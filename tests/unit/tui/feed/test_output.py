@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from telemetry.limits import KIB
 from telemetry.store.outputlog import OLDER, OUTPUT, OutputLog
 from telemetry.tui.feed.news import Output
 from telemetry.tui.feed.output import LINES, OutputTail
@@ -107,6 +109,19 @@ def test_of_a_flood_only_the_end_is_read(tail: OutputTail, writer: Writer) -> No
     assert len(found) == LINES
     assert found[-1].startswith("0019999")
     assert all(len(line) == 108 for line in found)
+
+
+def test_a_few_lines_take_little_memory(tail: OutputTail, writer: Writer) -> None:
+    """No buffer for a flood is asked for and shrunk, which leaves holes as large."""
+    writer.write(b"one\n")
+    tail.look()
+    writer.write(b"two\n")
+    tracemalloc.start()
+    try:
+        assert lines(tail) == ["one", "two"]
+        assert tracemalloc.get_traced_memory()[1] < 64 * KIB
+    finally:
+        tracemalloc.stop()
 
 
 def test_rotation_loses_no_line(tail: OutputTail, writer: Writer) -> None:

@@ -153,6 +153,7 @@ JOURNAL_CAP_BYTES = 4 * GIB
 HISTORY_UNPACKED_BYTES = 4 * MIB  # an interval may come to it however few its bytes: 20,000 idle series, four times
 HISTORY_UNPACKED_TIMES = 64  # as large as its bytes, beyond that; deflate alone would make a thousand of one
 EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass
+EXACT_EVENTS = BATCH_EVENTS  # it looks at a full batch in one go
 IPC_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 
 # --- time ----------------------------------------------------------------------------------------

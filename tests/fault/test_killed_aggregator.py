@@ -161,7 +161,7 @@ def reads_journal(pid: int) -> bool:
 
 def test_killed_in_the_exact_pass(ground: Any, crew: Any, faults: Any, chance: random.Random) -> None:
     """All is counted and only the percentiles are not exact yet: the one that follows finds them."""
-    environ = faults.seam({"FAULT_LIMITS": "CHUNK_EVENTS=25"})  # of the pass: it takes a second
+    environ = faults.seam({"FAULT_LIMITS": "EXACT_EVENTS=25"})  # at once: the pass takes a second
     wrapped = Wrapped(ground, crew, faults, "a", rate=5 * RATE, environ=environ)
     wrapped.progress(5 * RATE)
     wrapped.senders[0].end()

@@ -87,7 +87,7 @@ class ExactPass:
             return
         self._waiting.append((index, value))
         self._waiting_events += value.size
-        if self._waiting_events >= limits.BATCH_EVENTS:
+        if self._waiting_events >= limits.EXACT_EVENTS:
             self._work_off()
 
     def _work_off(self) -> None:
@@ -99,8 +99,8 @@ class ExactPass:
             index, value = np.concatenate(indices), np.concatenate(values)
         self._waiting.clear()
         self._waiting_events = 0
-        for start in range(0, value.size, limits.BATCH_EVENTS):
-            end = start + limits.BATCH_EVENTS
+        for start in range(0, value.size, limits.EXACT_EVENTS):
+            end = start + limits.EXACT_EVENTS
             with np.errstate(over="ignore"):
                 self._feed_chunk(index[start:end], value[start:end])
 

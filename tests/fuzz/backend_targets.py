@@ -79,6 +79,17 @@ def run_writer(data: bytes) -> int:
     return max(1, len(split_pieces(data)[:12]))
 
 
+def run_writer_file(data: bytes) -> int:
+    """The same bytes as each of the files: read, and then written again as they were, or refused."""
+    own = WriterFolder(folder(dict.fromkeys(_FILES[:-1], data), _WRITER))
+    checkpoint, _ = _read(lambda: writer._checkpoint(own)) or (Checkpoint(), None)
+    for value in (checkpoint, _read(own.read_facts), _read(own.read_status)):
+        assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
+    assert Ahead(own.ahead).read(checkpoint.serial) >= 0
+    assert all(isinstance(text, str) for pair in Owners(own.path / "names.json").items() for text in pair)
+    return 1
+
+
 def _read(read: Any) -> Any:
     """None for what is refused."""
     try:
@@ -233,6 +244,15 @@ TARGETS: Final = (
         base_bytes=4 * MIB,
         bytes_each=1_000,
         share=0.2,
+    ),
+    Target(
+        name="writer_file",
+        run=run_writer_file,
+        form=Json(),
+        seeds=lambda: [file for data in _folders() for _, file in split_pieces(data) if file],
+        covers=(files.WriterFolder.taken, files.Ahead.read, files._read, Owners.__init__),
+        base_bytes=1 * MIB,
+        bytes_each=1_000,
     ),
     Target(
         name="to",

@@ -87,6 +87,13 @@ def run_scrape(data: bytes) -> int:
     return 1
 
 
+def run_accept(data: bytes) -> int:
+    """The best of what is named, and text for who names nothing that is known."""
+    text = data.decode("latin-1")
+    assert _MEDIA[formats.choose(text).content_type] in text.lower()
+    return 1
+
+
 def _check_answer(answer: bytes, backend: PrometheusBackend) -> None:
     found = _STATUS.match(answer)
     if found is None:  # HTTP/0.9 has no head; who has said nothing is told nothing
@@ -236,6 +243,15 @@ TARGETS: Final = (
         head=b"GET /metrics HTTP/1.1\r\nAccept: ",
         bytes_each=400,
         share=0.2,
+    ),
+    Target(
+        name="accept",
+        run=run_accept,
+        form=Http(),
+        seeds=lambda: [accept.encode() for accept in _ACCEPT],
+        covers=(formats,),
+        head=b"text/plain;q=",
+        bytes_each=400,
     ),
     Target(
         name="otlp",

@@ -28,7 +28,6 @@ LIMITS_NS: Final = {10_000: 40.0, 1_000: 70.0}
 _PEER: Final = "HdrHistogram record_value"
 RATES: Final = (500_000, 200_000, 40_000)
 """Events a second. At the last and below, each batch of 1k has a turn of its own."""
-HELD_FROM: Final = 200_000  # what fewer events cost is two percent of a core, or less
 _EVENTS: Final[dict[Size, int]] = {"full": 2_000_000, "quick": 500_000, "tiny": 20_000}
 _PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny": 1_000}
 _ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
@@ -136,7 +135,7 @@ def run(size: Size) -> Outcome:
 
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
-        *(figure(small(rate), small(rate), LIMITS_NS[1_000] if rate >= HELD_FROM else None) for rate in RATES),
+        *(figure(small(rate), small(rate), LIMITS_NS[1_000]) for rate in RATES),
         figure("10k with journal", "batches of 10k, journal on", None),
         figure("1k with journal", f"{small(RATES[0])}, journal on", None),
     ]

@@ -239,7 +239,7 @@ INGESTS: Final[dict[str, tuple[int, int, int, float | None]]] = {
             1_000,
             CHUNKS,
             ingest.gathered(1_000, rate),
-            INGEST_LIMITS_NS[1_000] if rate >= ingest.HELD_FROM else None,
+            INGEST_LIMITS_NS[1_000],
         )
         for rate in ingest.RATES
     },

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from telemetry import limits
+from telemetry.daemon import ingest
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import frame
@@ -14,7 +18,16 @@ from telemetry.wire import frames
 from telemetry.wire.control import Barrier, BarrierReached
 from telemetry.wire.events import Count, Define, Mark, Sample
 
-SELDOM = {"run.refresh_hz": 0.1}
+
+@pytest.fixture
+def left_alone(monkeypatch: Any) -> Callable[[float], None]:
+    """Leaves the socket alone for so long, whatever the time between snapshots."""
+
+    def leave(seconds: float) -> None:
+        monkeypatch.setattr(limits, "GATHER_S", seconds)
+        monkeypatch.setattr(ingest, "_OF_A_SNAPSHOT", math.inf)
+
+    return leave
 
 
 def journaled(service: Any) -> list[bytes]:
@@ -75,11 +88,11 @@ def test_a_turn_takes_a_bounded_number(make_service: Any, connect: Any, monkeypa
 
 
 def test_what_comes_soon_after_a_few_events_is_taken_together(
-    make_service: Any, connect: Any, monkeypatch: Any
+    make_service: Any, connect: Any, left_alone: Any
 ) -> None:
     """A turn costs nearly the same for one frame as for ten, so the socket may fill for a moment."""
-    monkeypatch.setattr(limits, "GATHER_S", 0.4)
-    service = make_service(SELDOM)
+    left_alone(0.4)
+    service = make_service()
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
@@ -92,10 +105,10 @@ def test_what_comes_soon_after_a_few_events_is_taken_together(
     assert seen == {1, 11}
 
 
-def test_who_waits_for_batches_waits_for_no_others(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+def test_who_waits_for_batches_waits_for_no_others(make_service: Any, connect: Any, left_alone: Any) -> None:
     """A barrier has the socket read at once, also when it is left alone."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service(SELDOM)
+    left_alone(3600.0)
+    service = make_service()
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
@@ -105,10 +118,10 @@ def test_who_waits_for_batches_waits_for_no_others(make_service: Any, connect: A
     assert service.parts.aggregator.applied == 2
 
 
-def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, left_alone: Any) -> None:
     """An interruption waits for nobody, but what lies in the socket is taken."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service(SELDOM)
+    left_alone(3600.0)
+    service = make_service()
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
@@ -128,10 +141,10 @@ def test_events_are_in_the_next_snapshot(make_service: Any, connect: Any, monkey
     assert service.feed.due_s() <= 0.0025
 
 
-def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect: Any, left_alone: Any) -> None:
     """In a flood nothing waits."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service(SELDOM)
+    left_alone(3600.0)
+    service = make_service()
     peer = connect(service)
     row = (0, time.monotonic_ns(), 1.0)
     peer.send(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
@@ -140,4 +153,4 @@ def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect
     peer.send(rows=[row])
     peer.applied(limits.CHUNK_EVENTS + 1)
     assert not service.feed.listens
-    assert service.feed.due_s() > 1
+    assert service.feed.due_s() > 3_000

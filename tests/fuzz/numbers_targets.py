@@ -209,8 +209,8 @@ def checkpoints() -> list[bytes]:
     fresh = Aggregator(_CONFIG)
     small = Aggregator(_CONFIG)
     _apply(small, _admitted(small, valid.frames()[2:4]))
-    few = fresh.checkpoint(), small.checkpoint()
-    return [few[0], *few, *few, valid.aggregator().checkpoint()]  # the whole one costs most
+    few = bytes(fresh.checkpoint()), bytes(small.checkpoint())
+    return [few[0], *few, *few, bytes(valid.aggregator().checkpoint())]  # the whole one costs most
 
 
 def run_fold(data: bytes) -> int:

@@ -313,7 +313,7 @@ def test_sums_that_integers_do_not_have_can_be_shown(column: str, value: float) 
 def test_what_is_restored_goes_on(seed: int) -> None:
     """A checkpoint with a few changes is refused, or what is made of it takes batches like any other."""
     chance = random.Random(seed).random
-    saved = valid.aggregator().checkpoint()
+    saved = bytes(valid.aggregator().checkpoint())
     try:
         made = Aggregator.restore(Msgpack().mutate(chance, saved, saved))
     except codec.Malformed:

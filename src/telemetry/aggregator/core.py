@@ -122,11 +122,12 @@ class Aggregator:
 
     # --- checkpoints -----------------------------------------------------------------------------
 
-    def checkpoint(self) -> bytes:
-        """The whole state, between two turns: what `restore` makes of it goes on as this one does."""
+    def checkpoint(self, head: bytes = b"") -> bytearray:
+        """The whole state, between two turns: what `restore` makes of it goes on as this one does. It is large, so
+        what is to stand before it can be given."""
         self._extents.settle()
         config = msgspec.convert(msgspec.to_builtins(self._config), AggregatorConfig)  # 10 becomes 10.0
-        return encode(_Checkpoint(_FORMAT, config, save(self)))
+        return encode(_Checkpoint(_FORMAT, config, save(self)), head)
 
     @staticmethod
     def restore(data: bytes | memoryview) -> Aggregator:

@@ -43,9 +43,11 @@ class Stateful(Protocol):
     DERIVED: ClassVar[tuple[str, ...]]
 
 
-def encode(document: object) -> bytes:
-    """What `save` gave, or a struct that holds it, as msgpack."""
-    return _ENCODER.encode(document)
+def encode(document: object, head: bytes = b"") -> bytearray:
+    """What `save` gave, or a struct that holds it, as msgpack behind `head`."""
+    buffer = bytearray(head)
+    _ENCODER.encode_into(document, buffer, -1)
+    return buffer
 
 
 def save(owner: Stateful) -> dict[str, object]:
@@ -125,7 +127,7 @@ def _encode_other(value: object) -> object:
 
 def _encode_array(array: NDArray[Any]) -> tuple[object, ...]:
     if array.dtype.kind == "u" and array.itemsize > 1:
-        small = np.minimum(array, _ESCAPE).astype(np.uint8)
+        small = np.minimum(array, _ESCAPE, out=np.empty(len(array), np.uint8), casting="unsafe")
         return array.dtype.str, small.data, array[small == _ESCAPE].tobytes()
     return array.dtype.str, np.ascontiguousarray(array).view(np.uint8).data
 

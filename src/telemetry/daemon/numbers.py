@@ -58,10 +58,11 @@ class Numbers:
         with suppress(Malformed):
             self.run = decode_checkpoint(checkpoint).run
 
-    def checkpoint(self) -> bytes:
+    def checkpoint(self) -> bytearray:
         """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
         self.run = replace(self.run, frames=self.frames, frame_bytes=self.frame_bytes)
-        return encode_checkpoint(Checkpoint(run=self.run, numbers=Raw(self.aggregator.checkpoint())))
+        head = encode_checkpoint(Checkpoint(run=self.run, numbers=Raw()))  # they are its last field
+        return self.aggregator.checkpoint(head)
 
     def wall_ns(self, now_ns: int) -> int:
         """The run's wall clock. It follows the system's once in each interval, so that the journal tells it.

@@ -11,7 +11,7 @@ from typing import Final
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact import ExactPass
-from telemetry.store.journal import BATCH, JournalReader, JournalWriter
+from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWriter
 from telemetry.wire.codec import decode_batch
 
 HOLE: Final = "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
@@ -101,7 +101,7 @@ class Refiner:
         search = ExactPass(self._targets)
         while not search.done:
             reader = JournalReader(self._journal)
-            for frame in reader.frames():
+            for frame in reader.frames(unread={CHECKPOINT}):
                 if self._give_up():
                     return Refinement(exact=False, reason=self._stopped_because)
                 if frame.kind == BATCH:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -31,6 +31,8 @@ _PIECE_BYTES: Final = 256 * KIB  # of a frame larger than the buffer, while its 
 _BLOCK_BYTES: Final = 512  # of the smallest block of a disk: a power cut leaves those it did not write as zeros
 _SEARCH_BYTES: Final = 256 * MIB  # of what looks like a frame and is none: more is in nothing that was torn
 _CANDIDATE_BYTES: Final = KIB  # what looking at one costs, besides its length
+
+_NOTHING: Final = memoryview(b"")
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT.size
 FRAME_HEADER_BYTES: Final = _HEADER.size
@@ -85,17 +87,20 @@ class SegmentReader:
         self._start = self._end = 0
         self._passed = 0
         """Bytes of the file before `_start`."""
+        self._unread: Collection[int] = ()
 
     @property
     def good_bytes(self) -> int:
         """From the beginning of the file to the end of the last frame handed out."""
         return self._passed
 
-    def frames(self, from_byte: int = 0) -> Iterator[Frame]:
-        """From the beginning, or from what once was `good_bytes` of this segment.
+    def frames(self, from_byte: int = 0, *, unread: Collection[int] = ()) -> Iterator[Frame]:
+        """From the beginning, or from what once was `good_bytes` of this segment. Frames of the kinds `unread` are
+        checked as all are, but have no data, and take no memory however large they are.
 
         Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read.
         """
+        self._unread = unread
         if self._header_is_good():
             if from_byte > self._passed:
                 self._start = self._end = 0
@@ -139,7 +144,16 @@ class SegmentReader:
             return None
         length, crc, stamp, kind = _HEADER.unpack_from(self._buffer, self._start)
         size = FRAME_HEADER_BYTES + length
-        if (size > len(self._buffer) and not self._large_is_good(size, crc)) or not self._fill(size):
+        if size > len(self._buffer):
+            here = self._file.tell()
+            if not self._large_is_good(size, crc):
+                return None
+            if kind in self._unread:
+                self._start = self._end = 0
+                self._passed += size
+                return Frame(stamp, kind, _NOTHING)
+            self._file.seek(here)
+        if not self._fill(size):
             return None
         body = self._start + FRAME_HEADER_BYTES
         data = self._view[body : body + length]
@@ -147,7 +161,7 @@ class SegmentReader:
         if crc32(data, seed) != crc:
             return None
         self._pass(size)
-        return Frame(stamp, kind, data)
+        return Frame(stamp, kind, _NOTHING if kind in self._unread else data)
 
     def _pass(self, count: int) -> None:
         self._start += count
@@ -170,15 +184,13 @@ class SegmentReader:
         return True
 
     def _large_is_good(self, size: int, crc: int) -> bool:
-        """Reads a frame larger than the buffer piece by piece, and goes back to where it was."""
-        here = self._file.tell()
+        """Reads a frame larger than the buffer, piece by piece, to its end."""
         found = crc32(self._view[self._start + _LENGTH_CRC.size : self._end])
         left = size - (self._end - self._start)
         piece = memoryview(bytearray(min(left, _PIECE_BYTES)))
         while left and (got := self._file.readinto(piece[:left])):
             found = crc32(piece[:got], found)
             left -= got
-        self._file.seek(here)
         return not left and found == crc
 
     def _move(self, target: memoryview) -> None:

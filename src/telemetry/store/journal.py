@@ -15,7 +15,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -271,8 +271,9 @@ class JournalReader:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def frames(self, first_segment: int | None = None) -> Iterator[JournalFrame]:
-        """From the beginning, or from a segment of that number on. Blocks on the disk.
+    def frames(self, first_segment: int | None = None, *, unread: Collection[int] = ()) -> Iterator[JournalFrame]:
+        """From the beginning, or from a segment of that number on. Blocks on the disk. Frames of the kinds `unread`
+        have no data.
 
         Raises RunDirectoryError if there is no journal, or none from there on, or it can't be read.
         """
@@ -284,7 +285,7 @@ class JournalReader:
             wanted = [item for item in found if item[0] >= (first_segment or 0)]
             if not wanted:
                 raise RunDirectoryError(f"the journal in {self._directory} ends before segment {first_segment}")
-            yield from self._frames(wanted)
+            yield from self._frames(wanted, unread)
         except OSError as error:
             raise self._unreadable(error) from error
 
@@ -303,7 +304,7 @@ class JournalReader:
             raise self._unreadable(error) from error
         raise RunDirectoryError(f"no segment in {self._directory} begins with a checkpoint that can be read")
 
-    def _frames(self, segments: Sequence[tuple[int, Path]]) -> Iterator[JournalFrame]:
+    def _frames(self, segments: Sequence[tuple[int, Path]], unread: Collection[int]) -> Iterator[JournalFrame]:
         expected = segments[0][0]
         gap = False
         for number, path in segments:
@@ -312,7 +313,7 @@ class JournalReader:
             with path.open("rb", buffering=0) as file:
                 reader = SegmentReader(file, path, MAGIC)
                 item = None
-                for item in reader.frames():
+                for item in reader.frames(unread=unread):
                     self.damaged = self.damaged or gap
                     self.tail_bytes, self.tail_damaged = 0, False
                     yield JournalFrame(*item, number, gap)

@@ -198,7 +198,7 @@ def test_checkpoints_are_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert found == {busy().checkpoint() * 2}
+    assert found == {bytes(busy().checkpoint() * 2)}
 
 
 def test_a_checkpoint_is_sparse() -> None:

@@ -11,9 +11,10 @@ from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.errors import RunDirectoryError
 from telemetry.testing import frame
+from telemetry.wire.codec import encode_checkpoint
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.events import ClosedStep, Count, Mark, Scalars
-from telemetry.wire.journal import BadFrames, Closed, Ending, Rolled, RunState
+from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Rolled, RunState
 
 MONO_NS = 1_000_000_000_000
 WALL_NS = 1_700_000_000_000_000_000
@@ -109,6 +110,14 @@ def test_a_checkpoint_holds_all_of_it(numbers: Numbers) -> None:
     take(again, 1, Count("n", 0.2))
     numbers.start_over(again.checkpoint())
     assert numbers.aggregator.applied == 3
+
+
+def test_a_checkpoint_is_as_documented(numbers: Numbers) -> None:
+    """The run's state and then the aggregator's, in one document."""
+    take(numbers, 0, Count("n", 0.1), Mark("a"))
+    checkpoint = numbers.checkpoint()
+    own = msgspec.Raw(bytes(numbers.aggregator.checkpoint()))
+    assert checkpoint == encode_checkpoint(Checkpoint(run=numbers.run, numbers=own))
 
 
 @pytest.mark.parametrize("data", [b"", b"noise", b"\x80"])

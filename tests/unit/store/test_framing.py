@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,34 @@ def test_frames_larger_than_the_read_buffer() -> None:
     """The buffer grows to the frame and small frames go on after it."""
     items = [(1, 1, b"a"), (2, 1, bytes(5 << 20)), (3, 1, b"b"), (4, 1, b"c" * (3 << 20)), (5, 1, b"d")]
     assert read(segment(items)[0]) == (items, 0)
+
+
+@given(ITEMS, st.sets(st.integers(0, 255)))
+def test_kinds_that_nobody_reads_are_frames_without_data(items: list[Item], unread: set[int]) -> None:
+    """They are told in their place, and the others are as ever."""
+    reader = SegmentReader(io.BytesIO(segment(items)[0]), Path("segment"), MAGIC)  # type: ignore[arg-type]
+    unread |= {items[0][1]}
+    wanted = [(stamp, kind, b"" if kind in unread else data) for stamp, kind, data in items]
+    assert [(item.stamp, item.kind, bytes(item.data)) for item in reader.frames(unread=unread)] == wanted
+    assert reader.good_bytes == len(segment(items)[0])
+    assert not reader.torn_bytes
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_a_large_frame_that_nobody_reads_is_checked_and_not_held(flipped: bool) -> None:
+    """It takes a piece of memory at a time; one bit of it that is wrong ends the segment."""
+    data, ends = segment([(1, 1, b"a"), (2, 2, bytes(20 << 20)), (3, 1, b"b" * (3 << 20)), (4, 2, b"c")])
+    damaged = bytearray(data)
+    damaged[ends[1] - 1] ^= flipped
+    source = io.BytesIO(damaged)
+    tracemalloc.start()
+    reader = SegmentReader(source, Path("segment"), MAGIC)  # type: ignore[arg-type]
+    found = [(item.stamp, len(item.data)) for item in reader.frames(unread={2})]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == ([(1, 1)] if flipped else [(1, 1), (2, 0), (3, 3 << 20), (4, 0)])
+    assert reader.torn_bytes == (len(data) - ends[0] if flipped else 0)
+    assert peak < 7 << 20
 
 
 def test_data_is_read_only() -> None:

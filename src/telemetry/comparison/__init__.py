@@ -5,6 +5,7 @@ from __future__ import annotations
 from telemetry.comparison.compare import compare
 from telemetry.comparison.direction import Directions
 from telemetry.comparison.model import (
+    ONE_SIDED,
     VERDICT_WORDS,
     Comparison,
     Curve,
@@ -18,6 +19,7 @@ from telemetry.comparison.noise import noise_of
 from telemetry.comparison.options import Options
 
 __all__ = [
+    "ONE_SIDED",
     "VERDICT_WORDS",
     "Comparison",
     "Curve",

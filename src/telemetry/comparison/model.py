@@ -23,6 +23,9 @@ VERDICT_WORDS: Final[dict[Verdict, str]] = {
 }
 """In the order in which they are listed."""
 
+ONE_SIDED: Final = ("only the runs before have it", "only the runs after have it")
+"""Reasons of figures that no run of the other side has."""
+
 Better = Literal["lower", "higher", "neither"]
 Method = Literal["runs", "pairs", "exact", ""]
 """What an interval comes from: `runs`, the spread between runs of a side; `pairs`, the spread between pairs of runs

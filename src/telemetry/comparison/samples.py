@@ -9,6 +9,7 @@ from typing import Final
 
 from telemetry.comparison.direction import matches
 from telemetry.comparison.figures import Figure, Reading, needed, readings
+from telemetry.comparison.model import ONE_SIDED
 from telemetry.comparison.options import Options
 from telemetry.comparison.sides import SideName, unfit
 from telemetry.wire.report import Report
@@ -71,7 +72,7 @@ def _obstacle(
     """Why the values of the runs can't be held against each other."""
     having = [sum(figure in run for run in side) for side in (before, after)]
     if 0 in having:
-        return f"only the runs {'after' if having[0] == 0 else 'before'} have it"
+        return ONE_SIDED[1 - having.index(0)]
     units = list(dict.fromkeys(run[figure].unit for run in (*before, *after) if figure in run))
     if len(units) > 1:
         return f"{DIFFERENT_UNITS}: {', '.join(unit or 'none' for unit in units)}"

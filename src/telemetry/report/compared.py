@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from telemetry import humane, phrases
-from telemetry.comparison import VERDICT_WORDS, Comparison, MetricResult, RunFacts, Verdict
+from telemetry.comparison import ONE_SIDED, VERDICT_WORDS, Comparison, MetricResult, RunFacts, Verdict
 from telemetry.errors import UsageError
 from telemetry.humane import NOTHING, printable
 from telemetry.report import markdown, text
@@ -31,6 +31,7 @@ _COLORS: Final[dict[Verdict, str]] = {
 }
 _NAMES_SHOWN: Final = 6
 """Figures without a difference that are named in a summary."""
+_ONE_SIDED_SHOWN: Final = 20
 _FULL_FROM: Final = 10.0
 """Percentages are written out from ten times on."""
 _COMMAND_WORDS: Final = {"wall": "wall time", "cpu": "CPU time"}
@@ -87,7 +88,7 @@ def comparison_content(comparison: Comparison) -> Content:
         Section("Differences", table=differences(told), notes=list(reasons(told))),
         _unchanged(comparison),
         Section("For information", table=information(single)),
-        Section("Cannot tell", table=obstacles([metric for metric in untold if metric.before_within is None])),
+        obstacles([metric for metric in untold if metric.before_within is None]),
     ]
     return Content(
         printable(comparison.headline()), list(comparison_facts(comparison)), [part for part in sections if part]
@@ -186,8 +187,18 @@ def information(metrics: Sequence[MetricResult]) -> Table:
     return Table([*heads, *([Column("noise", 2, right=False)] if noisy else [])], rows)
 
 
-def obstacles(metrics: Sequence[MetricResult]) -> Table:
-    """Figures that can't be compared, and why."""
+def obstacles(metrics: Sequence[MetricResult]) -> Section:
+    """Figures that can't be compared, and why. What one side has alone is told once, not figure by figure."""
+    lines = []
+    for reason in ONE_SIDED:
+        names = dict.fromkeys(_instrument(metric) for metric in metrics if metric.reason == reason)
+        if names:
+            lines.append(f"{reason.removesuffix(' it')} {_named(list(names), _ONE_SIDED_SHOWN)}")
+    others = [metric for metric in metrics if metric.reason not in ONE_SIDED]
+    return Section("Cannot tell", lines, table=_whys(others) if others else None)
+
+
+def _whys(metrics: Sequence[MetricResult]) -> Table:
     heads = [
         Column("figure"),
         Column("before", 2),
@@ -243,8 +254,15 @@ def _count(metrics: Sequence[MetricResult]) -> str:
 
 
 def _listed(metrics: Sequence[MetricResult]) -> str:
-    shown = [figure_name(metric) for metric in metrics[:_NAMES_SHOWN]]
-    return ", ".join([*shown, "…"] if len(metrics) > _NAMES_SHOWN else shown)
+    return _named([figure_name(metric) for metric in metrics], _NAMES_SHOWN)
+
+
+def _named(names: Sequence[str], most: int) -> str:
+    return ", ".join([*names[:most], "…"] if len(names) > most else names)
+
+
+def _instrument(metric: MetricResult) -> str:
+    return figure_name(metric) if metric.of == "command" else phrases.instrument(metric.name, metric.labels)
 
 
 def _side(runs: Sequence[RunFacts]) -> str:

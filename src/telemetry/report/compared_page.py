@@ -48,7 +48,7 @@ def _sections(comparison: Comparison) -> Iterator[str]:
     yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
     yield block(Section("For information", table=compared.information(single)), "information")
     others = [metric for metric in untold if metric.before_within is None]
-    yield block(Section("Cannot tell", table=compared.obstacles(others)), "untold")
+    yield block(compared.obstacles(others), "untold")
     yield block(Section("Percentiles"), "curves", _charts(comparison))
     yield block(Section("Runs"), "runs", _runs(comparison))
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.comparison import Comparison, Curve, MetricResult, Noise, RunFacts, Within
+from telemetry.comparison import ONE_SIDED, Comparison, Curve, MetricResult, Noise, RunFacts, Within
 from telemetry.errors import UsageError
 from telemetry.report.compared import (
     amount,
@@ -21,6 +21,7 @@ from telemetry.report.compared import (
     comparison_content,
     figure_name,
     interval,
+    obstacles,
     render_comparison,
     signed,
 )
@@ -136,6 +137,10 @@ def sample() -> Comparison:
                 of="series", statistic="p50", name="renamed\n", unit="ms", reason="only the runs after have it",
                 after=4.0, after_values=[4.0],
             ),
+            MetricResult(
+                of="counter", statistic="value", name="read", unit="KiB", reason="different units: KiB, 1",
+                before=3.0, before_values=[3.0], after=4.0, after_values=[4.0],
+            ),
         ],
         curves=[
             Curve(
@@ -237,6 +242,22 @@ def test_figures_without_a_difference_are_summarised() -> None:
     assert section.lines[1].endswith("step 5 p50, …")
     assert section.table is None
     assert len(section.notes) == 1
+
+
+def test_what_one_side_has_alone_is_told_once() -> None:
+    """By its name, not figure by figure, and no more of it than can be read."""
+    before = [
+        MetricResult(of="series", statistic=statistic, name=f"s{number:02d}", labels=labels, reason=ONE_SIDED[0])
+        for number in range(30)
+        for labels in ({}, {"window": "measured"})
+        for statistic in ("mean", "p50", "rate")
+    ]
+    after = [MetricResult(of="command", statistic="cpu", unit="s", reason=ONE_SIDED[1])]
+    section = obstacles([*before, *after])
+    assert section.lines[0].startswith("only the runs before have s00, s00{window=measured}, s01, ")
+    assert section.lines[0].endswith("s09, s09{window=measured}, …")
+    assert section.lines[1:] == ["only the runs after have command CPU time"]
+    assert section.table is None
 
 
 @pytest.mark.parametrize(

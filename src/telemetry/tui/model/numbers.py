@@ -38,9 +38,14 @@ def counted(number: float | None, units: Units) -> str:
 
 def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) -> str:
     """As `phrases.instrument`; raw numbers never carry a unit, so there the name does."""
+    return _instrument(name, tuple(labels.items()), unit, units)
+
+
+@lru_cache(maxsize=1 << 13)  # all that a run may have, in both kinds of units
+def _instrument(name: str, labels: tuple[tuple[str, str], ...], unit: str, units: Units) -> str:
     if units == "humane" or unit in ("", "1"):
-        return phrases.instrument(name, labels, unit)
-    return f"{phrases.instrument(name, labels)} [{humane.printable(unit)}]"
+        return phrases.instrument(name, dict(labels), unit)
+    return f"{phrases.instrument(name, dict(labels))} [{humane.printable(unit)}]"
 
 
 def plain(number: float | None) -> str:

@@ -44,6 +44,7 @@ class Overview:
     backends: Line = ()
     """How all of them are; empty if there are none."""
     caption: Line = ()
+    groups: tuple[Group, ...] = ()
 
 
 def overview(scene: Scene, view: View, width: int = 80) -> Overview:
@@ -55,6 +56,15 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
         _marks_until(scene),
         backends_line(scene, width - _EDGES),
         _caption(scene, view, groups, width),
+        groups,
+    )
+
+
+def resized(found: Overview, scene: Scene, view: View, width: int) -> Overview:
+    """The overview of this scene and view, with so many columns for its series."""
+    groups = found.groups
+    return dataclasses.replace(
+        found, series=_series(scene, view, groups, width), caption=_caption(scene, view, groups, width)
     )
 
 

@@ -9,7 +9,7 @@ from textual.containers import Container
 
 from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
-from telemetry.tui.model.overview import overview, sort_keys
+from telemetry.tui.model.overview import overview, resized, sort_keys
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.screens.base import Shown
 from telemetry.tui.screens.filtering import FilterLine
@@ -55,7 +55,7 @@ class OverviewScreen(TablesScreen):
         self.set_class(spare >= 0, "-roomy")
         lines = (*([found.backends] if found.backends else []), *found.marks[-1:])
         if beside:
-            found = overview(shown.scene, shown.view, width - BESIDE_COLUMNS)
+            found = resized(found, shown.scene, shown.view, width - BESIDE_COLUMNS)
         self.query_one("#series", GridView).show(found.series)
         others = self.query_one("#others", GridView)
         others.display = bool(found.others.rows)

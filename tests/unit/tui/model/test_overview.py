@@ -20,7 +20,7 @@ from tests.unit.tui.model.scenes import (
 )
 
 from telemetry.intervals.figures import Figures
-from telemetry.tui.model.overview import label_keys, marks, overview, series_of, sort_keys
+from telemetry.tui.model.overview import label_keys, marks, overview, resized, series_of, sort_keys
 from telemetry.tui.model.scene import Moment, Scene, View
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MarkStat, WindowStat
 
@@ -54,6 +54,14 @@ def test_at_160_columns() -> None:
         "body                  5,000  500/s   2.50 B      5 B      8 B     19 B     80 B"
         "            ▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▇↑",
     ]
+
+
+def test_of_another_width() -> None:
+    """As if it had been made for it; how the backends are has the whole screen."""
+    view = View(filter="latency", group="route")
+    wide, narrow = overview(known(), view, 160), overview(known(), view, 80)
+    assert resized(wide, known(), view, 80) == replace(narrow, backends=wide.backends)
+    assert wide.series != narrow.series
 
 
 def test_compared_with_a_baseline_at_80_columns() -> None:

@@ -18,7 +18,7 @@ from telemetry.daemon.course import Course
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.parts import Parts
-from telemetry.daemon.tokens import Answer
+from telemetry.daemon.tokens import Answer, TokenCounter
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import Counted, EventRecord, OutgoingBatch, Sample, Uncounted
@@ -82,8 +82,7 @@ class Deferred:
             self._book(answer)
         while self._counter.hungry and self._aggregator.uncounted.fresh and self._introduce():
             self._give_away()
-        if self._counter.lost and self._aggregator.uncounted.pending:
-            self._course.warn([f"tokens are not counted: {self._counter.lost}"])
+        self._say_if_lost(self._counter)
 
     def ping(self) -> None:
         """Our producer is as alive as we are, also one that an aggregator before this one introduced."""
@@ -93,6 +92,7 @@ class Deferred:
     def close(self) -> None:
         """The books are closed: nothing is counted any more."""
         if self._counter is not None:
+            self._say_if_lost(self._counter)
             self._counter.close()
         if self._is_there and not self._ended:
             known = self._aggregator.producer(OWN_PRODUCER)
@@ -111,6 +111,10 @@ class Deferred:
         texts = [(number, text.text) for number, text in self._take()]
         for begin in range(0, len(texts), limits.TOKEN_BATCH_TEXTS):
             self._counter.submit(texts[begin : begin + limits.TOKEN_BATCH_TEXTS])
+
+    def _say_if_lost(self, counter: TokenCounter) -> None:
+        if counter.lost and self._aggregator.uncounted.pending:
+            self._course.warn([f"tokens are not counted: {counter.lost}"])
 
     def _refuse_all(self) -> None:
         """What is not counted is said to be so, once: whoever hands in texts waits for nothing."""

@@ -267,27 +267,52 @@ def test_an_interruption_waits_for_no_text(
     assert service.snapshot().pending.deferred == 1
 
 
-def test_a_drain_does_not_wait_for_workers_that_are_lost(
-    counting: MakeService, connect: Any, tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hopeless(
+    counting: MakeService, tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Service]:
+    """A service whose workers are dead, and whose tokenizer is gone."""
+
+    def make(flags: dict[str, object]) -> Service:
+        monkeypatch.setattr(limits, "RESTART_PAUSE_S", 0.0)
+        moved = tmp_path / "tokenizer.json"
+        moved.write_bytes(tokenizer_file.read_bytes())
+        service = counting({"tokens.tokenizer": str(moved), **flags})
+        assert service.parts.counter is not None
+        moved.unlink()
+        for lane in service.parts.counter._lanes:
+            lane.kill()
+        return service
+
+    return make
+
+
+def test_a_drain_does_not_wait_for_workers_that_are_lost(hopeless: Any, connect: Any) -> None:
     """The tokenizer is gone when a worker has to be replaced: that is said, and texts stay pending."""
-    monkeypatch.setattr(limits, "RESTART_PAUSE_S", 0.0)
-    moved = tmp_path / "tokenizer.json"
-    moved.write_bytes(tokenizer_file.read_bytes())
-    service = counting({"tokens.tokenizer": str(moved), "tokens.budget_s": 600})
-    assert service.parts.counter is not None
-    moved.unlink()
-    for lane in service.parts.counter._lanes:
-        lane.kill()
+    service = hopeless({"tokens.budget_s": 600})
     peer = connect(service)
     peer.send(text("a"))
     peer.applied(1)
     peer.end()
     service.course.end("enough")
     service.drain()
+    service.close_books()
     snapshot = service.snapshot()
     assert snapshot.pending.deferred == 1
     assert [said for said in snapshot.warnings if "can begin" in said]
+
+
+def test_workers_that_are_lost_last_are_said_to_be(hopeless: Any, connect: Any, wait_until: Any) -> None:
+    """Also when the run ends before another turn."""
+    service = hopeless({})
+    peer = connect(service)
+    peer.send(text("a"))
+    texts = service.parts.aggregator.uncounted
+    peer.until(lambda: texts.pending and not texts.fresh)
+    wait_until(lambda: service.parts.counter.lost)
+    service.close_books()
+    snapshot = service.snapshot()
+    assert (snapshot.pending.deferred, len([said for said in snapshot.warnings if "can begin" in said])) == (1, 1)
 
 
 # --- once, whatever happens ----------------------------------------------------------------------

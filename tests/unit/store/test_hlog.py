@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from collections import defaultdict
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from telemetry.errors import RunDirectoryError
+from telemetry.limits import MIB
 from telemetry.store.history import HistoryWriter
 from telemetry.store.hlog import HIGHEST_TICKS, export_hlog, series_id, tag
 from telemetry.store.rundir import RunDirectory
@@ -190,3 +192,30 @@ def test_errors_are_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="what series 0 is"):
         export_hlog(tmp_path / "history", tmp_path / "out.hlog")
     assert not (tmp_path / "out.hlog").exists()
+
+
+def test_memory_is_that_of_one_histogram_of_each_precision(tmp_path: Path) -> None:
+    """However many series and seconds there are: 39 MB for five digits, and about as much again to encode it."""
+    keys = [
+        SeriesKey(index=at, name=str(at), kind="series", digits=digits) for at, digits in enumerate((3, 4, 5, 5))
+    ]
+    last = [HdrHistogram(1, HIGHEST_TICKS, key.digits).counts_len - 1 for key in keys]
+    ones = np.ones(len(keys))
+    columns = SeriesColumns(
+        index=np.arange(len(keys), dtype="<u4").tobytes(),
+        count=ones.astype("<u8").tobytes(),
+        **{name: ones.astype("<f8").tobytes() for name in ("total", "min", "max")},
+        occupied=ones.astype("<u4").tobytes(),
+        slots=np.array(last, "<u4").tobytes(),
+        counts=ones.astype("<u4").tobytes(),
+    )
+    writer = HistoryWriter(tmp_path / "history", {1: None, 10: None, 60: None})
+    for at in range(2):
+        writer.append(Interval(START + at * SECOND, START + (at + 1) * SECOND, columns), keys)
+    writer.close()
+    tracemalloc.start()
+    try:
+        assert export_hlog(tmp_path / "history", tmp_path / "out.hlog") == 2 * len(keys)
+        assert tracemalloc.get_traced_memory()[1] < 96 * MIB
+    finally:
+        tracemalloc.stop()

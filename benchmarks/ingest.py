@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import time
@@ -22,20 +23,26 @@ from benchmarks.harness import (
     summary,
 )
 from benchmarks.worker import Measure
-from telemetry.limits import GATHER_S
+from telemetry.limits import CHUNK_EVENTS, GATHER_S
 
 LIMITS_NS: Final = {10_000: 40.0, 1_000: 70.0}
 _PEER: Final = "HdrHistogram record_value"
 RATES: Final = (500_000, 200_000, 40_000)
-"""Events a second. At the last and below, each batch of 1k has a turn of its own."""
+"""Events a second of batches of 1k that have a limit."""
+SLOW: Final = 10_000
+"""Each batch of 1k has a tick to itself."""
+_TICK_S: Final = 0.1
 _EVENTS: Final[dict[Size, int]] = {"full": 2_000_000, "quick": 500_000, "tiny": 20_000}
 _PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny": 1_000}
 _ROUNDS: Final[dict[Size, int]] = {"full": 15, "quick": 5, "tiny": 1}
 
 
 def gathered(batch_events: int, rate: int) -> int:
-    """Frames of so many events that a turn of the aggregator finds when so many events come a second."""
-    return max(1, int(rate * GATHER_S / batch_events))
+    """Frames of so many events that the aggregator takes together when so many events come a second: those that it
+    finds each time it looks, until they are many, or until the tick."""
+    found = max(1, int(rate * GATHER_S / batch_events))
+    many = found * math.ceil(CHUNK_EVENTS / (found * batch_events))
+    return min(many, max(1, int(rate * _TICK_S / batch_events)))
 
 
 class Frames(Protocol):
@@ -106,7 +113,7 @@ def hdr() -> Measure:
 
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
-    **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in RATES},  # type: ignore[misc]
+    **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in (*RATES, SLOW)},  # type: ignore[misc]
     "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
     "1k with journal": lambda: _small(RATES[0], journaled=True),
     _PEER: hdr,
@@ -136,6 +143,7 @@ def run(size: Size) -> Outcome:
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
         *(figure(small(rate), small(rate), LIMITS_NS[1_000]) for rate in RATES),
+        figure(small(SLOW), small(SLOW), None),
         figure("10k with journal", "batches of 10k, journal on", None),
         figure("1k with journal", f"{small(RATES[0])}, journal on", None),
     ]

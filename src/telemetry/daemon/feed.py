@@ -35,7 +35,12 @@ class Feed(Protocol):
         ...
 
     def turn(self, *, readable: bool) -> None:
-        """Takes a bounded number of events. `readable`: the event socket may have some that somebody waits for."""
+        """Reads a bounded number of events, which may be held until more come. `readable`: the event socket has
+        some."""
+        ...
+
+    def catch_up(self) -> None:
+        """Events that have come are in the numbers after this, up to a bound."""
         ...
 
     def tick(self, now_ns: int) -> None:

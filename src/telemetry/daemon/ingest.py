@@ -13,15 +13,14 @@ from telemetry.daemon.stream import RecordStream
 from telemetry.wire.rows import ROW_BYTES
 
 _FULL_BYTES: Final = limits.CHUNK_EVENTS * ROW_BYTES
-_OF_A_SNAPSHOT: Final = 0.25  # so much of the time between two may its events be older
 
 
 class Ingest:
-    """One turn takes a bounded number of frames, so that ticks and signals wait for none.
+    """A bounded number of frames is taken together, so that ticks and signals wait for none.
 
-    A few rows cost nearly as much as many: after a turn that took fewer than are vectorised at once, the socket is
-    left alone for `limits.GATHER_S`, or a part of the time between snapshots, so that the next turn finds what has
-    come meanwhile.
+    A few rows cost nearly as much as many. After a turn that found fewer than are vectorised at once, the socket is
+    left alone for `limits.GATHER_S`, and what was found is held until there is more, or until the next tick, or
+    somebody who asks, wants all that has come. To everybody else frames that are held are still on the way.
     """
 
     def __init__(self, parts: Parts, logbook: Logbook, stream: RecordStream, cost: CostMeter) -> None:
@@ -30,8 +29,9 @@ class Ingest:
         self._logbook = logbook
         self._stream = stream
         self._cost = cost
-        gather_s = min(limits.GATHER_S, _OF_A_SNAPSHOT / parts.options.config.run.refresh_hz)
-        self._gather_ns = int(gather_s * 1e9)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._gather_ns = int(limits.GATHER_S * 1e9)
         self._gathers_until_ns = 0
 
     @property
@@ -40,13 +40,29 @@ class Ingest:
         return max(0, self._gathers_until_ns - self._clock.monotonic_ns()) / 1e9
 
     def turn(self) -> int:
-        """Takes what is waiting, up to the bound; returns the number of frames."""
-        frames = self._hub.receive_events(limits.TURN_FRAMES, limits.TURN_BYTES)
+        """Reads what is waiting, up to the bound, and takes it if it is much; returns the number of frames."""
+        room = limits.TURN_FRAMES - len(self._held)
+        frames = self._hub.receive_events(room, limits.TURN_BYTES - self._held_bytes)
+        if not frames:
+            return 0
+        found_bytes = sum(map(len, frames))
+        self._held += frames
+        self._held_bytes += found_bytes
+        if len(frames) == room or self._held_bytes >= _FULL_BYTES:
+            self._take_held()
+        if len(frames) < room and found_bytes < _FULL_BYTES:
+            self._gathers_until_ns = self._clock.monotonic_ns() + self._gather_ns
+        return len(frames)
+
+    def catch_up(self) -> None:
+        """Takes what has come, however little, up to the bound."""
+        self.turn()
+        self._take_held()
+
+    def _take_held(self) -> None:
+        frames, self._held, self._held_bytes = self._held, [], 0
         if frames:
             self.take(frames)
-            if len(frames) < limits.TURN_FRAMES and sum(map(len, frames)) < _FULL_BYTES:
-                self._gathers_until_ns = self._clock.monotonic_ns() + self._gather_ns
-        return len(frames)
 
     def take(self, frames: Sequence[bytes]) -> None:
         self._cost.took(len(frames), sum(map(len, frames)))

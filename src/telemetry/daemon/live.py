@@ -63,6 +63,9 @@ class LiveFeed:
             self.ingest.turn()
         self.deferred.turn()
 
+    def catch_up(self) -> None:
+        self.ingest.catch_up()
+
     def tick(self, now_ns: int) -> None:
         self._logbook.note_bad_frames()
         self._watch_processes(now_ns)
@@ -103,7 +106,7 @@ class LiveFeed:
                 self._course.warn(["the disk is far behind: an interval of the history is missing"])
 
     def close(self) -> None:
-        self.ingest.turn()
+        self.ingest.catch_up()
         self.deferred.close()
         self.roll()
         self._logbook.close()

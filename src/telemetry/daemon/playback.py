@@ -94,6 +94,9 @@ class Playback:
             self._next = next(self._entries, None)
             self._skip_silence()
 
+    def catch_up(self) -> None:
+        """Nothing is held."""
+
     def tick(self, now_ns: int) -> None:
         """No process is watched, nobody to ask."""
 

@@ -43,7 +43,8 @@ class Service:
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
         self._books_closed = False
-        self.control = Control(parts, course, self.snapshot, door)
+        self._reading = True
+        self.control = Control(parts, course, self._asked, door)
         self._begin()
 
     # --- phases ----------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ class Service:
 
     def turn(self, *, reading: bool = True) -> None:
         """One round: blocks at most until the next tick is due."""
-        parts = self.parts
+        parts, self._reading = self.parts, reading
         wait_s = max(0.0, (self._next_tick_ns - parts.clock.monotonic_ns()) / _SECOND_NS)
         if reading:
             wait_s = min(wait_s, self.feed.due_s())
@@ -85,7 +86,9 @@ class Service:
         if woken.control:
             self.control.turn()
         if reading:
-            self.feed.turn(readable=woken.events or self.control.owed > 0)
+            self.feed.turn(readable=woken.events)
+            if self.control.owed:
+                self._catch_up()
             self._begin()
         self.control.settle()
         now_ns = parts.clock.monotonic_ns()
@@ -99,6 +102,7 @@ class Service:
         self._next_tick_ns += self._period_ns
         if self._next_tick_ns <= now_ns:
             self._next_tick_ns = now_ns + self._period_ns
+        self._catch_up()
         self._begin()
         if now_ns >= self._next_second_ns:
             self._next_second_ns = max(self._next_second_ns + _SECOND_NS, now_ns)
@@ -143,6 +147,11 @@ class Service:
         self.course.newest = parts.aggregator.snapshot(facts, now_ns, parts.numbers.wall_ns(now_ns))
         return self.course.newest
 
+    def _asked(self) -> MetricsSnapshot:
+        """For who asks between two ticks."""
+        self._catch_up()
+        return self.snapshot()
+
     def publish(self) -> None:
         """The newest snapshot, to all subscribers. Only what is published has a number of its own."""
         if not self.course.lifecycle.terminal:
@@ -154,6 +163,10 @@ class Service:
     def _begin(self) -> None:
         if self.course.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
             self.course.lifecycle.to("LIVE")
+
+    def _catch_up(self) -> None:
+        if self._reading:
+            self.feed.catch_up()
 
     def _take_signals(self) -> None:
         if self.parts.signals is None:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from telemetry import limits
-from telemetry.daemon import ingest
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing import frame
 from telemetry.wire import frames
-from telemetry.wire.control import Barrier, BarrierReached
+from telemetry.wire.control import Barrier, BarrierReached, GetStatus
 from telemetry.wire.events import Count, Define, Mark, Sample
-
-
-@pytest.fixture
-def left_alone(monkeypatch: Any) -> Callable[[float], None]:
-    """Leaves the socket alone for so long, whatever the time between snapshots."""
-
-    def leave(seconds: float) -> None:
-        monkeypatch.setattr(limits, "GATHER_S", seconds)
-        monkeypatch.setattr(ingest, "_OF_A_SNAPSHOT", math.inf)
-
-    return leave
 
 
 def journaled(service: Any) -> list[bytes]:
@@ -70,87 +58,109 @@ def test_a_journal_that_cannot_be_written_is_said_and_costs_no_number(make_servi
     assert service.snapshot().counters[0].value == 2
 
 
-def test_a_turn_takes_a_bounded_number(make_service: Any, connect: Any, monkeypatch: Any) -> None:
-    """A flood can't keep a tick or a signal waiting."""
+def arrived(service: Any) -> None:
+    """Waits until the socket has something, and reads it as a turn of the loop does."""
+    assert service.parts.hub.wait(10.0).events
+    service.feed.ingest.turn()
+
+
+def test_a_bounded_number_is_taken_together(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """A flood can't keep a tick or a signal waiting, and a fold of the journal takes the same turns."""
     service = make_service()
     peer = connect(service)
     monkeypatch.setattr(limits, "TURN_FRAMES", 3)
-    peer.send(Count("n"))
     for _ in range(20):
-        assert peer.link.send_events(peer.frame([Count("n")]))
+        peer.send(Count("n"))
     counts = []
-    while service.parts.aggregator.applied < 21:
+    while sum(counts) < 20:
         assert service.parts.hub.wait(10.0).events
-        before = service.parts.aggregator.applied
         counts.append(service.feed.ingest.turn())
-        assert service.parts.aggregator.applied - before == counts[-1]
-    assert max(counts) <= 3
+    service.feed.catch_up()
+    assert (max(counts) <= 3, service.parts.aggregator.applied) == (True, 20)
+    frames = JournalReader(service.parts.directory.journal).frames()
+    assert Counter(Counter(item.time_ns for item in frames if item.kind == BATCH).values()) == {3: 6, 2: 1}
 
 
-def test_what_comes_soon_after_a_few_events_is_taken_together(
-    make_service: Any, connect: Any, left_alone: Any
-) -> None:
-    """A turn costs nearly the same for one frame as for ten, so the socket may fill for a moment."""
-    left_alone(0.4)
+def test_a_few_events_wait_for_more(make_service: Any, connect: Any) -> None:
+    """A turn costs nearly the same for one frame as for ten: they are held, and the socket is left alone."""
     service = make_service()
     peer = connect(service)
-    peer.send(Count("n"))
-    peer.applied(1)
-    for _ in range(10):
-        assert peer.link.send_events(peer.frame([Count("n")]))
-    seen = set()
-    while service.parts.aggregator.applied < 11:
-        service.turn()
-        seen.add(service.parts.aggregator.applied)
-    assert seen == {1, 11}
+    for _ in range(3):
+        peer.send(Count("n"))
+        arrived(service)
+        assert not service.feed.listens
+    assert (journaled(service), service.snapshot().accounting.received) == ([], 0)
+    service.feed.catch_up()
+    assert (len(journaled(service)), service.parts.aggregator.applied) == (3, 3)
 
 
-def test_who_waits_for_batches_waits_for_no_others(make_service: Any, connect: Any, left_alone: Any) -> None:
-    """A barrier has the socket read at once, also when it is left alone."""
-    left_alone(3600.0)
-    service = make_service()
-    peer = connect(service)
-    peer.send(Count("n"))
-    peer.applied(1)
-    assert not service.feed.listens
-    peer.send(Count("n"))
-    assert isinstance(peer.ask(Barrier(id=5, producer="p", batches=2)), BarrierReached)
-    assert service.parts.aggregator.applied == 2
-
-
-def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, left_alone: Any) -> None:
-    """An interruption waits for nobody, but what lies in the socket is taken."""
-    left_alone(3600.0)
-    service = make_service()
-    peer = connect(service)
-    peer.send(Count("n"))
-    peer.applied(1)
-    peer.send(Count("n"))
-    assert service.parts.hub.wait(10.0).events
-    service.close_books()
-    assert service.parts.aggregator.applied == 2
-
-
-def test_events_are_in_the_next_snapshot(make_service: Any, connect: Any, monkeypatch: Any) -> None:
-    """Also of a run that publishes a hundred a second: only a part of the time between two is left to gather."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service({"run.refresh_hz": 100.0})
-    peer = connect(service)
-    peer.send(Count("n"))
-    peer.applied(1)
-    assert service.feed.due_s() <= 0.0025
-
-
-def test_after_many_events_the_socket_is_read_at_once(make_service: Any, connect: Any, left_alone: Any) -> None:
-    """In a flood nothing waits."""
-    left_alone(3600.0)
+def test_many_events_wait_for_none(make_service: Any, connect: Any) -> None:
+    """As many as are vectorised at once are taken, and the socket is read again, also when they came bit by bit."""
     service = make_service()
     peer = connect(service)
     row = (0, time.monotonic_ns(), 1.0)
     peer.send(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
-    peer.applied(limits.CHUNK_EVENTS)
-    assert (service.feed.listens, service.feed.due_s()) == (True, math.inf)
-    peer.send(rows=[row])
-    peer.applied(limits.CHUNK_EVENTS + 1)
-    assert not service.feed.listens
-    assert service.feed.due_s() > 3_000
+    arrived(service)
+    assert (service.parts.aggregator.applied, service.feed.listens) == (limits.CHUNK_EVENTS, True)
+    assert service.feed.due_s() == math.inf
+    for applied in (1, 2):
+        peer.send(rows=[row] * (limits.CHUNK_EVENTS // 2))
+        arrived(service)
+        assert service.parts.aggregator.applied == limits.CHUNK_EVENTS * applied
+        assert not service.feed.listens
+
+
+@pytest.mark.parametrize("hz", [10.0, 100.0])
+def test_every_snapshot_has_all_that_came(make_service: Any, connect: Any, hz: float, monkeypatch: Any) -> None:
+    """A tick takes what is held, and what is in the socket that is left alone."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service({"run.refresh_hz": hz})
+    peer = connect(service)
+    peer.send(Count("n"))
+    arrived(service)
+    peer.send(Count("n"))
+    assert service.parts.hub.wait(10.0).events
+    ticks = service.cost.ticks
+    while service.cost.ticks == ticks:
+        service.turn()
+    assert service.course.newest.accounting.applied == 2
+
+
+def test_who_asks_for_the_state_hears_of_all_that_came(make_service: Any, connect: Any) -> None:
+    """Between two ticks as well."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n"))
+    arrived(service)
+    assert service.parts.aggregator.applied == 0
+    assert peer.ask(GetStatus(id=5)).snapshot.accounting.applied == 1
+
+
+def test_who_waits_for_batches_waits_for_no_others(
+    make_service: Any, connect: Any, monkeypatch: Any, wait_until: Any
+) -> None:
+    """A barrier has the socket read at once, also when it is left alone."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service()
+    peer = connect(service)
+    service._next_tick_ns += 3_600_000_000_000
+    peer.send(Count("n"))
+    arrived(service)
+    peer.send(Count("n"))
+    assert service.parts.hub.wait(10.0).events
+    peer.say(Barrier(id=5, producer="p", batches=2))
+    service.turns_until(lambda: service.parts.aggregator.applied == 2)
+    wait_until(lambda: peer.all(BarrierReached))
+
+
+def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, monkeypatch: Any) -> None:
+    """An interruption waits for nobody, but what is held, or lies in the socket, is taken."""
+    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
+    service = make_service()
+    peer = connect(service)
+    peer.send(Count("n"))
+    arrived(service)
+    peer.send(Count("n"))
+    assert service.parts.hub.wait(10.0).events
+    service.close_books()
+    assert service.parts.aggregator.applied == 2

@@ -54,9 +54,11 @@ def test_a_turn_without_reading_leaves_events_in_the_socket(make_service: Any, c
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
-    assert peer.link.send_events(peer.frame([Count("n")]))
+    peer.send(Count("n"))
+    assert service.parts.hub.wait(10.0).events
     ticks = service.cost.ticks
-    service.turns_until(lambda: service.cost.ticks >= ticks + 5, reading=False)
+    peer.say(msg.GetStatus(id=5))
+    service.turns_until(lambda: service.cost.ticks >= ticks + 5 and peer.all(msg.Status), reading=False)
     assert service.parts.aggregator.applied == 1
     peer.applied(2)
 

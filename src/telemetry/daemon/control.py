@@ -34,7 +34,16 @@ _LATE_NS: Final = int(limits.LATE_AFTER_S * 1e9)
 class Control:
     """The aggregator's side of the control channel."""
 
-    def __init__(self, parts: Parts, course: Course, snapshot: Callable[[], MetricsSnapshot], door: Door) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        course: Course,
+        snapshot: Callable[[], MetricsSnapshot],
+        door: Door,
+        *,
+        catch_up: Callable[[], None],
+    ) -> None:
+        """`snapshot` is one of all that is in the numbers; `catch_up` brings into them what has come."""
         self._hub = parts.hub
         self._numbers = parts.numbers
         self._guardian = parts.guardian
@@ -45,6 +54,7 @@ class Control:
         self._clock = parts.clock
         self._course = course
         self._snapshot = snapshot
+        self._catch_up = catch_up
         self._door = door
         self._peers: dict[str, bytes] = {}
         """Producers that said hello → where to push acknowledgements and resend requests."""
@@ -57,7 +67,7 @@ class Control:
         self._bytes = 0
         """Taken and given in this turn."""
         self._now: MetricsSnapshot | None = None
-        """Made in this turn: nothing is applied meanwhile, so one answers all who ask."""
+        """Made in this turn: one answers all who ask."""
         self._asked_ns: dict[str, int] = {}
         self._handlers: dict[type, Callable[[bytes, Any], None]] = {
             msg.Hello: self._hello,
@@ -148,6 +158,8 @@ class Control:
             code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
             self._reply(peer, msg.Error(code=code, message=f"not understood: {malformed}"), request_id)
             return
+        if isinstance(request, msg.GetStatus) and self._now is None:
+            self._catch_up()  # what goes wrong with the numbers is no matter of this question
         try:
             self._handlers[type(request)](peer, request)
         except Exception as error:  # noqa: BLE001 – one question must not cost everybody the run; said in the snapshot

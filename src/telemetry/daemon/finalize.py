@@ -50,6 +50,7 @@ def _conclude(service: Service) -> None:
     if terminal == "INTERRUPTED":
         course.exact_reason = "interrupted, and the exact pass did not end"
         course.lifecycle.to("DRAINING")
+        service.catch_up()
         # subscribers take the first terminal snapshot for the last, so this one goes to the disk alone
         _write(service, replace(service.snapshot(), state="INTERRUPTED", completeness="interrupted"))
     _close_books(service)
@@ -62,6 +63,7 @@ def _conclude(service: Service) -> None:
 def _fall_back(service: Service, failure: str) -> None:
     """Makes the newest snapshot there is the result, as one of an interrupted run."""
     course = service.course
+    service.books_closed = True
     course.interrupted = True
     course.reason = carriable(f"the aggregator failed: {failure}")
     course.warn([course.reason])
@@ -102,7 +104,7 @@ def _refine(service: Service) -> Refinement:
             refiner.stop("interrupted during the exact pass")
         return refiner.outcome is not None
 
-    service.turns_until(over, reading=False)
+    service.turns_until(over)
     assert refiner.outcome is not None
     return refiner.outcome
 
@@ -142,8 +144,6 @@ def _tell(service: Service) -> None:
     service.publish()
     grace_s = service.parts.options.config.run.terminal_grace_s
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
-    service.turns_until(
-        lambda: clock.monotonic_ns() >= end_ns or course.interruptions != interruptions, reading=False
-    )
+    service.turns_until(lambda: clock.monotonic_ns() >= end_ns or course.interruptions != interruptions)
     service.parts.worker.close(_WORKER_CLOSE_S)
     service.parts.worker.deliver()

@@ -39,23 +39,29 @@ class Ingest:
         """So long frames are left in the socket."""
         return max(0, self._gathers_until_ns - self._clock.monotonic_ns()) / 1e9
 
-    def turn(self) -> int:
-        """Reads what is waiting, up to the bound, and takes it if it is much; returns the number of frames."""
+    def turn(self) -> None:
+        """Reads what is waiting, up to the bound, and takes it if it is much."""
         room = limits.TURN_FRAMES - len(self._held)
         frames = self._hub.receive_events(room, limits.TURN_BYTES - self._held_bytes)
         if not frames:
-            return 0
+            return
         found_bytes = sum(map(len, frames))
         self._held += frames
         self._held_bytes += found_bytes
         if len(frames) == room or self._held_bytes >= _FULL_BYTES:
             self._take_held()
-        if len(frames) < room and found_bytes < _FULL_BYTES:
-            self._gathers_until_ns = self._clock.monotonic_ns() + self._gather_ns
-        return len(frames)
+        few = len(frames) < room and found_bytes < _FULL_BYTES
+        self._gathers_until_ns = self._clock.monotonic_ns() + self._gather_ns if few else 0
 
     def catch_up(self) -> None:
-        """Takes what has come, however little, up to the bound."""
+        """Takes what is held, together with what has come while the socket was left alone, up to the bound."""
+        if self.gathers_s:
+            self.turn()
+        self._take_held()
+
+    def close(self) -> None:
+        """Takes what is held, and then what lies in the socket, up to the bound."""
+        self._take_held()
         self.turn()
         self._take_held()
 

@@ -65,6 +65,7 @@ class LiveFeed:
 
     def catch_up(self) -> None:
         self.ingest.catch_up()
+        self.deferred.turn()
 
     def tick(self, now_ns: int) -> None:
         self._logbook.note_bad_frames()
@@ -106,7 +107,7 @@ class LiveFeed:
                 self._course.warn(["the disk is far behind: an interval of the history is missing"])
 
     def close(self) -> None:
-        self.ingest.catch_up()
+        self.ingest.close()
         self.deferred.close()
         self.roll()
         self._logbook.close()
@@ -127,6 +128,7 @@ class LiveFeed:
 
     def drained(self) -> bool:
         """First the producers have their time, then the texts theirs."""
+        self.catch_up()
         now_ns = self._parts.clock.monotonic_ns()
         if self._texts_until_ns is None:
             if now_ns < self._producers_until_ns and not self._producers_ended(now_ns):
@@ -142,7 +144,7 @@ class LiveFeed:
         return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
 
     def _producers_ended(self, now_ns: int) -> bool:
-        """Every producer's end is reconciled, or its process is dead, and the socket is empty."""
+        """Every producer's end is reconciled, or its process is dead, and the socket is empty. Nothing is held."""
         waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
         if not all(self._dead(producer, now_ns) for producer in waited_for):
             return False

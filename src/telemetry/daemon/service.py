@@ -1,8 +1,8 @@
 """The aggregator process: one thread, one loop, the sockets' only owner.
 
 turn = wait for sockets, signals or the next tick
-     → signals → control → events (a bounded number) → tick if due; every tick or, with a slow refresh, every n-th
-       publishes a snapshot
+     → signals → control → events (a bounded number; a few are held until the tick or until somebody waits)
+     → tick if due; every tick or, with a slow refresh, every n-th publishes a snapshot
 
 Where events come from is the feed's business; the loop is the same for a live run and a replay.
 """
@@ -25,7 +25,7 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
-_LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death or an acknowledgement wait
+_LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death, an acknowledgement or an event wait
 
 
 class Service:
@@ -42,9 +42,9 @@ class Service:
         self._period_ns = int(_SECOND_NS / course.refresh_hz / self._ticks_a_snapshot)
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
-        self._books_closed = False
-        self._reading = True
-        self.control = Control(parts, course, self._asked, door)
+        self.books_closed = False
+        """The numbers no longer change: events stay in the socket."""
+        self.control = Control(parts, course, self.snapshot, door, catch_up=self.catch_up)
         self._begin()
 
     # --- phases ----------------------------------------------------------------------------------
@@ -64,18 +64,17 @@ class Service:
 
     def close_books(self) -> None:
         """After this the numbers no longer change, and whoever waits for them to is answered."""
+        self.books_closed = True
         self.feed.close()
         self.control.give_up()
-        self._books_closed = True
 
-    def turns_until(self, over: Callable[[], bool], *, reading: bool = True) -> None:
-        """Runs turns until `over()`; with `reading` off, events stay in the socket."""
+    def turns_until(self, over: Callable[[], bool]) -> None:
         while not over():
-            self.turn(reading=reading)
+            self.turn()
 
-    def turn(self, *, reading: bool = True) -> None:
+    def turn(self) -> None:
         """One round: blocks at most until the next tick is due."""
-        parts, self._reading = self.parts, reading
+        parts, reading = self.parts, not self.books_closed
         wait_s = max(0.0, (self._next_tick_ns - parts.clock.monotonic_ns()) / _SECOND_NS)
         if reading:
             wait_s = min(wait_s, self.feed.due_s())
@@ -87,13 +86,19 @@ class Service:
             self.control.turn()
         if reading:
             self.feed.turn(readable=woken.events)
-            if self.control.owed:
-                self._catch_up()
-            self._begin()
+        ticks = parts.clock.monotonic_ns() >= self._next_tick_ns
+        if ticks or self.control.owed:
+            self.catch_up()
+        self._begin()
         self.control.settle()
-        now_ns = parts.clock.monotonic_ns()
-        if now_ns >= self._next_tick_ns:
-            self._tick(now_ns)
+        if ticks:
+            self._tick(parts.clock.monotonic_ns())
+
+    def catch_up(self) -> None:
+        """Events that are held are in the numbers after this, as long as these may change."""
+        if not self.books_closed:
+            self.feed.catch_up()
+            self._begin()
 
     # --- a tick ----------------------------------------------------------------------------------
 
@@ -102,8 +107,6 @@ class Service:
         self._next_tick_ns += self._period_ns
         if self._next_tick_ns <= now_ns:
             self._next_tick_ns = now_ns + self._period_ns
-        self._catch_up()
-        self._begin()
         if now_ns >= self._next_second_ns:
             self._next_second_ns = max(self._next_second_ns + _SECOND_NS, now_ns)
             self._each_second(now_ns)
@@ -117,7 +120,7 @@ class Service:
 
     def _each_second(self, now_ns: int) -> None:
         self.cost.each_second(now_ns, self.parts.aggregator.applied)
-        if not self._books_closed:
+        if not self.books_closed:
             self.feed.each_second()
         sd_notify("WATCHDOG=1")
 
@@ -147,11 +150,6 @@ class Service:
         self.course.newest = parts.aggregator.snapshot(facts, now_ns, parts.numbers.wall_ns(now_ns))
         return self.course.newest
 
-    def _asked(self) -> MetricsSnapshot:
-        """For who asks between two ticks."""
-        self._catch_up()
-        return self.snapshot()
-
     def publish(self) -> None:
         """The newest snapshot, to all subscribers. Only what is published has a number of its own."""
         if not self.course.lifecycle.terminal:
@@ -163,10 +161,6 @@ class Service:
     def _begin(self) -> None:
         if self.course.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
             self.course.lifecycle.to("LIVE")
-
-    def _catch_up(self) -> None:
-        if self._reading:
-            self.feed.catch_up()
 
     def _take_signals(self) -> None:
         if self.parts.signals is None:

@@ -148,6 +148,13 @@ class Peer:
     def send(self, *records: EventRecord, rows: Sequence[Row] = ()) -> None:
         self.send_frame(self.frame(records, rows))
 
+    def hold(self, *records: EventRecord, rows: Sequence[Row] = ()) -> None:
+        """A batch that the service has read as a turn of its loop does, before the next tick."""
+        self.until(self.link._hear_subscription, "a subscription")
+        self.send(*records, rows=rows)
+        assert self.service.parts.hub.wait(DEADLINE_S).events
+        self.service.feed.ingest.turn()  # type: ignore[attr-defined]
+
     def send_frame(self, data: bytes | bytearray) -> None:
         self.until(lambda: self.link.send_events(data), "a subscription")
 

@@ -267,6 +267,26 @@ def test_an_interruption_waits_for_no_text(
     assert service.snapshot().pending.deferred == 1
 
 
+def test_a_text_that_was_held_is_given_away_at_once(counting: MakeService, connect: Any) -> None:
+    """Nobody would wake the loop for it."""
+    service = counting()
+    connect(service).hold(text("a b c"))
+    assert not service.parts.aggregator.uncounted.pending
+    service.catch_up()
+    assert (service.parts.aggregator.uncounted.pending, service.parts.aggregator.uncounted.fresh) == (1, 0)
+
+
+def test_a_drain_waits_for_a_text_that_is_held(counting: MakeService, connect: Any) -> None:
+    """Also for that of a producer that never said hello."""
+    service = counting({"tokens.budget_s": 20})
+    connect(service, greet=False).hold(text("a b c"))
+    assert not service.parts.aggregator.uncounted.pending
+    service.course.end("enough")
+    service.drain()
+    service.close_books()
+    assert (service.snapshot().pending.deferred, series(service).count) == (0, 1)
+
+
 @pytest.fixture
 def hopeless(
     counting: MakeService, tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from telemetry import limits
 from telemetry.daemon import finalize as subject
 from telemetry.daemon.finalize import finalize
 from telemetry.daemon.refine import Refiner
@@ -69,9 +70,9 @@ def act_in_exact_pass(service: Service, act: Callable[[], object]) -> None:
     """Calls `act` after the first turn of the exact pass."""
     turn, done = service.turn, []
 
-    def one(*, reading: bool = True) -> None:
-        turn(reading=reading)
-        if not reading and not done:
+    def one() -> None:
+        turn()
+        if service.books_closed and not done:
             done.append(True)
             act()
 
@@ -148,6 +149,50 @@ def test_an_interrupted_run_has_its_file_before_the_exact_pass(
     assert (second.state, second.completeness, second.exact) == ("INTERRUPTED", "interrupted", True)
     assert first.series[0].count == second.series[0].count == len(VALUES)
     assert final(service) == second
+
+
+def test_every_file_of_an_interrupted_run_has_what_came(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is killed after the first one has lost nothing of it."""
+    service = make_service()
+    files = written(service, monkeypatch)
+    peer = connect(service)
+    record(peer)
+    peer.hold(rows=[(1, 1 << 40, 7.5)])
+    end(service, "stopped by SIGTERM", interrupted=True)
+    assert finalize(service)
+    assert [file.series[0].count for file in files] == [len(VALUES) + 1] * 2
+
+
+def test_numbers_that_fail_at_last_leave_those_of_the_last_tick(
+    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the run was interrupted; and nobody asks them again."""
+    monkeypatch.setattr(limits, "GATHER_S", 0.0)  # so that something stays in the socket
+    service = make_service({"run.terminal_grace_s": 0.1})
+    peer = connect(service)
+    record(peer)
+    service.snapshot()
+    peer.hold(rows=[(1, 1 << 40, 7.5)])
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    service.parts.aggregator.apply = fail
+    end(service, "stopped by SIGTERM", interrupted=True)
+    peer.send(rows=[(1, 1 << 40, 7.5)])
+    assert service.parts.hub.wait(10.0).events
+    peer.say(msg.GetStatus(id=4))
+    with Subscription(service.parts.hub.endpoints.snapshots) as snapshots:
+        assert finalize(service)
+        heard = snapshots.recv(5.0)
+    assert heard == final(service)
+    assert heard is not None
+    assert (heard.state, heard.reason) == ("INTERRUPTED", "the aggregator failed: ZeroDivisionError('a defect')")
+    assert heard.series[0].count == len(VALUES)
+    assert peer.all(msg.Status)[0].snapshot == heard
+    assert "could not be published" not in caplog.text
 
 
 def test_status_while_an_interrupted_run_is_refined(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from telemetry import limits
+from telemetry.daemon.service import Service
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
-from telemetry.testing import frame
+from telemetry.testing.builders import frame
 from telemetry.wire import frames
-from telemetry.wire.control import Barrier, BarrierReached, GetStatus
+from telemetry.wire.control import Barrier, BarrierReached, GetStatus, Status
 from telemetry.wire.events import Count, Define, Mark, Sample
+from telemetry.wire.snapshot import MetricsSnapshot
 
 
 def journaled(service: Any) -> list[bytes]:
@@ -58,109 +61,164 @@ def test_a_journal_that_cannot_be_written_is_said_and_costs_no_number(make_servi
     assert service.snapshot().counters[0].value == 2
 
 
-def arrived(service: Any) -> None:
-    """Waits until the socket has something, and reads it as a turn of the loop does."""
+@pytest.fixture
+def slow(
+    make_service: Callable[..., Service], connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Service, Any]]:
+    """A service without ticks, which leaves its socket alone for ever when it gave few events, and a peer."""
+
+    def make(flags: dict[str, object] | None = None, **facts: object) -> tuple[Service, Any]:
+        monkeypatch.setattr(limits, "GATHER_S", 3_600.0)
+        service = make_service(flags)
+        peer = connect(service, **facts)
+        peer.until(peer.link._hear_subscription)
+        service._next_tick_ns += 3_600_000_000_000
+        return service, peer
+
+    return make
+
+
+def arrive(service: Service) -> None:
+    """Waits until the socket has something."""
     assert service.parts.hub.wait(10.0).events
-    service.feed.ingest.turn()
 
 
-def test_a_bounded_number_is_taken_together(make_service: Any, connect: Any, monkeypatch: Any) -> None:
-    """A flood can't keep a tick or a signal waiting, and a fold of the journal takes the same turns."""
-    service = make_service()
-    peer = connect(service)
-    monkeypatch.setattr(limits, "TURN_FRAMES", 3)
-    for _ in range(20):
-        peer.send(Count("n"))
-    counts = []
-    while sum(counts) < 20:
-        assert service.parts.hub.wait(10.0).events
-        counts.append(service.feed.ingest.turn())
-    service.feed.catch_up()
-    assert (max(counts) <= 3, service.parts.aggregator.applied) == (True, 20)
+def tick(service: Service) -> MetricsSnapshot:
+    service._next_tick_ns = 0
+    service.turn()
+    return service.course.newest
+
+
+def turns(service: Service) -> list[int]:
+    """Frames of each turn, as the journal has them."""
     frames = JournalReader(service.parts.directory.journal).frames()
-    assert Counter(Counter(item.time_ns for item in frames if item.kind == BATCH).values()) == {3: 6, 2: 1}
+    return list(Counter(item.time_ns for item in frames if item.kind == BATCH).values())
 
 
-def test_a_few_events_wait_for_more(make_service: Any, connect: Any) -> None:
-    """A turn costs nearly the same for one frame as for ten: they are held, and the socket is left alone."""
-    service = make_service()
-    peer = connect(service)
-    for _ in range(3):
+@pytest.mark.parametrize("held", [1, 2, 5])
+def test_a_bounded_number_is_taken_together(slow: Any, monkeypatch: Any, held: int) -> None:
+    """A flood can't keep a tick or a signal waiting, and a fold of the journal takes the same turns."""
+    service, peer = slow()
+    monkeypatch.setattr(limits, "TURN_FRAMES", 7)
+    for _ in range(held):
+        peer.hold(Count("n"))
+    for _ in range(20 - held):
         peer.send(Count("n"))
-        arrived(service)
+    while service.parts.aggregator.applied < 14:
+        arrive(service)
+        service.feed.ingest.turn()
+    while any(service.parts.hub.wait(0.05)):
+        service.feed.ingest.turn()
+    service.feed.catch_up()
+    assert turns(service) == [7, 7, 6]
+
+
+def test_a_bounded_number_of_bytes_is_taken_together(slow: Any, monkeypatch: Any) -> None:
+    """Of frames that are held and others."""
+    service, peer = slow()
+    frames = [peer.frame([Count("n")]) for _ in range(8)]
+    monkeypatch.setattr(limits, "TURN_BYTES", 3 * len(frames[0]) - 1)
+    peer.send_frame(frames[0])
+    arrive(service)
+    service.feed.ingest.turn()
+    for frame_ in frames[1:]:
+        peer.send_frame(frame_)
+    while service.parts.aggregator.applied < 8:
+        service.feed.ingest.turn()
+        service.feed.ingest.catch_up()
+    assert max(turns(service)) == 3
+
+
+def test_a_few_events_wait_for_more(slow: Any) -> None:
+    """A turn costs nearly the same for one frame as for ten: they are held, and the socket is left alone."""
+    service, peer = slow()
+    for _ in range(3):
+        peer.hold(Count("n"))
         assert not service.feed.listens
     assert (journaled(service), service.snapshot().accounting.received) == ([], 0)
     service.feed.catch_up()
     assert (len(journaled(service)), service.parts.aggregator.applied) == (3, 3)
+    assert turns(service) == [3]
 
 
-def test_many_events_wait_for_none(make_service: Any, connect: Any) -> None:
+def test_many_events_wait_for_none(slow: Any) -> None:
     """As many as are vectorised at once are taken, and the socket is read again, also when they came bit by bit."""
-    service = make_service()
-    peer = connect(service)
+    service, peer = slow()
     row = (0, time.monotonic_ns(), 1.0)
-    peer.send(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
-    arrived(service)
+    peer.hold(Define(0, "n", "counter"), rows=[row] * limits.CHUNK_EVENTS)
     assert (service.parts.aggregator.applied, service.feed.listens) == (limits.CHUNK_EVENTS, True)
     assert service.feed.due_s() == math.inf
     for applied in (1, 2):
-        peer.send(rows=[row] * (limits.CHUNK_EVENTS // 2))
-        arrived(service)
+        peer.hold(rows=[row] * (limits.CHUNK_EVENTS // 2))
         assert service.parts.aggregator.applied == limits.CHUNK_EVENTS * applied
         assert not service.feed.listens
+    peer.hold(rows=[row] * limits.CHUNK_EVENTS)
+    assert service.feed.listens
 
 
 @pytest.mark.parametrize("hz", [10.0, 100.0])
-def test_every_snapshot_has_all_that_came(make_service: Any, connect: Any, hz: float, monkeypatch: Any) -> None:
-    """A tick takes what is held, and what is in the socket that is left alone."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service({"run.refresh_hz": hz})
-    peer = connect(service)
+def test_every_snapshot_has_what_came(slow: Any, hz: float) -> None:
+    """A tick takes what is held, and what is in the socket that is left alone, before anything else: producers
+    hear that it is applied, and the interval that ends has it."""
+    service, peer = slow({"run.refresh_hz": hz})
+    peer.hold(Count("n"))
     peer.send(Count("n"))
-    arrived(service)
-    peer.send(Count("n"))
-    assert service.parts.hub.wait(10.0).events
-    ticks = service.cost.ticks
-    while service.cost.ticks == ticks:
-        service.turn()
-    assert service.course.newest.accounting.applied == 2
+    arrive(service)
+    service._next_second_ns = 0
+    assert tick(service).accounting.applied == 2
+    assert turns(service) == [2]
+    assert service.parts.aggregator.acknowledgements() == []
+    assert service.parts.numbers.run.rolls == 1
+    assert not service.parts.aggregator.roll(0, 1, 1).counters.index
 
 
-def test_who_asks_for_the_state_hears_of_all_that_came(make_service: Any, connect: Any) -> None:
-    """Between two ticks as well."""
-    service = make_service()
-    peer = connect(service)
-    peer.send(Count("n"))
-    arrived(service)
+def test_who_asks_for_the_state_hears_of_what_came(slow: Any, wait_until: Any) -> None:
+    """Between two ticks as well; and that the run has begun."""
+    service, peer = slow(greet=False)
+    assert service.course.lifecycle.state == "INITIALIZE"
+    peer.hold(Count("n"))
     assert service.parts.aggregator.applied == 0
-    assert peer.ask(GetStatus(id=5)).snapshot.accounting.applied == 1
+    peer.say(GetStatus(id=5))
+    service.turn()
+    wait_until(lambda: peer.all(Status))
+    (status,) = peer.all(Status)
+    assert (status.snapshot.accounting.applied, status.snapshot.state) == (1, "LIVE")
 
 
-def test_who_waits_for_batches_waits_for_no_others(
-    make_service: Any, connect: Any, monkeypatch: Any, wait_until: Any
-) -> None:
+def test_numbers_that_fail_for_who_asks_end_the_run(slow: Any, monkeypatch: Any) -> None:
+    """As they do at any other time: it is no matter of the question."""
+    service, peer = slow()
+    peer.hold(Count("n"))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(service.parts.numbers, "apply", fail)
+    peer.say(GetStatus(id=5))
+    with pytest.raises(RuntimeError, match="a defect"):
+        service.turn()
+
+
+def test_who_waits_for_batches_waits_for_no_others(slow: Any, wait_until: Any) -> None:
     """A barrier has the socket read at once, also when it is left alone."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service()
-    peer = connect(service)
-    service._next_tick_ns += 3_600_000_000_000
+    service, peer = slow()
+    peer.hold(Count("n"))
     peer.send(Count("n"))
-    arrived(service)
-    peer.send(Count("n"))
-    assert service.parts.hub.wait(10.0).events
+    arrive(service)
     peer.say(Barrier(id=5, producer="p", batches=2))
     service.turns_until(lambda: service.parts.aggregator.applied == 2)
     wait_until(lambda: peer.all(BarrierReached))
 
 
-def test_what_has_come_before_the_books_close_is_in_them(make_service: Any, connect: Any, monkeypatch: Any) -> None:
-    """An interruption waits for nobody, but what is held, or lies in the socket, is taken."""
-    monkeypatch.setattr(limits, "GATHER_S", 3600.0)
-    service = make_service()
-    peer = connect(service)
-    peer.send(Count("n"))
-    arrived(service)
-    peer.send(Count("n"))
-    assert service.parts.hub.wait(10.0).events
+def test_what_has_come_before_the_books_close_is_in_them(slow: Any, monkeypatch: Any) -> None:
+    """An interruption waits for nobody, but what is held is taken, and as much of what lies in the socket."""
+    monkeypatch.setattr(limits, "TURN_FRAMES", 3)
+    service, peer = slow()
+    for _ in range(2):
+        peer.hold(Count("n"))
+    for _ in range(3):
+        peer.send(Count("n"))
+    arrive(service)
     service.close_books()
-    assert service.parts.aggregator.applied == 2
+    held, others = turns(service)
+    assert (held, others >= 1) == (2, True)

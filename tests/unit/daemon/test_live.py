@@ -223,3 +223,13 @@ def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_se
     service.course.end("enough")
     service.drain()
     assert service.parts.aggregator.applied == 51
+
+
+def test_a_drain_knows_of_events_that_are_held(make_service: Any, connect: Any) -> None:
+    """Who sent them may send more, and is waited for as if they were in the numbers."""
+    service = make_service()
+    peer = connect(service, greet=False)
+    peer.hold(Count("n"))
+    service.course.end("enough")
+    service.drain()
+    assert service.parts.aggregator.applied == 1

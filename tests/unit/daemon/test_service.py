@@ -48,19 +48,20 @@ def test_every_tick_publishes_a_whole_snapshot(make_service: Any, connect: Any) 
     assert heard[-1].cost.ticks >= 4
 
 
-def test_a_turn_without_reading_leaves_events_in_the_socket(make_service: Any, connect: Any) -> None:
-    """Ticks and control go on, and the next turn that reads finds them."""
+def test_after_the_books_are_closed_events_stay_in_the_socket(make_service: Any, connect: Any) -> None:
+    """Ticks and control go on."""
     service = make_service()
     peer = connect(service)
     peer.send(Count("n"))
     peer.applied(1)
+    service.close_books()
     peer.send(Count("n"))
     assert service.parts.hub.wait(10.0).events
     ticks = service.cost.ticks
     peer.say(msg.GetStatus(id=5))
-    service.turns_until(lambda: service.cost.ticks >= ticks + 5 and peer.all(msg.Status), reading=False)
+    service.turns_until(lambda: service.cost.ticks >= ticks + 5 and peer.all(msg.Status))
     assert service.parts.aggregator.applied == 1
-    peer.applied(2)
+    assert service.parts.hub.wait(0.0).events
 
 
 def test_a_late_tick_is_counted_and_not_caught_up(make_service: Any) -> None:

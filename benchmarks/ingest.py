@@ -27,10 +27,8 @@ from telemetry.limits import CHUNK_EVENTS, GATHER_S
 
 LIMITS_NS: Final = {10_000: 40.0, 1_000: 70.0}
 _PEER: Final = "HdrHistogram record_value"
-RATES: Final = (500_000, 200_000, 40_000)
-"""Events a second of batches of 1k that have a limit."""
-SLOW: Final = 10_000
-"""Each batch of 1k has a tick to itself."""
+RATES: Final = (500_000, 200_000, 40_000, 10_000)
+"""Events a second. At the last, each batch of 1k has a tick to itself."""
 _TICK_S: Final = 0.1
 _EVENTS: Final[dict[Size, int]] = {"full": 2_000_000, "quick": 500_000, "tiny": 20_000}
 _PEER_EVENTS: Final[dict[Size, int]] = {"full": 100_000, "quick": 50_000, "tiny": 1_000}
@@ -113,7 +111,7 @@ def hdr() -> Measure:
 
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
-    **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in (*RATES, SLOW)},  # type: ignore[misc]
+    **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in RATES},  # type: ignore[misc]
     "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
     "1k with journal": lambda: _small(RATES[0], journaled=True),
     _PEER: hdr,
@@ -143,7 +141,6 @@ def run(size: Size) -> Outcome:
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
         *(figure(small(rate), small(rate), LIMITS_NS[1_000]) for rate in RATES),
-        figure(small(SLOW), small(SLOW), None),
         figure("10k with journal", "batches of 10k, journal on", None),
         figure("1k with journal", f"{small(RATES[0])}, journal on", None),
     ]

@@ -239,9 +239,9 @@ INGESTS: Final[dict[str, tuple[int, int, int, float | None]]] = {
             1_000,
             CHUNKS,
             ingest.gathered(1_000, rate),
-            INGEST_LIMITS_NS[1_000] if rate in ingest.RATES else None,
+            INGEST_LIMITS_NS[1_000],
         )
-        for rate in (*ingest.RATES, ingest.SLOW)
+        for rate in ingest.RATES
     },
     "batches of 10k, few chunks": (10_000, FEW_CHUNKS, 1, None),
     "batches of 1k, few chunks": (1_000, FEW_CHUNKS, ingest.gathered(1_000, ingest.RATES[0]), None),

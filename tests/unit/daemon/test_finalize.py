@@ -136,25 +136,7 @@ def test_a_late_word_does_not_change_the_result(make_service: Any, connect: Any,
 def test_an_interrupted_run_has_its_file_before_the_exact_pass(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bucket precision first, whole and marked; then the same numbers, exact."""
-    service = make_service()
-    files = written(service, monkeypatch)
-    peer = connect(service)
-    record(peer)
-    end(service, "stopped by SIGTERM", interrupted=True)
-    assert finalize(service)
-    first, second = files
-    assert (first.state, first.completeness, first.exact) == ("INTERRUPTED", "interrupted", False)
-    assert first.exact_reason == "interrupted, and the exact pass did not end"
-    assert (second.state, second.completeness, second.exact) == ("INTERRUPTED", "interrupted", True)
-    assert first.series[0].count == second.series[0].count == len(VALUES)
-    assert final(service) == second
-
-
-def test_every_file_of_an_interrupted_run_has_what_came(
-    make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who is killed after the first one has lost nothing of it."""
+    """Bucket precision first, whole and marked, with what was held; then the same numbers, exact."""
     service = make_service()
     files = written(service, monkeypatch)
     peer = connect(service)
@@ -162,7 +144,12 @@ def test_every_file_of_an_interrupted_run_has_what_came(
     peer.hold(rows=[(1, 1 << 40, 7.5)])
     end(service, "stopped by SIGTERM", interrupted=True)
     assert finalize(service)
-    assert [file.series[0].count for file in files] == [len(VALUES) + 1] * 2
+    first, second = files
+    assert (first.state, first.completeness, first.exact) == ("INTERRUPTED", "interrupted", False)
+    assert first.exact_reason == "interrupted, and the exact pass did not end"
+    assert (second.state, second.completeness, second.exact) == ("INTERRUPTED", "interrupted", True)
+    assert first.series[0].count == second.series[0].count == len(VALUES) + 1
+    assert final(service) == second
 
 
 def test_numbers_that_fail_at_last_leave_those_of_the_last_tick(

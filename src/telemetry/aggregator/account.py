@@ -91,6 +91,8 @@ class Account:
 
     def _raise_drops(self, dropped: Mapping[str, int]) -> None:
         """Totals only grow: batches that come late report older ones. More than can have been emitted is a lie."""
+        if not dropped:
+            return
         totals: Counter[str] = Counter()
         for reason, count in dropped.items():
             if count:

@@ -67,8 +67,23 @@ class Applier:
         routed; those of producers that are reconciled are refused. `now_ns` is wall clock. Returns the records for
         the stream, in order."""
         owners = [self._book[batch.producer] for batch in batches]
-        if [producer for producer in owners if producer.closed_at is not None]:
+        if any(producer.closed_at is not None for producer in owners):
             owners, batches = _refuse_late(owners, batches)
+        streamed: list[StreamedRecord] = []
+        if any(batch.records for batch in batches):
+            streamed = self._read_records(owners, batches, now_ns)
+        self._apply_rows(owners, batches, now_ns)
+        for producer, batch in zip(owners, batches, strict=True):
+            producer.applied(batch.seq)
+        for producer in dict.fromkeys(owners):
+            self._release(producer, now_ns)
+            producer.reconcile()
+        return streamed
+
+    def _read_records(
+        self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int
+    ) -> list[StreamedRecord]:
+        """Those for the stream; what they describe themselves is applied."""
         streamed: list[StreamedRecord] = []
         overtaking = _overtaking(batches)
         for at, (producer, batch) in enumerate(zip(owners, batches, strict=True)):
@@ -78,12 +93,6 @@ class Applier:
         described = self._records.take_values()
         if described is not None:
             self._deliver(described, now_ns)
-        self._apply_rows(owners, batches, now_ns)
-        for producer, batch in zip(owners, batches, strict=True):
-            producer.applied(batch.seq)
-        for producer in dict.fromkeys(owners):
-            self._release(producer, now_ns)
-            producer.reconcile()
         return streamed
 
     # --- rows ------------------------------------------------------------------------------------
@@ -139,7 +148,7 @@ class Applier:
         """Credits every row to its producer's ledger and hands the good ones to their kinds."""
         routes, values = group.routes, group.rows.values
         least, most = values.item(values.argmin()), values.item(values.argmax())
-        if routes.item(routes.argmin()) >= 0 and least >= 0 and most < np.inf:  # false for a NaN anywhere
+        if least >= 0 and most < np.inf and routes.item(routes.argmin()) >= 0:  # false for a NaN anywhere
             for lot in group.lots:
                 lot.producer.account.ledger.apply(lot.rows)
             self._dispatch(group, None, now_ns)
@@ -154,7 +163,7 @@ class Applier:
         """Good rows (all, if `good` is None) to the handlers of their kinds."""
         self._witness(group, good, now_ns)
         routes = group.routes if good is None else group.routes[good]
-        first, last = (routes.item(at) >> INDEX_BITS for at in (routes.argmin(), routes.argmax()))
+        first, last = routes.item(routes.argmin()) >> INDEX_BITS, routes.item(routes.argmax()) >> INDEX_BITS
         if first == last and good is None:
             index = (routes - (first << INDEX_BITS)).astype(np.intp)
             self._handlers[first](index, group.rows.values, partial(group.walls, now_ns=now_ns))
@@ -164,7 +173,8 @@ class Applier:
             if of_kind.size:
                 at = of_kind if good is None else good[of_kind]
                 index = routes.take(of_kind).astype(np.intp)
-                index -= kind << INDEX_BITS
+                if kind:
+                    index -= kind << INDEX_BITS
                 self._handlers[kind](index, group.rows.values.take(at), partial(_walls_of, group, at, now_ns))
 
     def _settle(self, group: Group, outcome: NDArray[np.int8], now_ns: int) -> None:

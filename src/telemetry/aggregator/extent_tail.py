@@ -41,7 +41,7 @@ class Tail:
         values = self.values
         good = bool((values >= 0).all() and (values < np.inf).all()) and self.places.min(initial=0) >= 0
         good = good and self._used <= self._left + self._came
-        if not good or not 0 <= self._left <= limits.EXTENT_ROWS or self._came < 0 or self.is_due:
+        if not good or not 0 <= self._left <= limits.EXTENT_ROWS or self._came < 0 or self.rows_until_due <= 0:
             raise ValueError("a tail that can't be")
 
     def __len__(self) -> int:
@@ -72,9 +72,9 @@ class Tail:
         return self._values[: self._used]
 
     @property
-    def is_due(self) -> bool:
-        """Time to look for rows that are no longer later."""
-        return self._came >= max(_FEWEST, self._left)
+    def rows_until_due(self) -> int:
+        """So many more, and it is time to look for rows that are no longer later."""
+        return max(_FEWEST, self._left) - self._came
 
     @property
     def is_full(self) -> bool:

@@ -7,6 +7,7 @@ beginnings, for a leader's row that began later still.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -31,7 +32,7 @@ Values = NDArray[np.float64]
 
 _NEVER: Final = np.iinfo(np.int64).max
 _LONGEST_NS: Final = float(1 << 62)  # earlier than 0 nothing begins
-_MOST_WITNESSED: Final = 1 << 16  # rows, in 2 MB of frames; a turn's may come on top
+_MOST_WITNESSED: Final = 1 << 13  # rows; a turn's may come on top
 _KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
 
 
@@ -199,34 +200,33 @@ class Extents:
         """Rows that are applied: those of the group, or the `good` ones of them. `now_ns` is wall clock."""
         if not self._followers:
             return
-        self._witnessed.add(group, good, now_ns)
-        if self._witnessed.rows >= _MOST_WITNESSED:
-            self.settle()
+        slots = slots_of(group.routes)
+        at = (self._concerned[slots] >= 0).nonzero()[0]
+        if good is not None:
+            at = np.intersect1d(at, good, assume_unique=True)
+        if at.size:
+            self._witnessed.add(group, at, slots.take(at), now_ns)
+            if self._witnessed.rows >= _MOST_WITNESSED:
+                self.settle()
 
     def settle(self) -> None:
         """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
         the same rows in any case. A state is saved settled."""
         if not self._witnessed.rows:
             return
-        rows = self._witnessed.take(self._concerning)
-        taken = begin = 0
-        for end in rows.group_ends:
-            self._tail.expect(end - begin)
-            begin = end
-            if self._tail.is_due:
-                self._take(rows, slice(taken, end))
-                taken = end
-                self._look_through()
-        self._take(rows, slice(taken, None))
-
-    def _concerning(self, slots: Slots) -> Index:
-        """Which of them go to leaders and followers."""
-        return (self._concerned[slots] >= 0).nonzero()[0]
+        rows, self._witnessed = self._witnessed.columns(), Witnessed()
+        ends, group, taken = rows.group_ends, 0, 0
+        while (group := bisect_left(ends, taken + self._tail.rows_until_due, group)) < len(ends):
+            self._take(rows, slice(taken, ends[group]))
+            taken = ends[group]
+            self._look_through()
+        self._take(rows, slice(taken, ends[-1]))
 
     def _take(self, rows: Columns, part: slice) -> None:
         slots, values, ends = rows.slots[part], rows.values[part], rows.walls[part]
         if not slots.size:
             return
+        self._tail.expect(slots.size)
         leaders, places = self._leads[slots], self._follows[slots]
         leading = (leaders >= 0).nonzero()[0]
         self._lead(leaders[leading], values[leading], ends[leading])

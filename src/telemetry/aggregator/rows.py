@@ -22,9 +22,8 @@ _ROW: Final = np.dtype(
     [("id_mark", "u1"), ("id", ">f8"), ("time_mark", "u1"), ("time", ">u8"), ("value_mark", "u1"), ("value", ">f8")]
 )
 _APART: Final = wire_rows.ROW_BYTES // 3
-_MARKS: Final = np.tile(
-    np.array([wire_rows.ID_MARK, wire_rows.TIME_MARK, wire_rows.VALUE_MARK], np.uint8),
-    limits.CHUNK_EVENTS + limits.BATCH_ROWS,
+_MARKS: Final = bytes((wire_rows.ID_MARK, wire_rows.TIME_MARK, wire_rows.VALUE_MARK)) * (
+    limits.CHUNK_EVENTS + limits.BATCH_ROWS
 )
 """Of as many rows as are ever joined: the marks lie at equal distances."""
 _MAX_TIME: Final = (1 << 64) - 1
@@ -48,14 +47,17 @@ class RowCount(NamedTuple):
     """An array of whole rows, no more than a frame of canonical ones could hold."""
 
 
+_UNREADABLE: Final = RowCount(1, False)
+
+
 def count_rows(rows: Raw) -> RowCount:
     """Events in the rows of a batch. What can't be read counts as one; by the producer's event numbers the rest of
     it is missing."""
     try:
         count = wire_rows.row_count(rows)
     except ValueError:
-        return RowCount(1, False)
-    return RowCount(count, True) if count <= limits.BATCH_ROWS else RowCount(1, False)
+        return _UNREADABLE
+    return RowCount(count, True) if count <= limits.BATCH_ROWS else _UNREADABLE
 
 
 def canonical_body(rows: Raw) -> memoryview | None:
@@ -65,8 +67,8 @@ def canonical_body(rows: Raw) -> memoryview | None:
 
 def unpack(body: Buffer) -> Rows | None:
     """Canonical rows, of one batch or of several joined; None if a marker is wrong."""
-    marks = np.frombuffer(body, np.uint8)[::_APART]
-    if not (marks == _MARKS[: marks.size]).all():
+    marks = np.frombuffer(body, np.uint8)[::_APART].tobytes()
+    if marks != _MARKS[: len(marks)]:
         return None
     view = np.frombuffer(body, _ROW)
     return Rows(shift_ids(view["id"].astype(np.float64)), view["time"], view["value"].astype(np.float64))
@@ -76,12 +78,13 @@ def shift_ids(numbers: NDArray[np.float64]) -> ShiftedIds:
     """Ids plus one; 0 for numbers that are no id: negative, fractional, too large, not a number."""
     if not len(numbers):
         return np.zeros(0, np.intp)
-    if not (numbers.min() >= 0 and numbers.max() < limits.PRODUCER_IDS):  # false for a NaN anywhere
+    least, most = numbers.item(numbers.argmin()), numbers.item(numbers.argmax())
+    if not (least >= 0 and most < limits.PRODUCER_IDS):  # false for a NaN anywhere
         numbers = np.where((numbers >= 0) & (numbers < limits.PRODUCER_IDS), numbers, -1.0)
     ids = numbers.astype(np.intp)
-    whole = ids == numbers
     ids += 1
-    if not whole.all():
+    whole = np.rint(numbers) == numbers
+    if not whole.item(whole.argmin()):
         ids[~whole] = 0
     return ids
 

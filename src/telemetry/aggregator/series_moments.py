@@ -133,7 +133,6 @@ class Moments:
         if self.size == self.count.size:
             self._grow(max(16, 2 * self.size))
         self.size += 1
-        self._seek_fractions = True
 
     def record(self, index: Indices, value: Floats, largest: float) -> None:
         """Adds finite values >= 0, at most CHUNK_EVENTS; `largest` is their maximum. Histograms take them next."""
@@ -165,12 +164,12 @@ class Moments:
             np.add.at(self._high_sums, index, high)
             np.subtract(deviation, high, out=deviation)
         np.add.at(self._sums, index, terms)
-        lower = (value < self.interval_min.take(index)).nonzero()[0]  # soon none are: cheaper than all of them
-        if lower.size:
-            np.minimum.at(self.interval_min, index.take(lower), value.take(lower))
-        higher = (value > self.interval_max.take(index)).nonzero()[0]
-        if higher.size:
-            np.maximum.at(self.interval_max, index.take(higher), value.take(higher))
+        lower = value < self.interval_min.take(index)
+        if lower.item(lower.argmax()):  # soon none are: cheaper than all of them
+            np.minimum.at(self.interval_min, index[lower], value[lower])
+        higher = value > self.interval_max.take(index)
+        if higher.item(higher.argmax()):
+            np.maximum.at(self.interval_max, index[higher], value[higher])
 
     def fold(self) -> None:
         """Brings the running columns up to date, and moves shifts to the new means."""
@@ -229,9 +228,11 @@ class Moments:
         fractions = np.rint(value) != value
         if largest >= limits.EXACT_INTEGER:
             fractions |= value >= limits.EXACT_INTEGER
-        found = fractions.nonzero()[0]
-        if found.size:
-            self.integral[index.take(found)] = False
+        if not fractions.item(fractions.argmax()):
+            return
+        having = index[fractions]
+        if self.integral.take(having).any():
+            self.integral[having] = False
             used = ~np.isnan(self._shift[: self.size])
             self._seek_fractions = bool((self.integral[: self.size] & used).any())
 

@@ -39,13 +39,13 @@ def test_it_is_due_when_as_many_came_as_were_left(monkeypatch: pytest.MonkeyPatc
     """Announced rows count, whether they were added yet or not: so a row costs the same however many there are."""
     monkeypatch.setattr(extent_tail, "_FEWEST", 2)
     tail = added(Tail(), *ROWS)
-    assert tail.is_due
+    assert tail.rows_until_due <= 0
     tail.release(np.zeros(3, np.bool_))
-    assert not tail.is_due
+    assert tail.rows_until_due == 3
     tail.expect(2)
-    assert not tail.is_due
+    assert tail.rows_until_due == 1
     tail.expect(1)
-    assert tail.is_due
+    assert tail.rows_until_due == 0
 
 
 def test_the_oldest_are_shed_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:

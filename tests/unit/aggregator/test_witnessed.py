@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.group import Group, Lot
 from telemetry.aggregator.producers import Producer, ProducerBook
-from telemetry.aggregator.routes import UNKNOWN, Routes, route
+from telemetry.aggregator.routes import Routes, route
 from telemetry.aggregator.rows import Rows
-from telemetry.aggregator.witnessed import Slots, Witnessed, slots_of
+from telemetry.aggregator.witnessed import Witnessed, slots_of
 
 NOW_NS = 10**18
 
@@ -30,8 +31,10 @@ def group(lots: list[Lot], routes: list[int]) -> Group:
     return Group(lots, rows, np.array(routes, np.int32))
 
 
-def everything(slots: Slots) -> NDArray[np.intp]:
-    return np.arange(len(slots))
+def add(witnessed: Witnessed, rows: Group, now_ns: int, at: list[int] | None = None) -> None:
+    """Rows of the group, or all of them."""
+    chosen = np.arange(len(rows)) if at is None else np.array(at)
+    witnessed.add(rows, chosen, slots_of(rows.routes)[chosen], now_ns)
 
 
 def test_slots_tell_routes_apart() -> None:
@@ -48,35 +51,41 @@ def test_rows_of_several_groups_and_lots(producer: Producer) -> None:
     """Clocks are those of the lot that a row is of; a row without a time was made with its batch, or just now."""
     witnessed = Witnessed()
     first = [Lot(producer, (0, 1_000), 2), Lot(producer, (100, 5_000), 3)]
-    witnessed.add(group(first, [7, 8, 9, 7, 8]), None, NOW_NS)
-    witnessed.add(group([Lot(producer, (0, 0), 2)], [8, 9]), None, NOW_NS + 1)
+    add(witnessed, group(first, [7, 8, 9, 7, 8]), NOW_NS)
+    add(witnessed, group([Lot(producer, (0, 0), 2)], [8, 9]), NOW_NS + 1)
     assert witnessed.rows == 7
-    rows = witnessed.take(everything)
+    rows = witnessed.columns()
     assert rows.slots.tolist() == (4 * np.array([7, 8, 9, 7, 8, 8, 9])).tolist()
     assert rows.values.tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert rows.walls.tolist() == [1_000, 1_100, 5_100, 5_200, 5_300, NOW_NS + 1, 100]
     assert rows.group_ends == [5, 7]
-    assert witnessed.rows == 0
 
 
-def test_only_good_and_chosen_rows_come_out(producer: Producer) -> None:
-    """Rows that were not applied, and those nobody asked for, are forgotten."""
-
-    def nines(slots: Slots) -> NDArray[np.intp]:
-        return (slots == 4 * 9).nonzero()[0]
-
+def test_rows_of_some_lots_only(producer: Producer) -> None:
+    """A lot of which nothing is kept lends its clock to nobody."""
     witnessed = Witnessed()
-    lots = [Lot(producer, (0, 1), 4)]
-    witnessed.add(group(lots, [9, 9, UNKNOWN, 9]), np.array([0, 3]), NOW_NS)
-    witnessed.add(group(lots, [8, 8, 8, 8]), None, NOW_NS)
-    witnessed.add(group(lots, [9, 8, 9, 8]), None, NOW_NS)
-    rows = witnessed.take(nines)
-    assert rows.values.tolist() == [0, 3, 0, 2]
-    assert rows.group_ends == [2, 2, 4]
-    witnessed.add(group(lots, [8, 8, 8, 8]), None, NOW_NS)
-    none = witnessed.take(nines)
-    assert [len(none.slots), len(none.values), len(none.walls)] == [0, 0, 0]
-    assert none.group_ends == [0]
+    lots = [Lot(producer, (0, 1_000), 2), Lot(producer, (0, 5_000), 2), Lot(producer, (0, 9_000), 1)]
+    add(witnessed, group(lots, [7, 8, 9, 7, 8]), NOW_NS, at=[1, 4])
+    rows = witnessed.columns()
+    assert rows.slots.tolist() == [4 * 8, 4 * 8]
+    assert rows.walls.tolist() == [1_100, 9_400]
+    assert rows.group_ends == [2]
+
+
+def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
+    """Of lots without any, of which there may be thousands in a group, nothing is."""
+    witnessed = Witnessed()
+    many = group([Lot(producer, (0, number), 1) for number in range(10_000)], [7] * 10_000)
+    add(witnessed, many, NOW_NS, at=[5])
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            add(witnessed, many, NOW_NS, at=[5])
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert witnessed.rows == 101
+    assert grown < 100 * 2_000
 
 
 @pytest.mark.parametrize("cut", range(1, 6))
@@ -85,11 +94,11 @@ def test_where_groups_end_changes_no_row(producer: Producer, cut: int) -> None:
     routes: Routes = np.array([1, 2, 3, 1, 2, 3], np.int32)
     lots = [Lot(producer, (0, 50), cut), Lot(producer, (0, 70), 6 - cut)]
     whole, halves = Witnessed(), Witnessed()
-    whole.add(group(lots, routes.tolist()), None, NOW_NS)
+    add(whole, group(lots, routes.tolist()), NOW_NS)
     rows = group(lots, routes.tolist()).rows
     for lot, part in zip(lots, (slice(0, cut), slice(cut, 6)), strict=True):
-        halves.add(Group([lot], Rows(*(column[part] for column in rows)), routes[part]), None, NOW_NS)
-    expected, found = whole.take(everything), halves.take(everything)
+        add(halves, Group([lot], Rows(*(column[part] for column in rows)), routes[part]), NOW_NS)
+    expected, found = whole.columns(), halves.columns()
     assert found.values.tolist() == expected.values.tolist()
     assert found.walls.tolist() == expected.walls.tolist()
     assert found.slots.tolist() == expected.slots.tolist()

@@ -256,6 +256,7 @@ def test_beside_a_command_everything_it_sent_is_taken(ground: Ground, end: str) 
     assert counted(final, "request.completed") == {"": 60_000}
     assert final["completeness"] == "complete"
     assert ("has not said that it ended" in err) == (end == "die")
+    assert ("has not said that it ended" in ground.run("report", "latest")[1]) == (end == "die")
 
 
 def test_a_feed_that_is_killed_is_started_again(

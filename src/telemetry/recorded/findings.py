@@ -10,6 +10,7 @@ from telemetry import humane, phrases
 from telemetry.histogram.ranks import parse_percentile
 from telemetry.humane import printable
 from telemetry.recorded.backends import of_backends
+from telemetry.recorded.feeds import of_feeds
 from telemetry.recorded.requests import of_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.wire.report import Report, SeriesBounds
@@ -52,6 +53,7 @@ def findings(report: Report, covered: Covered | None, passed_over: str = "") -> 
         *_part(report, covered),
         *_history(report, covered, passed_over),
         *of_backends(report),
+        *of_feeds(report),
         *of_requests(report),
         *_too_few(report),
         *_ticks(report),

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
-from telemetry.humane import printable
+from telemetry.humane import duration_ns, printable
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
 from telemetry.integrations.feeds import FeedOptions
+from telemetry.wire.feeds import ERRORS, REFUSED, UNFINISHED
 
 if TYPE_CHECKING:
     from telemetry.emit import Counter, Request, Run
 
 KIND: Final = "request"
 WINDOW: Final = "tracked"
-REFUSED: Final = "feed.refused"
-"""Label `reason`: bytes that are no event, and events that make no sense where they stand."""
-ERRORS: Final = "feed.errors"
-"""Label `error`: what the benchmark reports that is about no request."""
 
 _SHOWN_CHARS: Final = 200
+_SPARE_NS: Final = 10**9
+"""Later messages may take so much less time to get here than the first."""
 
 
 class EndpointsFeed:
@@ -33,17 +33,23 @@ class EndpointsFeed:
     this never saw begin count in `request.after_end`. Of too many in flight the oldest count as expired. A chunk
     counts as a token unless the texts are handed on: then the first chunk alone does, so that the time per token
     begins after it.
+
+    The clock of another machine may be ahead of this one's, where no event comes from later than now. Then all
+    times are moved back by as much as the first message tells.
     """
 
     topics: Sequence[bytes] = (b"",)
     addresses: Sequence[str] = ("ipc:///dev/shm/zmq_*/ev_pub_*", "ipc:///tmp/zmq_*/ev_pub_*")
 
-    def __init__(self, run: Run, options: FeedOptions) -> None:
+    def __init__(self, run: Run, options: FeedOptions, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.over = False
         self.events = 0
         """Those that were understood."""
         self._run = run
         self._options = options
+        self._clock = clock
+        self._ahead_ns = 0
+        """The sender's clock, of this machine's."""
         self._requests = run.requests(KIND)
         self._open: OrderedDict[str, Request] = OrderedDict()
         """By id, oldest first."""
@@ -78,6 +84,8 @@ class EndpointsFeed:
 
     def take(self, message: bytes) -> None:
         """One message of the benchmark. Never raises."""
+        if not self._begun:
+            self._compare_clocks(message)
         for event in decode.decode(message):
             if isinstance(event, Refused):
                 self._refuse(event.reason)
@@ -92,6 +100,7 @@ class EndpointsFeed:
     def close(self) -> None:
         self._tracking.close()
         if not self.over and self._begun:
+            self._run.counter(UNFINISHED).add(1)
             self._say("the benchmark has not said that it ended: what it sent last may be missing")
 
     # --- the session -----------------------------------------------------------------------------
@@ -101,18 +110,33 @@ class EndpointsFeed:
         if event.event_type != decode.STARTED:
             self._say("the benchmark had begun before: what it sent until now is unknown")
 
+    def _compare_clocks(self, message: bytes) -> None:
+        """By the newest event of the first message that has one."""
+        times = [event.timestamp_ns for event in decode.decode(message) if isinstance(event, Event)]
+        ahead_ns = max(times, default=0) - self._clock()
+        if ahead_ns > 0:
+            self._ahead_ns = ahead_ns + _SPARE_NS
+            self._say(
+                f"the benchmark's clock is {duration_ns(ahead_ns)} ahead of this machine's, and its times are "
+                "moved back: durations and rates are right, times of day are not"
+            )
+
+    def _at(self, event: Event) -> int:
+        """When it was, on this machine's monotonic clock; at the earliest 0."""
+        return max(0, event.timestamp_ns - self._ahead_ns)
+
     def _started(self, event: Event) -> None:
         if self.events > 1:
             self._refuse("started_again")
         else:
-            self._run.mark("session started", at_ns=event.timestamp_ns)
+            self._run.mark("session started", at_ns=self._at(event))
 
     def _ended(self, event: Event) -> None:
         self.over = True
-        self._run.mark("session ended", at_ns=event.timestamp_ns)
+        self._run.mark("session ended", at_ns=self._at(event))
 
     def _interrupted(self, event: Event) -> None:
-        self._run.mark("session interrupted", at_ns=event.timestamp_ns)
+        self._run.mark("session interrupted", at_ns=self._at(event))
 
     def _begin_tracking(self, _event: Event) -> None:
         if self._tracks:
@@ -149,16 +173,16 @@ class EndpointsFeed:
             input_text=text,
             conversation=event.conversation_id or None,
             turn=event.turn,
-            at_ns=event.timestamp_ns,
+            at_ns=self._at(event),
         )
 
     def _first(self, event: Event) -> None:
         if (request := self._of(event)) is not None:
-            request.first(at_ns=event.timestamp_ns)
+            request.first(at_ns=self._at(event))
 
     def _chunk(self, event: Event) -> None:
         if (request := self._of(event)) is not None:
-            request.chunk(at_ns=event.timestamp_ns)
+            request.chunk(at_ns=self._at(event))
 
     def _complete(self, event: Event) -> None:
         key = event.sample_uuid
@@ -173,7 +197,7 @@ class EndpointsFeed:
             output_tokens=0 if text == "" else None,
             finish_reason=event.finish_reason or None,
             output_text=text,
-            at_ns=event.timestamp_ns,
+            at_ns=self._at(event),
         )
 
     def _error(self, event: Event) -> None:
@@ -184,7 +208,7 @@ class EndpointsFeed:
         if not key:
             self._count_error(what, failure.error_message if isinstance(failure, Failure) else "")
         elif (request := self._of(event)) is not None:
-            request.fail(what, at_ns=event.timestamp_ns)
+            request.fail(what, at_ns=self._at(event))
             if self._end(key):
                 self._remember_failed(key)
 

@@ -12,8 +12,9 @@ from tests.unit.integrations.endpoints import bus
 
 from telemetry import limits
 from telemetry.integrations.endpoints import decode
-from telemetry.integrations.endpoints.translate import ERRORS, REFUSED, EndpointsFeed
+from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import FeedOptions
+from telemetry.wire.feeds import ERRORS, REFUSED, UNFINISHED
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -78,8 +79,8 @@ class FakeRun:
         self.log.append(("end", window))
 
     def counter(self, name: str, **labels: str) -> Any:
-        ((label, value),) = labels.items()
-        assert label == {REFUSED: "reason", ERRORS: "error"}[name]
+        assert list(labels) == {REFUSED: ["reason"], ERRORS: ["error"], UNFINISHED: []}[name]
+        value = "".join(labels.values())
         run = self
 
         class Add:
@@ -93,10 +94,11 @@ class FakeRun:
 class Bench:
     """A feed, and the run it feeds."""
 
-    def __init__(self, *, texts: bool = True) -> None:
+    def __init__(self, *, texts: bool = True, now_ns: int = 10**15) -> None:
         self.run = FakeRun()
         self.said: list[str] = []
-        self.feed = EndpointsFeed(cast("Run", self.run), FeedOptions(say=self.said.append, texts=texts))
+        options = FeedOptions(say=self.said.append, texts=texts)
+        self.feed = EndpointsFeed(cast("Run", self.run), options, clock=lambda: now_ns)
 
     def take(self, *events: bytes) -> None:
         self.feed.take(bus.batch(events))
@@ -230,6 +232,7 @@ def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
     assert not bench.feed.over
     bench.feed.close()
     assert ["has not said that it ended" in line for line in bench.said] == [True]
+    assert bench.run.counts[UNFINISHED, ""] == 1
     assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
 
 
@@ -331,3 +334,29 @@ def test_every_known_event_is_taken(bench: Bench) -> None:
     for kind in sorted(decode.KNOWN - {decode.ENDED}):
         bench.take(bus.event(kind, 5, "q"))
     assert "unknown_event" not in bench.refused
+
+
+def test_times_of_a_clock_that_is_ahead_are_moved_back_together() -> None:
+    """No event comes from later than now: each by itself they would all be now, and rates without bound."""
+    now_ns, day_ns = 10**12, 86_400 * 10**9
+    bench = Bench(now_ns=now_ns)
+    begin = now_ns + day_ns
+    bench.take(
+        bus.event(decode.STARTED, begin),
+        bus.event(decode.ISSUED, begin + 10, "a"),
+        bus.event(decode.ISSUED, begin + 10**10, "b"),
+    )
+    bench.take(bus.event(decode.COMPLETE, begin + 10**10 + 10**9, "a"))
+    issued_ns, newest_ns, ended_ns = [entry[3] for entry in bench.run.log]
+    assert (newest_ns - issued_ns, ended_ns - newest_ns) == (10**10 - 10, 10**9)
+    assert newest_ns <= ended_ns <= now_ns
+    assert [line for line in bench.said if "24 h 0 min ahead" in line] == bench.run.marks[:1]
+
+
+def test_times_that_were_are_as_they_are() -> None:
+    """A bunch may be minutes old, and only the first message is asked: one wild time moves no other."""
+    bench = Bench(now_ns=10**12)
+    bench.take(STARTED, bus.event(decode.ISSUED, 10**12, "a"))
+    bench.take(bus.event(decode.FIRST, 1 << 62, "a"), bus.event(decode.COMPLETE, 10**12, "a"))
+    assert [entry[3] for entry in bench.run.log] == [10**12, 1 << 62, 10**12]
+    assert bench.said == []

@@ -23,6 +23,7 @@ from telemetry.tui.model.shown import (
     in_order,
     key_of,
     matches,
+    newest_window_first,
     shown,
     stretch_words,
 )
@@ -92,7 +93,8 @@ def label_keys(scene: Scene) -> tuple[str, ...]:
 
 
 def sort_keys(scene: Scene, view: View) -> tuple[str, ...]:
-    """What the series can be sorted by, from left to right; "" is the order in which they were defined."""
+    """What the series can be sorted by, from left to right; "" is the order in which they were defined, the
+    newest tracking window first."""
     return ("", *(column.key for column in rows.columns(scene, view, _TITLE)))
 
 
@@ -191,7 +193,8 @@ def _others(scene: Scene, view: View) -> Grid:
     )
     if scene.snapshot is None:
         return Grid(columns, empty="none yet")
-    ordered = in_order(others_shown(scene, view), _OTHER_SORTERS.get(view.sort), descending=view.descending)
+    found = newest_window_first(others_shown(scene, view), lambda stat: stat)
+    ordered = in_order(found, _OTHER_SORTERS.get(view.sort), descending=view.descending)
     return Grid(
         columns,
         tuple(_without_figures(_other_row(stat, view)) if past else _other_row(stat, view) for stat in ordered),

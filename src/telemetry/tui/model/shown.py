@@ -16,7 +16,8 @@ from telemetry.intervals.figures import Figures
 from telemetry.tui.model import numbers
 from telemetry.tui.model.scene import Moment, Scene, SeriesId, View, series_id
 from telemetry.tui.model.sparkline import movement
-from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
+from telemetry.wire.requests import WINDOW
+from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 PINNED: Final = "pinned"
 WHOLE_RUN: Final = "whole run"
@@ -26,6 +27,7 @@ _DELTA: Final = "dp"
 """Columns of differences are called by this and the percentile."""
 
 _Item = TypeVar("_Item")
+Stat = SeriesStat | CounterStat | GaugeStat
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def matches(text: str, wanted: str) -> bool:
 
 def shown(scene: Scene, view: View) -> tuple[Group, ...]:
     """What passes the filter: pinned ones first, then group by group; within a group in the order of the view."""
-    everything = list(passing(scene, view))
+    everything = newest_window_first(passing(scene, view), lambda item: item.stat)
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
         members = tuple(sorted(ordered, key=lambda item: not item.pinned))
@@ -175,6 +177,21 @@ def in_order(
             valued.append((value, item))
     valued.sort(key=lambda pair: pair[0], reverse=descending)
     return [item for _, item in valued] + empty
+
+
+def newest_window_first(items: Iterable[_Item], stat_of: Callable[[_Item], Stat]) -> list[_Item]:
+    """Instruments that tracking windows tell apart: what is measured now is looked at, not the warm-up before it.
+    They stand below all others, and else as they were."""
+    found = list(items)
+    apart = {stat_of(item).name for item in found if WINDOW in stat_of(item).labels}
+    windows: dict[str | None, int] = {}
+
+    def age(item: _Item) -> int:
+        stat = stat_of(item)
+        return windows.setdefault(stat.labels.get(WINDOW), len(windows)) if stat.name in apart else len(found)
+
+    ages = [age(item) for item in found]
+    return [item for _, item in sorted(zip(ages, found, strict=True), key=lambda pair: -pair[0])]
 
 
 def delta_column(percentile: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
 from typing import Final
@@ -34,8 +35,8 @@ def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
     """The same names, each of at most `width` columns.
 
     Where those of one instrument have no room, all of them lose the labels that they share, then the keys of the
-    others, then those without which they still differ, then the middle of the instrument's name, and only then the
-    middle of values. Other text loses its middle.
+    others, then those without which they still differ, then what stands before the first dot of the instrument's
+    name, then the middle of that, and only then the middle of values. Other text loses its middle.
     """
     shown = {text: text for text in names}
     groups: dict[str, dict[str, _Name]] = {}
@@ -43,10 +44,24 @@ def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
         parsed = _parsed(text)
         if parsed is not None:
             groups.setdefault(parsed.name, {})[text] = parsed
-    for group in groups.values():
-        if any(cell_len(text) > width for text in group):
-            shown.update(zip(group, _group(list(group.values()), width), strict=True))
+    bare = _without_front(groups, width)
+    for name, group in groups.items():
+        rows = [replace(row, name=bare.get(name, name)) for row in group.values()]
+        shown.update(zip(group, _fitting(rows, width) or _squeezed(rows, width), strict=True))
     return tuple(_cut(shown[text], width) for text in names)
+
+
+def _without_front(groups: Mapping[str, Mapping[str, _Name]], width: int) -> dict[str, str]:
+    """`…latency` for `chat.latency`: for all that begin with a front with which some have no room, unless the rest
+    is that of another, too."""
+    rests = Counter(name.partition(".")[2] for name in groups)
+    tight = {name.partition(".")[0] for name, group in groups.items() if not _fitting(list(group.values()), width)}
+    found = {}
+    for name in groups:
+        front, _, rest = name.partition(".")
+        if front in tight and rest and rests[rest] == 1:
+            found[name] = f"{MORE}{rest}"
+    return found
 
 
 def _parsed(text: str) -> _Name | None:
@@ -60,20 +75,26 @@ def _parsed(text: str) -> _Name | None:
     return _Name(found[1] or "", found[2], labels, found[4] or "")
 
 
-def _group(names: Sequence[_Name], width: int) -> list[str]:
-    """Rows of one instrument, all written in the first way in which all have room."""
-    keys = dict.fromkeys(key for name in names for key in name.labels)
-    apart = [key for key in keys if len({name.labels.get(key) for name in names}) > 1]
-    enough = _enough(names, apart)
-    for kept, bare in ((apart or list(keys), False), (apart or list(keys), True), (enough, False), (enough, True)):
-        said = [_said(name, kept, bare=bare) for name in names]
+def _fitting(names: Sequence[_Name], width: int) -> list[str]:
+    """Rows of one instrument, all written in the first way in which all have room; none if there is no such way."""
+    apart, enough = _apart(names) or list(names[0].labels), _enough(names)
+    ways = ((apart, False), (apart, True), (enough, False), (enough, True))
+    whole = [_said(name, list(name.labels), bare=False) for name in names]
+    for said in chain([whole], ([_said(name, kept, bare=bare) for name in names] for kept, bare in ways)):
         if all(cell_len(text) <= width for text in said):
             return said
-    return [_squeezed(name, enough, width) for name in names]
+    return []
 
 
-def _enough(names: Sequence[_Name], keys: Sequence[str]) -> Sequence[str]:
-    """The fewest labels by which all differ; all of them where one and two are not enough."""
+def _apart(names: Sequence[_Name]) -> list[str]:
+    """Labels that tell some of them from others."""
+    keys = dict.fromkeys(key for name in names for key in name.labels)
+    return [key for key in keys if len({name.labels.get(key) for name in names}) > 1]
+
+
+def _enough(names: Sequence[_Name]) -> Sequence[str]:
+    """The fewest labels by which all differ; all that tell any apart where one and two are not enough."""
+    keys = _apart(names)
     for kept in chain(combinations(keys, 1), combinations(keys[:_TRIED], 2)):
         if len({tuple(name.labels.get(key) for key in kept) for name in names}) == len(names):
             return kept
@@ -89,7 +110,12 @@ def _said(name: _Name, keys: Sequence[str], *, bare: bool) -> str:
     return f"{name.mark}{name.name}{{{','.join(inside)}}}{name.unit}"
 
 
-def _squeezed(name: _Name, keys: Sequence[str], width: int) -> str:
+def _squeezed(names: Sequence[_Name], width: int) -> list[str]:
+    keys = _enough(names)
+    return [_squeeze(name, keys, width) for name in names]
+
+
+def _squeeze(name: _Name, keys: Sequence[str], width: int) -> str:
     values = [name.labels.get(key, "") for key in keys] or [MORE]
     room = width - cell_len(name.mark) - len(values) - 1  # braces, and a comma between two
     needed = sum(map(cell_len, values))

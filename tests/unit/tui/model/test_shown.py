@@ -114,6 +114,22 @@ def test_unsorted_series_stand_as_they_were_defined() -> None:
     assert shown(Scene(), View()) == ()
 
 
+def test_the_newest_tracking_window_stands_first() -> None:
+    """Below what no window tells apart; a column to sort by goes before it."""
+    named = [("before", {}), ("ttft", {"window": "warm-up"}), ("ttft", {}), ("own", {"window": "measured"})]
+    stats = [series(name, labels=labels) for name, labels in [*named, ("ttft", {"window": "measured"})]]
+    known = Scene(snapshot=snapshot(series=stats))
+    said = [(item.stat.name, item.stat.labels.get("window")) for item in members(known, View())]
+    assert said == [
+        ("before", None),
+        ("own", "measured"),
+        ("ttft", "measured"),
+        ("ttft", None),
+        ("ttft", "warm-up"),
+    ]
+    assert members(known, View(sort="name", descending=False))[0].stat.name == "before"
+
+
 @pytest.mark.parametrize(
     ("sort", "first"),
     [

@@ -78,3 +78,24 @@ def test_labels_without_which_rows_still_differ_go_too() -> None:
     pairs = (("chat", "llama-70b"), ("embed", "bge-large"), ("rerank", "bge-large"))
     names = tuple(f"request{{model={model},route=/v1/{route}}}" for route, model in pairs)
     assert told_apart(names, 19) == ("request{/v1/chat}", "request{/v1/embed}", "request{/v1/rerank}")
+
+
+def test_what_all_names_begin_with_goes_before_what_follows_it() -> None:
+    """With all that have this front alike; a rest that another name has, too, would not tell them apart."""
+    names = tuple(
+        f"{name}{{model=m,window={window}}}"
+        for name, window in product(
+            ("chat.latency", "chat.queue_delay", "chat.latency_corrected", "embed.tpot", "chat.ttft", "embed.ttft"),
+            ("warm-up", "measured"),
+        )
+    )
+    shown = told_apart(names, 21)
+    assert shown[0::2] == (
+        "…latency{warm-up}",
+        "…queue_delay{warm-up}",
+        "…laten…ected{warm-up}",
+        "embed.tpot{warm-up}",
+        "chat.ttft{warm-up}",
+        "embed.ttft{warm-up}",
+    )
+    assert len(set(shown)) == len(names)

@@ -76,6 +76,54 @@ def test_runs_by_turns_are_compared_as_pairs(ground: Any) -> None:
     assert (ground.folder / "c.html").read_text().startswith("<!DOCTYPE html>")
 
 
+REQUESTS = """
+import sys, time, telemetry
+with telemetry.start("load") as run:
+    llm = run.requests("llm")
+    for window in ("w1", "w2"):
+        with run.tracking(window):
+            for number in range(10):
+                with llm.issue(conversation="c") as request:
+                    time.sleep(0.001)
+                    request.chunk(tokens=2)
+                    request.chunk()
+            time.sleep(0.05)
+"""
+
+
+def test_requests_are_compared_by_the_rates_of_the_report(ground: Any) -> None:
+    """To the last digit, by the name that is printed; a name that nothing has is said."""
+    program = ground.program("load.py", REQUESTS)
+    for name in ("old", "new"):
+        code, _, err = ground.run("run", "--quiet", "--name", name, "--", sys.executable, program)
+        assert code == 0, err
+    code, out, err = ground.run("compare", "old", "--vs", "new", "--json", "--metric", "llm.*:rate")
+    assert code == 0, err
+    found = {
+        (metric["name"], metric["labels"]["window"]): (metric["before"], metric["after"])
+        for metric in json.loads(out)["metrics"]
+    }
+    shown = []
+    for name in ("old", "new"):
+        code, out, err = ground.run("report", name, "--json")
+        assert code == 0, err
+        (kind,) = json.loads(out)["requests"]
+        shown.append({part["window"]: part["rates"]["overall"] for part in kind["windows"]})
+    assert found == {
+        (f"llm.{word}", window): tuple(rates[window][field] for rates in shown)
+        for word, field in (("latency", "requests_per_s"), ("output_tokens", "tokens_per_s"))
+        for window in ("w1", "w2")
+    }
+    printed = "llm.latency{window=w1}"
+    code, out, err = ground.run("compare", "old", "--vs", "new", "--metric", printed)
+    assert code == 0, err
+    assert printed in out
+    assert "w2" not in out
+    code, out, err = ground.run("compare", "old", "--vs", "new", "--metric", "llm.latncy{window=w1}:p50")
+    assert (code, out) == (2, "")
+    assert "did you mean llm.latency{window=w1}:p50" in err
+
+
 def test_a_command_that_fails_ends_a_calibration_with_its_code(ground: Any) -> None:
     """At the first time, and nothing is stored."""
     code, out, err = ground.run(

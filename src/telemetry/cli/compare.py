@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="compare these only: a name such as `latency`, or with its figure, `latency:p99`, `command:cpu`; "
-        "fewer figures find smaller differences",
+        help="compare these only: a name such as `latency`, with all its labels or none, `latency{route=/a}`, "
+        "alone or with its figure, `latency:p99`, `command:cpu`; fewer figures find smaller differences",
     )
     parser.add_argument(
         "--min-effect", type=fraction, default=0.02, metavar="2%", help="the smallest difference that matters"

@@ -17,8 +17,10 @@ from telemetry.comparison.model import (
 )
 from telemetry.comparison.noise import noise_of
 from telemetry.comparison.options import Options
+from telemetry.comparison.patterns import COMMAND_WORDS
 
 __all__ = [
+    "COMMAND_WORDS",
     "ONE_SIDED",
     "VERDICT_WORDS",
     "Comparison",

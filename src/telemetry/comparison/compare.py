@@ -35,7 +35,7 @@ def compare(
 
     The chance that any figure at all is called better, worse or changed while nothing differs is at most
     1 - confidence, if the runs of both sides are made under the same conditions. Raises UsageError for an empty
-    side and for a run that is there twice.
+    side, for a run that is there twice, and for a pattern of `Options.only` that means no figure of any run.
     """
     options = options or Options()
     _check(before, after)

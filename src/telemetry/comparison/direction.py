@@ -2,8 +2,7 @@
 
 In this order, the first that applies:
 
-1. `--lower-is-better` and `--higher-is-better` patterns, against `name`, `name:statistic` (`latency:p99`),
-   `command:wall`, `command:cpu`.
+1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.comparison.patterns` has them.
 2. Time and CPU of the command: lower.
 3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
 4. Rates: higher; those of counters of time: neither.
@@ -19,11 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 from telemetry.comparison.figures import Figure
 from telemetry.comparison.model import Better
+from telemetry.comparison.patterns import matches
 from telemetry.wire.units import BYTES, TIME_NS
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -43,7 +42,7 @@ _PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)"
 
 @dataclass(frozen=True)
 class Directions:
-    """Patterns of the user, as those of file names: `*`, `?`, `[…]`; case counts."""
+    """Patterns of the user: see `telemetry.comparison.patterns`."""
 
     lower: Sequence[str] = ()
     higher: Sequence[str] = ()
@@ -54,12 +53,6 @@ class Directions:
             if any(matches(figure, pattern) for pattern in patterns):
                 return "lower" if better == "lower" else "higher"
         return _by_rule(figure, unit)
-
-
-def matches(figure: Figure, pattern: str) -> bool:
-    """Whether a pattern means this figure: its name alone, or with its statistic after a colon."""
-    name = figure.name or "command"
-    return fnmatchcase(name, pattern) or fnmatchcase(f"{name}:{figure.statistic}", pattern)
 
 
 def _by_rule(figure: Figure, unit: str) -> Better:

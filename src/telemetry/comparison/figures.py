@@ -8,13 +8,17 @@ from functools import cache
 from typing import Final
 
 from telemetry.errors import UsageError
+from telemetry.funnel import funnels, without_requests
 from telemetry.histogram.ranks import parse_percentile
 from telemetry.statistics.confidence import least_count
 from telemetry.store.calibrations import Of
+from telemetry.wire import requests as words
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 
 PERCENTILES: Final = ("50", "90", "99", "99.9")
+_COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
+"""What the rate of a series of requests is of."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,21 +44,25 @@ class Reading:
     """Values that it rests on."""
 
 
-def readings(report: Report, percentiles: Sequence[str] = PERCENTILES) -> dict[Figure, Reading]:
-    """All figures of a run. What it was not asked to keep is absent, as are series without values."""
-    found = {figure: reading for stat in report.snapshot.series for figure, reading in _series(stat, percentiles)}
-    seconds = duration_s(report)
-    for series in report.snapshot.series:
-        if seconds > 0:
-            figure = Figure("series", series.name, _sorted(series.labels), "rate")
-            found[figure] = Reading(series.count / seconds, "1", series.count)
-    for counter in report.snapshot.counters:
+def readings(
+    report: Report, percentiles: Sequence[str] = PERCENTILES, *, every_rate: bool = False
+) -> dict[Figure, Reading]:
+    """All figures of a run. What it was not asked to keep is absent, as are series without values.
+
+    Of requests, latency alone has a rate, and output tokens: those that reports call overall. `every_rate`: what
+    else there is of requests has one too, over the whole run, as gates have it.
+    """
+    snapshot = report.snapshot
+    found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
+    for counter in snapshot.counters:
         value = Figure("counter", counter.name, _sorted(counter.labels), "value")
         found[value] = Reading(float(counter.value), counter.unit, counter.events)
-        if seconds > 0:
-            rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
-            found[rate] = Reading(counter.value / seconds, counter.unit, counter.events)
-    command = report.snapshot.command
+    counters, series = snapshot.counters, snapshot.series
+    if not every_rate:
+        counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
+    found |= _plain_rates(counters, series, duration_s(report))
+    found |= _request_rates(snapshot)
+    command = snapshot.command
     if command is not None and report.stretch is None:
         found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
         found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
@@ -95,6 +103,35 @@ def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figu
             yield figure, Reading(value, stat.unit, stat.count)
     if stat.mean is not None:
         yield Figure("series", stat.name, labels, "mean"), Reading(stat.mean, stat.unit, stat.count)
+
+
+def _plain_rates(
+    counters: Sequence[CounterStat], series: Sequence[SeriesStat], seconds: float
+) -> Iterator[tuple[Figure, Reading]]:
+    """Over the whole run, or the part of it; none over no time."""
+    if seconds <= 0:
+        return
+    for stat in series:
+        rate = Figure("series", stat.name, _sorted(stat.labels), "rate")
+        yield rate, Reading(stat.count / seconds, "1", stat.count)
+    for counter in counters:
+        rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
+        yield rate, Reading(counter.value / seconds, counter.unit, counter.events)
+
+
+def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Of each kind and tracking window what reports call its overall rate, where that is known."""
+    own = {id(stat) for stat in snapshot.series}
+    for whole in funnels(snapshot):
+        for part in whole.windows or (whole,):
+            rate = part.rates.overall
+            rates = {words.LATENCY: rate.requests_per_s, words.OUTPUT_TOKENS: rate.tokens_per_s}
+            for word, value in rates.items():
+                stat = part.series.get(word)
+                # Several windows together are no series of the run, and nobody could find their rate under a name.
+                if stat is not None and value is not None and id(stat) in own:
+                    figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
+                    yield figure, Reading(value, _COUNTED[word], stat.count)
 
 
 def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:

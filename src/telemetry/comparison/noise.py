@@ -22,8 +22,9 @@ _ENOUGH: Final = 2
 
 
 def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -> list[MetricNoise]:
-    """Of all figures that every run has, in the order of their names; runs in the order in which they were made."""
-    read = [readings(run, percentiles) for run in runs]
+    """Of all figures that every run has, and all rates that a gate may ask for, in the order of their names; runs
+    in the order in which they were made."""
+    read = [readings(run, percentiles, every_rate=True) for run in runs]
     figures = sorted(set(read[0]).intersection(*read[1:])) if read else []
     found = []
     for figure in figures:

@@ -20,8 +20,8 @@ class Options:
     """The smallest difference that matters, as a fraction."""
     directions: Directions = field(default_factory=Directions)
     only: Sequence[str] = ()
-    """Patterns of the figures to compare, as those of `Directions`; empty: all. Fewer figures find smaller
-    differences."""
+    """Patterns of the figures to compare, as those of `Directions`; empty: all. Each has to mean one that a run
+    has. Fewer figures find smaller differences."""
     percentiles: Sequence[str] = PERCENTILES
     allow_incomplete: bool = False
     """Runs that are not complete, or whose command failed, count as the others."""

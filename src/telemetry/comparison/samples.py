@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from telemetry.comparison.direction import matches
 from telemetry.comparison.figures import Figure, Reading, needed, readings
 from telemetry.comparison.model import ONE_SIDED
 from telemetry.comparison.options import Options
+from telemetry.comparison.patterns import check, matches
 from telemetry.comparison.sides import SideName, unfit
 from telemetry.wire.report import Report
 
@@ -37,12 +37,13 @@ class Samples:
 
 
 def samples(before: Sequence[Report], after: Sequence[Report], options: Options) -> Samples:
-    """All figures that any run has and that were asked for."""
+    """All figures that any run has and that were asked for. Raises UsageError for a pattern that means none."""
     read = {
         "before": [readings(report, options.percentiles) for report in before],
         "after": [readings(report, options.percentiles) for report in after],
     }
     figures = sorted({figure for side in read.values() for run in side for figure in run})
+    check(options.only, figures, {gauge.name for report in (*before, *after) for gauge in report.snapshot.gauges})
     compared, left_out = [], []
     for figure in figures:
         if options.only and not any(matches(figure, pattern) for pattern in options.only):

@@ -11,7 +11,15 @@ from typing import Final
 import msgspec
 
 from telemetry import humane, phrases
-from telemetry.comparison import ONE_SIDED, VERDICT_WORDS, Comparison, MetricResult, RunFacts, Verdict
+from telemetry.comparison import (
+    COMMAND_WORDS,
+    ONE_SIDED,
+    VERDICT_WORDS,
+    Comparison,
+    MetricResult,
+    RunFacts,
+    Verdict,
+)
 from telemetry.errors import UsageError
 from telemetry.humane import NOTHING, printable
 from telemetry.report import markdown, text
@@ -34,7 +42,6 @@ _NAMES_SHOWN: Final = 6
 _ONE_SIDED_SHOWN: Final = 20
 _FULL_FROM: Final = 10.0
 """Percentages are written out from ten times on."""
-_COMMAND_WORDS: Final = {"wall": "wall time", "cpu": "CPU time"}
 
 
 def render_comparison(comparison: Comparison, form: str = "text", *, width: int = 100, color: bool = False) -> str:
@@ -114,9 +121,8 @@ def comparison_facts(comparison: Comparison) -> Iterator[str]:
 def figure_name(metric: MetricResult) -> str:
     """`latency{route=/a} p99`, `command wall time`."""
     if metric.of == "command":
-        return f"command {_COMMAND_WORDS.get(metric.statistic, printable(metric.statistic))}"
-    unit = "" if metric.statistic == "rate" and metric.of == "series" else metric.unit
-    name = phrases.instrument(metric.name, metric.labels, unit)
+        return f"command {COMMAND_WORDS.get(metric.statistic, printable(metric.statistic))}"
+    name = phrases.instrument(metric.name, metric.labels, metric.unit)
     return (
         name if metric.of == "counter" and metric.statistic == "value" else f"{name} {printable(metric.statistic)}"
     )
@@ -125,7 +131,7 @@ def figure_name(metric: MetricResult) -> str:
 def amount(metric: MetricResult, value: float | None) -> str:
     """A value of this figure, with its unit."""
     if metric.statistic == "rate":
-        return humane.rate(value, "" if metric.of == "series" else metric.unit)
+        return humane.rate(value, metric.unit)
     return humane.quantity(value, metric.unit)
 
 

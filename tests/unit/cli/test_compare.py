@@ -79,7 +79,17 @@ def test_a_worse_figure_fails_only_if_that_is_asked_for() -> None:
     assert main(["compare", "old", "--vs", "new", "--fail-on", "worse", "--min-effect", "20%"]) == 0
     assert main(["compare", "old", "--vs", "new", "--fail-on", "worse", "--higher-is-better", "latency"]) == 0
     assert main(["compare", "new", "--vs", "old", "--fail-on", "worse", "--higher-is-better", "latency"]) == 99
-    assert main(["compare", "new", "--vs", "old", "--fail-on", "worse", "--metric", "nothing"]) == 3
+
+
+@pytest.mark.usefixtures("both")
+def test_a_metric_that_nothing_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong usage, whatever else was asked for: nothing is compared and nothing written."""
+    words = ["compare", "old", "--vs", "new", "--metric", "latency:p50"]
+    assert main([*words, "--metric", "latncy:mean", "-o", "sums/c.md"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the runs have no figure 'latncy:mean' (did you mean latency:mean?)" in said.err
+    assert not Path("sums").exists()
 
 
 def test_runs_that_are_not_complete_can_be_allowed(leave: Leave) -> None:

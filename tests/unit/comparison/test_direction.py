@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.comparison.direction import Directions, matches
+from telemetry.comparison.direction import Directions
 from telemetry.comparison.figures import Figure
 
 
@@ -29,6 +29,8 @@ def figure(name: str, statistic: str, of: str = "series") -> Figure:
         ("series", "loss", "mean", "", "neither"),
         ("series", "latency", "rate", "1", "higher"),
         ("series", "error_latency", "rate", "1", "lower"),
+        ("series", "llm.latency", "rate", "requests", "higher"),
+        ("series", "llm.output_tokens", "rate", "tokens", "higher"),
         ("counter", "requests", "rate", "", "higher"),
         ("counter", "requests", "value", "", "neither"),
         ("counter", "sent", "value", "bytes", "neither"),
@@ -55,10 +57,8 @@ def test_patterns_of_the_user_come_first() -> None:
     assert directions.of(figure("", "cpu", "command"), "s") == "lower"
 
 
-def test_a_pattern_means_a_whole_name() -> None:
-    """Case counts, and a part is not enough."""
-    assert matches(figure("latency", "p99"), "latency:p99")
-    assert matches(figure("latency", "p99"), "*:p99")
-    assert not matches(figure("latency", "p99"), "lat")
-    assert not matches(figure("latency", "p99"), "Latency")
-    assert not matches(figure("latency", "p99.9"), "latency:p99")
+def test_patterns_may_name_labels() -> None:
+    """What is printed is what a direction may be given for."""
+    score = Figure("series", "score", (("route", "/a"),), "p50")
+    assert Directions(higher=["score{route=/a}"]).of(score, "") == "higher"
+    assert Directions(higher=["score{route=/b}"]).of(score, "") == "neither"

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from telemetry.comparison.figures import Figure, Reading, duration_s, needed, readings
 from telemetry.errors import UsageError
+from telemetry.funnel import funnels
+from telemetry.wire import requests as words
 from telemetry.wire.report import Report, Stretch
-from telemetry.wire.snapshot import CounterStat
+from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 
 def test_all_figures_of_a_run(run: Callable[..., Report]) -> None:
@@ -72,3 +74,100 @@ def test_of_a_part_of_a_run(run: Callable[..., Report]) -> None:
     found = readings(part)
     assert found[Figure("counter", "requests", (), "rate")].value == 200.0
     assert not [figure for figure in found if figure.of == "command"]
+
+
+def requests(kind: str = "llm", span_s: float = 4.0, **labels: str) -> tuple[list[CounterStat], list[SeriesStat]]:
+    """All instruments of a kind in one window: 12 requests issued, 10 completed with 70 tokens in all."""
+    counts = {words.ISSUED: 12, words.COMPLETED: 10, words.FAILED: 2}
+    counters = [
+        CounterStat(name=words.name_of(kind, word), labels=labels, unit=unit, value=counts.get(word, 0))
+        for word, (of, unit) in words.INSTRUMENTS.items()
+        if of == "counter"
+    ]
+    extent = Extent(first_ns=10**9, last_ns=3 * 10**9, end_ns=int((1 + span_s) * 1e9), inside=7, inside_total=50)
+    series = [
+        SeriesStat(
+            name=words.name_of(kind, word),
+            labels=labels | ({words.TURN: "1"} if word in (words.TURN_LATENCY, words.TURN_TTFT) else {}),
+            unit=unit,
+            count=10,
+            total=70,
+            mean=7.0,
+            percentiles={"50": 7},
+            extent=extent if word in words.WITHIN else None,
+        )
+        for word, (of, unit) in words.INSTRUMENTS.items()
+        if of == "series"
+    ]
+    return counters, series
+
+
+def rates_of(report: Report, **options: bool) -> dict[tuple[str, str], Reading]:
+    """By name and window."""
+    found = readings(report, **options).items()
+    return {(f.name, dict(f.labels).get("window", "")): reading for f, reading in found if f.statistic == "rate"}
+
+
+def test_requests_have_a_rate_of_requests_and_one_of_tokens(run: Callable[..., Report]) -> None:
+    """Over the time that the requests took, not that of the run; nothing else of the kind has one."""
+    counters, series = requests()
+    found = rates_of(run(counters=counters, series=series))
+    assert found == {
+        ("llm.latency", ""): Reading(2.5, "requests", 10),
+        ("llm.output_tokens", ""): Reading(17.5, "tokens", 10),
+    }
+
+
+def test_rates_of_requests_are_those_of_the_report(run: Callable[..., Report]) -> None:
+    """To the last digit, of each kind, labels and window; what is outside of windows has its own."""
+    parts = [
+        requests(span_s=4.7),
+        requests(span_s=3.1, window="warm-up"),
+        requests(span_s=7.3, window="measured"),
+        requests("chat", span_s=1.9, model="a"),
+    ]
+    counters = [stat for part in parts for stat in part[0]]
+    report = run(counters=counters, series=[stat for part in parts for stat in part[1]])
+    found = rates_of(report)
+    expected = {
+        (words.name_of(whole.kind, word), part.window or ""): rate
+        for whole in funnels(report.snapshot)
+        for part in whole.windows or [whole]
+        for word, rate in (
+            (words.LATENCY, part.rates.overall.requests_per_s),
+            (words.OUTPUT_TOKENS, part.rates.overall.tokens_per_s),
+        )
+    }
+    assert len(expected) == 8
+    assert {key: reading.value for key, reading in found.items()} == expected
+
+
+def test_other_instruments_keep_their_rates_beside_requests(
+    run: Callable[..., Report], series: Callable[..., Any]
+) -> None:
+    """Whatever they are called."""
+    counters, of_requests = requests()
+    others = [CounterStat(name="tool.completed", unit="requests", value=30, events=30)]
+    report = run(counters=[*counters, *others], series=[*of_requests, series("tool.latency", 1.0, count=20)])
+    found = rates_of(report)
+    assert found["tool.latency", ""] == Reading(2.0, "1", 20)
+    assert found["tool.completed", ""] == Reading(3.0, "requests", 30)
+
+
+def test_rates_of_requests_that_nobody_knows(run: Callable[..., Report]) -> None:
+    """No rate rather than another one: in a part of a run, and where none completed."""
+    counters, series = requests()
+    bare = [replace(stat, extent=None) for stat in series]
+    assert rates_of(run(counters=counters, series=bare)) == {}
+    empty = [replace(stat, count=0, extent=None, mean=None, percentiles={}) for stat in series]
+    assert rates_of(run(counters=counters, series=empty)) == {}
+
+
+def test_every_rate_for_gates(run: Callable[..., Report]) -> None:
+    """Over the whole run, but those that comparisons have too are theirs."""
+    counters, series = requests()
+    found = rates_of(run(counters=counters, series=series), every_rate=True)
+    assert len(found) == len(words.INSTRUMENTS)
+    assert found["llm.ttft", ""] == Reading(1.0, "1", 10)
+    assert found["llm.issued", ""] == Reading(1.2, "requests", 0)
+    assert found["llm.latency", ""] == Reading(2.5, "requests", 10)

@@ -47,6 +47,13 @@ def test_only_what_every_run_has(run: Run, series: Callable[..., Any]) -> None:
     assert noise_of([]) == []
 
 
+def test_noise_of_all_rates_of_requests(run: Run, series: Callable[..., Any]) -> None:
+    """Of those too that comparisons don't have: a gate may ask for them."""
+    issued = CounterStat(name="llm.issued", unit="requests", value=5)
+    runs = [run(counters=[issued], series=[series("llm.ttft", 1.0, unit="ns")]) for _ in range(2)]
+    assert {one.name for one in noise_of(runs) if one.statistic == "rate"} == {"llm.issued", "llm.ttft"}
+
+
 def test_a_mean_of_0_has_no_relative_noise(run: Run) -> None:
     """No division, and nothing is called detectable."""
     runs = [run(counters=[CounterStat(name="errors", value=0)]) for _ in range(2)]

@@ -11,8 +11,9 @@ import pytest
 from telemetry.comparison.figures import Figure
 from telemetry.comparison.options import Options
 from telemetry.comparison.samples import Sample, samples
+from telemetry.errors import UsageError
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import CounterStat
+from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 Run = Callable[..., Report]
 P50 = Figure("series", "latency", (), "p50")
@@ -85,10 +86,22 @@ def test_runs_that_are_not_complete(run: Run) -> None:
     [
         (["latency"], ["mean", "p50", "p90", "p99", "rate"]),
         (["*:p99", "command:cpu"], ["cpu", "p99"]),
-        (["nothing"], []),
     ],
 )
 def test_only_what_was_asked_for(run: Run, only: list[str], statistics: list[str]) -> None:
     """By name, or by figure."""
     found = samples([run()], [run()], Options(only=only)).compared
     assert sorted(one.figure.statistic for one in found) == statistics
+
+
+def test_a_pattern_that_means_nothing(run: Run, series: Callable[..., Any]) -> None:
+    """An error, unless a run of either side has it, if with too few values."""
+    other = run(series=[series("other", 1.0, count=3)], gauges=[GaugeStat(name="depth")])
+    assert samples([run()], [other], Options(only=["other:mean"])).compared
+    assert samples([run()], [other], Options(only=["other:p50"])).left_out == [Figure("series", "other", (), "p50")]
+    with pytest.raises(UsageError, match="the runs have no figure 'latncy'") as wrong:
+        samples([run()], [other], Options(only=["latency", "latncy"]))
+    assert wrong.value.hint == "did you mean latency?"
+    with pytest.raises(UsageError, match="no figure 'depth'") as wrong:
+        samples([run()], [other], Options(only=["depth"]))
+    assert wrong.value.hint == "depth is a gauge, and gauges are not compared"

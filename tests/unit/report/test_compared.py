@@ -270,7 +270,7 @@ def test_differences_have_a_sign(ratio: float | None, said: str) -> None:
 
 
 def test_names_and_amounts_of_figures() -> None:
-    """A rate of a series counts values, whatever their unit; a counter's total needs no word."""
+    """A rate of a series counts values, or what its unit says; a counter's total needs no word."""
     metric = sample().metrics[1]
     assert figure_name(metric) == "latency{route=/a|b} p99"
     assert amount(metric, 10.2) == "10.2 ms"
@@ -281,6 +281,8 @@ def test_names_and_amounts_of_figures() -> None:
     assert (figure_name(sent), amount(sent, 2_048.0)) == ("sent", "2.00 MiB")
     odd = replace(sent, unit="tokens", statistic="rate")
     assert (figure_name(odd), amount(odd, 5.0)) == ("sent [tokens] rate", "5/s")
+    tokens = replace(rate, name="llm.output_tokens", labels={}, unit="tokens")
+    assert (figure_name(tokens), amount(tokens, 1_003.2)) == ("llm.output_tokens [tokens] rate", "1.00 k/s")
     errors = sample().metrics[0]
     assert (change(errors), interval(errors)) == ("from 0", "")
     assert figure_name(sample().metrics[4]) == "command wall time"

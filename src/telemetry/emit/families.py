@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 FAR_NS: Final = 86_400 * 10**9
 """A day: nobody sends a request so long before it is due."""
+EARLY_NS: Final = 2 * 10**9
+"""Of a clock that begins with the machine: numbers of seconds and time.time() are before it, programs after."""
+_LONG_NS: Final = 3_600 * 10**9
 _WHOLE: Final = 1 << 32  # the sum over the chunks of a request stays an integer of 64 bits
 _AT_ZERO: Final = (words.FAILED, words.EXPIRED)
 """Counters that are there as soon as something is issued: that nothing failed is a number too."""
+_LEFT_OUT: Final = (
+    "which is left out: `planned` is a whole number of nanoseconds, as time.monotonic_ns() has it, neither seconds "
+    "nor the wall clock's"
+)
 _LABEL_OF: Final = {
     words.COMPLETED: words.FINISH,
     words.FAILED: words.REASON,
@@ -99,18 +106,27 @@ class Family:
             return None
 
     def due(self, planned: SupportsIndex, at: int) -> int | None:
-        """When a request should go out that does at `at`; None for what is no such time, and it is counted."""
+        """When a request should go out that does at `at`; None for what is no such time, and it is counted. Before
+        EARLY_NS that is only what goes out within the hour, as in a replay that begins at 0."""
         moment = self.moment_or_none(planned)
-        if moment is None or moment - at < FAR_NS:
+        if moment is None:
+            self.say_once("planned", f"a `planned` of requests of {self.kind!r} is no time, {_LEFT_OUT}")
+            return None
+        if moment - at >= FAR_NS:
+            wrong = f"{(moment - at) / FAR_NS:,.0f} days ahead"
+        elif moment < min(EARLY_NS, at - _LONG_NS):
+            wrong = f"{(at - moment) / _LONG_NS:,.0f} h ago"
+        else:
             return moment
         self._host.recorders.refused.hit()
-        if "planned" not in self._said_before:
-            self._said_before.add("planned")
-            notice.warn(
-                f"requests of {self.kind!r} were planned {(moment - at) / FAR_NS:,.0f} days ahead, which is left "
-                "out: `planned` is a time of time.monotonic_ns(), not of the wall clock"
-            )
+        self.say_once("planned", f"requests of {self.kind!r} were planned {wrong}, {_LEFT_OUT}")
         return None
+
+    def say_once(self, what: str, line: str) -> None:
+        """A line for the person at the terminal, the first time that it is about this."""
+        if what not in self._said_before:
+            self._said_before.add(what)
+            notice.warn(line)
 
     def tokens(self, tokens: SupportsIndex) -> int:
         """A number of tokens; 0 for what is none, and it is counted."""
@@ -188,22 +204,32 @@ class Family:
         return self.ids[word, value]
 
     def count_later(self, word: str, text: str, at: int, first: int | None = None, skipped: int = 0) -> None:
-        """Has the tokens of a text counted, and, with `first`, the time for each of them after it."""
+        """Has the tokens of a text counted, and, with `first`, the time for each of them after it. A
+        text that can't be sent is counted, which is said once."""
         span_ns = -1 if first is None else at - first
         self.ids[word]  # who counts knows no more of the series than its name: it is defined here
-        self._host.put_record(
-            lambda: records.uncounted(
-                Uncounted(
-                    text=text,
-                    tokens=words.name_of(self.kind, word),
-                    time_ns=at,
-                    labels=dict(self.labels),
-                    per_token=words.name_of(self.kind, words.TPOT) if span_ns >= 0 else "",
-                    span_ns=max(0, span_ns),
-                    skipped=skipped,
-                )
+
+        def made() -> bytes:
+            record = Uncounted(
+                text=text,
+                tokens=words.name_of(self.kind, word),
+                time_ns=at,
+                labels=dict(self.labels),
+                per_token=words.name_of(self.kind, words.TPOT) if span_ns >= 0 else "",
+                span_ns=max(0, span_ns),
+                skipped=skipped,
             )
-        )
+            try:
+                return records.uncounted(record)
+            except ValueError as error:
+                self.say_once(
+                    word,
+                    f"{record.tokens} lacks the tokens of a text: {error}. It counts as unencodable; this is said "
+                    f"once. Give `{word}=`, a number, where texts may be like that",
+                )
+                raise
+
+        self._host.put_record(made)
 
     def _make(self, key: str | tuple[str, str]) -> float:
         word, *value = (key,) if isinstance(key, str) else key

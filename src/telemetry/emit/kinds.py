@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
+from weakref import WeakSet
 
 from telemetry import limits
 from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text, checked_labels
 from telemetry.emit.families import Host
-from telemetry.emit.known import Asker, parse
+from telemetry.emit.known import Asker, is_condition, parse
 from telemetry.emit.requests import Requests, Unkept
 from telemetry.errors import InstrumentError
 from telemetry.wire import requests as words
@@ -20,6 +22,8 @@ from telemetry.wire import requests as words
 T = TypeVar("T")
 
 _OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN)
+_OPTIONS: Final = ("expire_s", "stop_when")
+_ALIKE: Final = 0.75  # as difflib counts it
 _LONGEST_EXPIRY_S: Final = 1e9
 
 
@@ -30,6 +34,8 @@ class Kinds:
         self._host = host
         self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Requests] = {}
         self._windows: list[Tracking] = []
+        self._unentered: WeakSet[Tracking] = WeakSet()
+        """Windows that were made and never opened."""
         self._lock = threading.Lock()
         self._asker = Asker(lambda: host.endpoint)
         self._unkept: Unkept | None = None
@@ -48,6 +54,7 @@ class Kinds:
             parse(stop_when)
         found = self._kinds.get((name, tuple(checked.items())))
         if found is None:
+            _check_meant(name, labels)
             if len(self._kinds) >= limits.REQUEST_KINDS:
                 return self._without_room(name)
             found = self._make(name, checked)
@@ -81,9 +88,15 @@ class Kinds:
         """The tracking window that is open: of several, the one opened last."""
         return self._windows[-1].window if self._windows else ""
 
+    def await_entry(self, window: Tracking) -> None:
+        """If it is not tracked before the end, that is said then."""
+        with self._lock:
+            self._unentered.add(window)
+
     def track(self, window: Tracking) -> None:
         """Requests that are issued from now on belong to this window."""
         with self._lock:
+            self._unentered.discard(window)
             self._windows.append(window)
             self._enter()
 
@@ -108,10 +121,15 @@ class Kinds:
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
+        self._unentered = WeakSet()
         self.forget()
 
     def close(self) -> None:
         """Records what is left of conversations. Never blocks."""
+        with self._lock:
+            unentered = list(self._unentered)
+        for window in unentered:
+            window.say_unentered()
         for kind in list(self._kinds.values()):
             kind.close()
 
@@ -128,15 +146,34 @@ class Kinds:
 
 
 class Tracking:
-    """A block within which this process's requests belong to a window of their own. Entered once."""
+    """A block within which this process's requests belong to a window of their own. Entered once. One that is
+    dropped before that, or is not entered until the run ends, changes nothing, and says so."""
+
+    _entered = True
 
     def __init__(self, kinds: Kinds, host: Host, window: str) -> None:
         check_text("the name of a tracking window", window, limits.LABEL_VALUE_CHARS)
         self.window = window
         self._kinds = kinds
         self._host = host
+        self._entered = False
+        kinds.await_entry(self)
+
+    def __del__(self) -> None:
+        if not self._entered and not sys.is_finalizing():
+            self.say_unentered()
+
+    def say_unentered(self) -> None:
+        """Says, once, that no request belongs to it."""
+        if not self._entered:
+            self._entered = True
+            notice.warn(
+                f"the tracking window {self.window!r} was never entered, so no request belongs to it: it is for a "
+                f"block, `with run.tracking({self.window!r}):`"
+            )
 
     def __enter__(self) -> Self:
+        self._entered = True
         self._say("began")
         self._kinds.track(self)
         return self
@@ -161,7 +198,33 @@ def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
         )
     if len(labels) > limits.LABEL_COUNT - 2:
         raise InstrumentError(f"{name!r} has {len(labels)} labels, requests can have {limits.LABEL_COUNT - 2}")
-    return checked_labels(name, labels)
+    try:
+        return checked_labels(name, labels)
+    except InstrumentError:
+        _check_meant(name, labels)
+        raise
+
+
+def _check_meant(name: str, labels: Mapping[str, object]) -> None:
+    """Raises InstrumentError for a label that is an option misspelt: it would count for nothing, silently."""
+    for key, value in labels.items():
+        option = _option_meant(key, value)
+        if option:
+            raise InstrumentError(
+                f"{name!r}: {key}={value!r} would be a label, not the option {option}",
+                hint="a label of that name is a text, and none of a condition to stop",
+            )
+
+
+def _option_meant(key: str, value: object) -> str:
+    """The option that somebody may have meant who wrote this; empty if it is none."""
+    if isinstance(value, str):
+        return "stop_when" if is_condition(value) else ""
+    if key.startswith("expir"):
+        return "expire_s"
+    import difflib
+
+    return next(iter(difflib.get_close_matches(key, _OPTIONS, 1, _ALIKE)), "")
 
 
 def _checked_age(name: str, expire_s: float) -> float:

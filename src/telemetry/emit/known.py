@@ -73,29 +73,50 @@ class Condition:
 
 
 def condition(percentile: object, of: str, confidence: float, within: float | None) -> Condition:
-    """Raises UsageError for what can't be asked."""
+    """Raises UsageError for what can't be asked. A percentile may have a `p` before it. One below 1 has to: a
+    bare 0.99 is nearly always meant as a share."""
     text = str(percentile)
-    if not _PERCENTILE.fullmatch(text) or not Fraction(text):
-        raise UsageError(f"{text!r} is no percentile", hint='a number above 0 and below 100, such as "99.9"')
+    number = text.removeprefix("p")
+    if not _PERCENTILE.fullmatch(number) or not Fraction(number):
+        raise UsageError(f"{text!r} is no percentile", hint='a number above 0 and below 100, such as "p99.9"')
+    if number == text and Fraction(number) < 1:
+        meant = f"{float(number) * 100:.10g}"
+        raise UsageError(
+            f"{text} is no percentile but a share",
+            hint=f'it is {meant} or "p{meant}"; below 1 % they are written as "p{text}"',
+        )
     if of not in _SERIES:
         raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(f"a confidence of {confidence!r}", hint="between 0 and 1, such as 0.99")
-    if within is not None and not 0.0 < within < float("inf"):
-        raise UsageError(f"within {within!r} of the value", hint="a share above 0, such as 0.05")
-    return Condition(text, of, confidence, within)
+    if not _is_between(confidence, 1.0):
+        raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
+    if within is not None and not _is_between(within, float("inf")):
+        raise UsageError(f"within={within!r} is no share of the value", hint="a number above 0: 0.05 is 5 %")
+    return Condition(number, of, confidence, within)
+
+
+def _is_between(value: float, end: float) -> bool:
+    """Whether it is a number above 0 and below `end`."""
+    try:
+        return bool(0.0 < value < end)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_condition(text: str) -> bool:
+    """Whether somebody who writes this means a condition to stop, right or wrong."""
+    return _CONDITION.fullmatch(" ".join(text.split())) is not None
 
 
 def parse(stop_when: str) -> Condition:
     """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5%". Raises UsageError."""
-    found = _CONDITION.fullmatch(" ".join(stop_when.split()))
+    found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
     if found is None:
         raise UsageError(
             f"{stop_when!r} is no condition to stop", hint='such as "p99 known" or "p99 of ttft known within 5%"'
         )
     within = found["within"]
     return condition(
-        found["percentile"],
+        f"p{found['percentile']}",
         found["of"] or words.LATENCY,
         CONFIDENCE,
         None if within is None else float(within) / 100,

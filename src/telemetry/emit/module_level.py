@@ -13,7 +13,7 @@ from telemetry.emit.kinds import Tracking
 from telemetry.emit.process import PROCESS
 from telemetry.emit.recording import Recording
 from telemetry.emit.request import Request
-from telemetry.emit.requests import Requests
+from telemetry.emit.requests import Requests, check_arguments
 
 
 def counter(name: str, /, unit: str = "", **labels: object) -> Counter:
@@ -51,7 +51,12 @@ def requests(name: str, /, *, expire_s: float | None = None, stop_when: str = ""
 
 def request(name: str, /, **issue: Any) -> Request:
     """Issues one request, with the arguments of `Requests.issue`. See `Run.request`."""
-    return PROCESS.requests(name, {}).issue(**issue)
+    kind = PROCESS.requests(name, {})
+    try:
+        return kind.issue(**issue)
+    except TypeError:
+        check_arguments(name, issue)
+        raise
 
 
 def tracking(window: str = "measured") -> Tracking:

@@ -144,7 +144,10 @@ def uncounted(record: Uncounted) -> bytes:
         encoded = _ENCODE(record)
         if len(encoded) <= RECORD_BYTES:
             return encoded
-    raise ValueError(f"a text of {len(record.text):,} characters is too long to be counted")
+    raise ValueError(
+        f"{len(record.text):,} characters are too long to be counted, {limits.UNCOUNTED_CHARS:,} are the most, and "
+        "with its labels it has to fit in a MiB of UTF-8"
+    )
 
 
 def _split(items: list[tuple[str, Scalar]], time_ns: int) -> Iterator[bytes]:

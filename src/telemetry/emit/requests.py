@@ -9,14 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Mapping
 from itertools import islice
-from typing import Any, Final, SupportsFloat
+from types import FunctionType
+from typing import Any, Final, SupportsFloat, cast
 
 from telemetry import limits
 from telemetry.emit.conversations import Conversation, Conversations
-from telemetry.emit.families import FAR_NS, OTHER, Family, Host, Shared, with_ids
+from telemetry.emit.families import EARLY_NS, FAR_NS, OTHER, Family, Host, Shared, with_ids
 from telemetry.emit.known import CONFIDENCE, Asker, Condition, Known, condition, judge, parse
 from telemetry.emit.recorders import discard
 from telemetry.emit.request import Request, Turn
+from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 
 _now: Final = time.monotonic_ns
@@ -82,7 +84,7 @@ class Requests:
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
         due = planned
-        if due is not None and not (type(due) is int and 0 <= due < at + FAR_NS):
+        if due is not None and not (type(due) is int and EARLY_NS <= due < at + FAR_NS):
             due = family.due(due, at)
         given: int | float | str | None = None
         if input_tokens is not None:
@@ -130,13 +132,14 @@ class Requests:
 
     def known(
         self,
-        percentile: str = "99",
+        percentile: str | float = "99",
         *,
         of: str = words.LATENCY,
         confidence: float = CONFIDENCE,
         within: float | None = None,
     ) -> Known:
-        """What can be said of a percentile of requests of the tracking window that is open, or outside any.
+        """What can be said of a percentile of requests of the tracking window that is open, or outside any. It is
+        99 or "p99"; one below 1 only as text, such as "p0.5".
 
         With `within` it is known only if its bound exceeds the value by no more than this share of it, as far as
         the display histogram tells. Samples have to be independent. Asks the aggregator, at most once a second, and
@@ -147,12 +150,21 @@ class Requests:
     @property
     def enough(self) -> bool:
         """Whether what `stop_when` names is known; once it is, it stays so in a tracking window. Without
-        `stop_when` it never is. Blocks as `known`."""
+        `stop_when` it never is, which is said once. Blocks as `known`."""
         family = self._family
         window = family.labels.get(words.WINDOW, "")
-        if window not in self._enough and self.stop_when and self._judge(parse(self.stop_when), family).known:
+        if window in self._enough:
+            return True
+        if not self.stop_when:
+            family.say_once(
+                "enough",
+                f"`enough` of requests of {self.name!r} is never true, as nothing says when that is: "
+                f'run.requests({self.name!r}, stop_when="p99 known")',
+            )
+        elif self._judge(parse(self.stop_when), family).known:
             self._enough.add(window)
-        return window in self._enough
+            return True
+        return False
 
     def _judge(self, asked: Condition, family: Family) -> Known:
         return judge(self._asker.ask(), self.name, family.labels, asked)
@@ -233,6 +245,22 @@ class Unkept(Requests):
     def find(self, key: Hashable) -> Request:
         """The same."""
         return self._ignored
+
+    @property
+    def enough(self) -> bool:
+        """Never, as nothing will be known of them; that they are dropped was said."""
+        return False
+
+
+def check_arguments(name: str, given: Mapping[str, object]) -> None:
+    """Raises UsageError for an argument that `Requests.issue` has not."""
+    known = cast(FunctionType, Requests.issue).__kwdefaults__ or {}
+    unknown = sorted(given.keys() - known.keys())
+    if unknown:
+        raise UsageError(
+            f"a request of {name!r} is not issued with {unknown[0]!r}, but with {', '.join(known)}",
+            hint=f"labels, expire_s and stop_when are those of its kind: run.requests({name!r}, …).issue(…)",
+        ) from None
 
 
 def _ended(family: Family) -> Request:

@@ -20,7 +20,7 @@ from telemetry.emit.outcome import await_report, second_best, with_acknowledged,
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recording import Recording
 from telemetry.emit.request import Request
-from telemetry.emit.requests import Requests
+from telemetry.emit.requests import Requests, check_arguments
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
 from telemetry.emit.writers import Writers, check_kinds, said_when_long, with_backends
@@ -109,13 +109,18 @@ class Run(Recording):
 
     def request(self, name: str, /, **issue: Any) -> Request:
         """Issues one request, with the arguments of `Requests.issue`. Raises InstrumentError for a name that can't
-        be."""
-        return self._process.requests(name, {}).issue(**issue)
+        be, UsageError for an argument that there is not."""
+        kind = self._process.requests(name, {})
+        try:
+            return kind.issue(**issue)
+        except TypeError:
+            check_arguments(name, issue)
+            raise
 
     def tracking(self, window: str = "measured") -> Tracking:
         """A block whose requests, of this process, belong to a tracking window: their instruments have the label
-        `window`. Within another one it replaces that. Two marks say when it began and ended. Raises InstrumentError
-        for a name that can't be."""
+        `window`. Within another one it replaces that. Two marks say when it began and ended. That it is for a
+        `with` is said if it is not entered. Raises InstrumentError for a name that can't be."""
         return self._process.tracking(window)
 
     # --- the end ---------------------------------------------------------------------------------

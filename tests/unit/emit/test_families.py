@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from telemetry import limits
 from telemetry.emit import notice
+from telemetry.emit import requests as requests_module
 from telemetry.wire import requests as words
 
 
@@ -25,7 +27,7 @@ def test_instruments_are_made_when_they_are_needed(program: Any) -> None:
 def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
     """And those that rates are made of are defined within the latency."""
     llm = program.requests()
-    made = llm.issue(planned=1, input_tokens=1, conversation="c")
+    made = llm.issue(planned=time.monotonic_ns(), input_tokens=1, conversation="c")
     made.first()
     made.chunk()
     made.complete()
@@ -94,6 +96,47 @@ def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.Mon
     assert program.recorders.refused.total == 2
     assert len(said) == 1
     assert "planned 100 days ahead" in said[0]
+
+
+HOUR_NS = 3_600 * 10**9
+UP_NS = 50 * HOUR_NS
+"""How long the machine of these tests has been up."""
+
+
+@pytest.mark.parametrize(
+    ("planned", "why"),
+    [
+        (UP_NS // 10**9, "planned 50 h ago"),
+        (5, "planned 50 h ago"),
+        (1_763_900_000, "planned 50 h ago"),
+        (50.0 * 3_600, "is no time"),
+        (-1, "is no time"),
+    ],
+)
+def test_a_plan_in_seconds_is_named(
+    program: Any, monkeypatch: pytest.MonkeyPatch, said: Any, planned: Any, why: str
+) -> None:
+    """Whole ones too, also of the wall clock, which would be before any program; once, and the rest of the request
+    stays."""
+    monkeypatch.setattr(requests_module, "_now", lambda: UP_NS)
+    llm = program.requests()
+    for _ in range(2):
+        llm.issue(planned=planned).complete(at_ns=UP_NS + 7)
+    assert (program.values("llm.latency"), program.values("llm.latency_corrected")) == ([7.0, 7.0], [])
+    assert program.recorders.refused.total == 2
+    [line] = said()
+    assert why in line
+    assert "time.monotonic_ns()" in line
+
+
+def test_a_plan_that_can_be_is_kept_however_late(program: Any, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    """A job may have waited for days, longer than the program has run; and a replay may begin at 0."""
+    monkeypatch.setattr(requests_module, "_now", lambda: UP_NS)
+    llm = program.requests()
+    for planned, at_ns in ((HOUR_NS, None), (2 * 10**9, None), (5, 7), (0, HOUR_NS)):
+        llm.issue(planned=planned, at_ns=at_ns).complete()
+    assert program.values("llm.queue_delay") == [UP_NS - HOUR_NS, UP_NS - 2 * 10**9, 2, HOUR_NS]
+    assert (program.recorders.refused.total, said()) == (0, [])
 
 
 def test_an_instrument_somebody_made_before_is_taken(program: Any) -> None:

@@ -23,6 +23,7 @@ from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
         ("  p99.9   of ttft known ", Condition("99.9", "ttft")),
         ("p50 of latency_corrected known within 2.5%", Condition("50", "latency_corrected", 0.99, 0.025)),
         ("p99 known within 5 %", Condition(within=0.05)),
+        ("p0.99 known", Condition("0.99")),
     ],
 )
 def test_conditions_are_read(text: str, expected: Condition) -> None:
@@ -33,9 +34,9 @@ def test_conditions_are_read(text: str, expected: Condition) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "p99", "known", "99 known", "p100 known", "p0 known", "p9.9.9 known", "p99 of nothing known",
-     "p99 of turn.latency known", "p99 known within 0%", "p99 known within %", "p99 known and p50 known"],
+     "p99 of turn.latency known", "p99 known within 0%", "p99 known within %", "p99 known and p50 known", 3, True],
 )  # fmt: skip
-def test_what_is_no_condition_is_refused(text: str) -> None:
+def test_what_is_no_condition_is_refused(text: Any) -> None:
     """With a hint at one that is."""
     with pytest.raises(UsageError) as caught:
         parse(text)
@@ -45,7 +46,8 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"percentile": "x"}, {"percentile": 100}, {"of": "issued"}, {"confidence": 1.0}, {"within": 0.0},
-     {"within": float("inf")}],
+     {"within": float("inf")}, {"within": "5%"}, {"within": [1, 2]}, {"confidence": "0.99"}, {"confidence": None},
+     {"percentile": "p0"}, {"percentile": "pp9"}, {"percentile": None}],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
     """Numbers do as well as text."""
@@ -53,6 +55,23 @@ def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
     assert condition(**good).ratio == (999, 1000)
     with pytest.raises(UsageError):
         condition(**(good | wrong))
+
+
+@pytest.mark.parametrize(("asked", "meant"), [(99, "99"), ("p99.9", "99.9"), (1, "1"), ("p0.99", "0.99")])
+def test_a_percentile_may_be_written_as_in_a_gate(asked: object, meant: str) -> None:
+    """With a `p` it may also be below 1."""
+    assert condition(asked, "latency", 0.99, None).percentile == meant
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"), [(0.99, "99"), ("0.999", "99.9"), (0.9999999, "99.99999"), (0.5, "50")]
+)
+def test_a_share_is_no_percentile(asked: object, meant: str) -> None:
+    """It would be one of the fastest: the error says what was meant, and how that one is asked for."""
+    with pytest.raises(UsageError, match="no percentile but a share") as caught:
+        condition(asked, "latency", 0.99, None)
+    assert f'it is {meant} or "p{meant}"' in caught.value.hint
+    assert f'"p{asked}"' in caught.value.hint
 
 
 def series(values: list[int], percentiles: tuple[int, ...] = ()) -> SeriesStat:

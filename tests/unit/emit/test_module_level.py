@@ -10,7 +10,7 @@ import pytest
 import telemetry
 from telemetry import emit
 from telemetry.emit import Counter, Gauge, Series, module_level
-from telemetry.errors import InstrumentError
+from telemetry.errors import InstrumentError, UsageError
 
 HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logging", "tomllib"]
 
@@ -57,6 +57,9 @@ def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     with module_level.tracking("w"), module_level.request("module.llm", key="k") as one:
         one.first()
     assert (made.in_flight, made.enough) == (0, False)
+    with pytest.raises(UsageError, match="not issued with 'host'"):
+        module_level.request("module.llm", host="a")
+    assert module_level.request("module.llm", key=[]).first(at_ns=3) == 3
 
 
 def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,12 +313,51 @@ def test_a_number_of_tokens_wins_over_a_text(program: Any) -> None:
     assert (program.values("llm.input_tokens"), program.values("llm.output_tokens")) == ([3.0], [2.0])
 
 
-@pytest.mark.parametrize("text", ["x" * (limits.UNCOUNTED_CHARS + 1), "\ud800"], ids=["long", "surrogate"])
-def test_a_text_that_fits_in_no_record_is_counted_as_such(program: Any, text: str) -> None:
-    """The rest of its request is recorded all the same."""
-    program.requests().issue().complete(output_text=text)
-    assert (program.records, program.unencodable.total) == ([], 1)
-    assert len(program.values("llm.latency")) == 1
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x" * (limits.UNCOUNTED_CHARS + 1), "262,145 characters are too long to be counted, 262,144 are the most"),
+        ("\U0001f600" * limits.UNCOUNTED_CHARS, "fit in a MiB of UTF-8"),
+        ("\ud800", "surrogates not allowed"),
+    ],
+    ids=["long", "bytes", "surrogate"],
+)
+def test_a_text_that_fits_in_no_record_is_counted_and_said_once(
+    program: Any, said: Any, text: str, why: str
+) -> None:
+    """For each of the two, with what to do; the rest of its request is recorded all the same."""
+    llm = program.requests()
+    for _ in range(2):
+        llm.issue(input_text=text).complete(output_text=text)
+    assert (program.records, program.unencodable.total) == ([], 4)
+    assert len(program.values("llm.latency")) == 2
+    lines = said()
+    assert [line.partition("lacks")[0] for line in lines] == [
+        "telemetry: llm.input_tokens ",
+        "telemetry: llm.output_tokens ",
+    ]
+    for line, argument in zip(lines, ("`input_tokens=`", "`output_tokens=`"), strict=True):
+        assert why in line
+        assert argument in line
+
+
+def test_a_reason_that_says_nothing_is_an_error(program: Any) -> None:
+    """As without one; a finish reason that says nothing is none."""
+    llm = program.requests()
+    for reason in ("", None):
+        llm.issue().fail(reason)
+        llm.issue().complete(finish_reason=reason)
+    told = [labels for name, labels, *_ in program.events if name in ("llm.failed", "llm.completed")]
+    assert told == [{"reason": "error"}, {}] * 2
+
+
+def test_a_total_of_tokens_may_have_a_fraction(program: Any) -> None:
+    """It is kept as it is; those of a piece are whole."""
+    made = program.requests().issue(input_tokens=1.5)
+    made.first(2.5)
+    made.complete(output_tokens=2.5)
+    assert (program.values("llm.input_tokens"), program.values("llm.output_tokens")) == ([1.5], [2.5])
+    assert program.recorders.refused.total == 1
 
 
 def test_the_collector_never_looks_at_requests(program: Any) -> None:

@@ -177,7 +177,7 @@ def test_an_outcome_is_claimed_once_whoever_comes_first(program: Any) -> None:
 
     def call(seed: int) -> None:
         for number in range(1_500):
-            made = llm.issue(key=(seed, number % 7), planned=1)
+            made = llm.issue(key=(seed, number % 7), planned=time.monotonic_ns())
             made.first()
             made.chunk()
             again = llm.find((seed, number % 7))
@@ -262,6 +262,15 @@ def test_a_load_has_enough_once_its_condition_is_met(program: Any, monkeypatch: 
     with program.tracking("w"):
         assert not llm.enough
     assert not program.requests("other").enough
+
+
+def test_a_load_that_never_has_enough_hears_why(program: Any, said: Any) -> None:
+    """Once, and it goes on: the condition may still be given."""
+    llm = program.requests()
+    assert [llm.enough, llm.enough, program.requests().enough] == [False] * 3
+    [line] = said()
+    assert "`enough`" in line
+    assert "stop_when=" in line
 
 
 def test_what_it_says_of_itself(program: Any) -> None:

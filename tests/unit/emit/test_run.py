@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,11 @@ def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
             assert not llm.enough
         with pytest.raises(InstrumentError):
             run.requests("llm", window="w")
-        run.request("other", planned=1).fail("timeout")
+        run.request("other", planned=time.monotonic_ns()).fail("timeout")
+        with pytest.raises(UsageError, match=r"not issued with 'stop_when'.*run\.requests\('llm', …\)"):
+            run.request("llm", stop_when="p99 known")
+        with pytest.raises(TypeError, match="unhashable"):
+            run.request("llm", key=[])
     assert aggregator.values("llm.completed") == aggregator.values("other.failed") == [1.0]
     [heard] = aggregator.heard.values()
     marks = [record.text for record in heard.records if isinstance(record, Mark)]

@@ -92,6 +92,23 @@ def test_requests_are_shown_as_bars(seen: Seen) -> None:
     seen.check_quiet()
 
 
+def test_how_late_requests_were_stands_above_their_figures(seen: Seen) -> None:
+    """In sight of who reads the first table of the kind, on a narrow page too, and told in the links above."""
+    browser = seen.open(render(requests_report(), "html"))
+    for width in (1280, 700):
+        browser.set_viewport_size({"width": width, "height": 900})
+        said = browser.locator("#requests .banner.warn")
+        box, table = said.bounding_box(), browser.locator("#requests table").first.bounding_box()
+        assert box is not None
+        assert table is not None
+        assert box["x"] + box["width"] <= width
+        assert 0 < table["y"] - (box["y"] + box["height"]) < 40
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.get_by_text("went out up to 2.00 s late").count() == 1
+    assert browser.get_by_role("link", name="Requests went out late").count() == 1
+    seen.check_quiet()
+
+
 def test_series_are_sorted_and_filtered(seen: Seen) -> None:
     """By any column, both ways, what has no value last; by words of the name; and nothing else happens."""
     browser = seen.open(render(stored_report(), "html"))

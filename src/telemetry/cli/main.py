@@ -44,6 +44,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 """Name → (module, what it does). The order is that of the help."""
 
+_ELSEWHERE: Final = {"watch": "top", "monitor": "top"}
+"""What others call a command, too far from its name to be a slip."""
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
 exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
 5 interrupted (--strict), 6 feed or backend failed (--strict), 99 gate failed or worse"""
@@ -104,7 +106,7 @@ def _run(argv: list[str]) -> int:
 def _meant(name: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, COMMANDS, n=1)
+    close = [_ELSEWHERE[name]] if name in _ELSEWHERE else get_close_matches(name, COMMANDS, n=1)
     return f"did you mean `telemetry {close[0]}`?" if close else ""
 
 

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from telemetry import humane, phrases
 from telemetry.histogram.ranks import parse_percentile
 from telemetry.humane import printable
 from telemetry.recorded.backends import of_backends
+from telemetry.recorded.bounds import series_bounds
 from telemetry.recorded.feeds import of_feeds
-from telemetry.recorded.requests import of_requests
+from telemetry.recorded.requests import number_of, of_requests, with_requests
 from telemetry.statistics.confidence import least_count
+from telemetry.wire import requests as words
 from telemetry.wire.report import Report, SeriesBounds
 from telemetry.wire.snapshot import SeriesStat
 
@@ -25,6 +29,7 @@ _EDGE_S: Final = 2.0
 _LATE: Final = 0.05
 """Of the ticks: below that a machine was a little busy now and then."""
 _CLOCK_S: Final = 1.0
+_OF_TURNS: Final = tuple(f".{word}" for word in (words.TURN_LATENCY, words.TURN_TTFT))
 _PARTS: Final = {
     "given": "a part of the run",
     "trim_warmup": "the run without its warm-up",
@@ -43,6 +48,13 @@ class Covered:
     """Of all series together."""
     whole: bool = True
     """Not of a part of the run, or of one that was looked for and not found."""
+
+
+def alone(report: Report, passed_over: str = "") -> Report:
+    """With all that a result says without its files: bounds from its display histograms, what is known of requests,
+    and findings. `passed_over`: as in `findings`."""
+    report = with_requests(replace(report, bounds=series_bounds(report.snapshot.series)))
+    return replace(report, findings=findings(report, None, passed_over))
 
 
 def findings(report: Report, covered: Covered | None, passed_over: str = "") -> list[str]:
@@ -67,10 +79,11 @@ def _losses(report: Report) -> Iterator[str]:
     if account.lost:
         yield (
             f"{report.completeness}: the numbers lack {humane.count(account.lost)} of"
-            f" {humane.count(account.emitted)} events"
+            f" {number_of(account.emitted, 'event')}"
         )
     if account.waiting:
-        yield f"{humane.count(account.waiting)} events are in no number: no definition has come for their ids"
+        are, their = ("is", "its id") if account.waiting == 1 else ("are", "their ids")
+        yield f"{number_of(account.waiting, 'event')} {are} in no number: no definition has come for {their}"
     if report.unknown:
         yield f"{report.completeness}: {report.unknown}"
 
@@ -101,7 +114,7 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
             yield f"the history begins {humane.duration_s(covered.start_s)} after the start of the run"
         if covered.values != values:
             yield (
-                f"the history holds {humane.count(covered.values)} of {humane.count(values)} values:"
+                f"the history holds {humane.count(covered.values)} of {number_of(values, 'value')}:"
                 " bounds of the series it lacks values of are wider than they could be"
             )
     missing_s = covered.end_s - covered.start_s - covered.seconds
@@ -110,12 +123,17 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
 
 
 def _too_few(report: Report) -> Iterator[str]:
-    """Percentiles without bounds, series that lack the same ones together; those of many values come first."""
+    """Percentiles without bounds, series that lack the same ones together; those of many values come first. The
+    turns of conversations, which lack different ones, are one line."""
     groups: dict[tuple[str, ...], list[SeriesStat]] = {}
+    turns: list[tuple[SeriesStat, tuple[str, ...]]] = []
     for stat in report.snapshot.series:
         bounds = report.bounds_of(stat)
         lacking = tuple(key for key in stat.percentiles if not report.trusted(stat, key))
         if bounds is None or not lacking:
+            continue
+        if words.TURN in stat.labels and stat.name.endswith(_OF_TURNS):
+            turns.append((stat, lacking))
             continue
         all_of_them = all(not report.trusted(stat, key) for key in stat.percentiles if _claims(key))
         groups.setdefault(() if all_of_them else lacking, []).append(stat)
@@ -124,20 +142,42 @@ def _too_few(report: Report) -> Iterator[str]:
         yield _short(report, lacking, stats)
     if len(ordered) > _LINES:
         left = sum(len(stats) for _, stats in ordered[_LINES:])
-        yield f"{humane.count(left)} more series have too few values for some of their percentiles"
+        have, their = ("has", "its") if left == 1 else ("have", "their")
+        yield f"{humane.count(left)} more series {have} too few values for some of {their} percentiles"
+    if turns:
+        yield _short_turns(turns)
 
 
 def _short(report: Report, lacking: Sequence[str], stats: Sequence[SeriesStat]) -> str:
-    counts = [stat.count for stat in stats]
-    least, most = humane.count(min(counts)), humane.count(max(counts))
-    samples = f"{most} {'sample' if most == '1' else 'samples'}" if least == most else f"{least} to {most} samples"
-    names = _names(stats)
+    names = [phrases.instrument(stat.name, stat.labels) for stat in stats]
     if not lacking:
-        return f"too few values for any percentile of {names}: {samples}"
+        return f"too few values for any percentile of {_names(names)}: {_samples(stats)}"
     bounds = [report.bounds_of(stat) for stat in stats]
-    percentiles = _and([f"p{key}" for key in lacking])
+    return f"{_rest(lacking, names, stats)}: {_sides(bounds, lacking)} at 95 %{_needed(lacking)}"
+
+
+def _short_turns(turns: Sequence[tuple[SeriesStat, tuple[str, ...]]]) -> str:
+    """Each turn may lack others; what is named is lacking in one of them at least."""
+    stats = [stat for stat, _ in turns]
+    labels = [{key: value for key, value in stat.labels.items() if key != words.TURN} for stat in stats]
+    names = dict.fromkeys(phrases.instrument(stat.name, own) for stat, own in zip(stats, labels, strict=True))
+    lacking = [key for key in dict.fromkeys(key for stat in stats for key in stat.percentiles) if _claims(key)]
+    lacking = [key for key in lacking if any(key in own for _, own in turns)]
+    different = {stat.labels[words.TURN] for stat in stats}
+    return (
+        f"by turn, {_rest(lacking, list(names), stats)}, too few for bounds at 95 % in"
+        f" {number_of(len(different), 'turn')}{_needed(lacking)}"
+    )
+
+
+def _rest(lacking: Sequence[str], names: Sequence[str], stats: Sequence[SeriesStat]) -> str:
     verb = "rests" if len(lacking) == 1 else "rest"
-    return f"{percentiles} of {names} {verb} on {samples}: {_sides(bounds, lacking)} at 95 %{_needed(lacking)}"
+    return f"{_and([f'p{key}' for key in lacking])} of {_names(names)} {verb} on {_samples(stats)}"
+
+
+def _samples(stats: Sequence[SeriesStat]) -> str:
+    least, most = min(stat.count for stat in stats), max(stat.count for stat in stats)
+    return number_of(most, "sample") if least == most else f"{humane.count(least)} to {number_of(most, 'sample')}"
 
 
 def _sides(bounds: Sequence[SeriesBounds | None], lacking: Sequence[str]) -> str:
@@ -152,9 +192,9 @@ def _needed(lacking: Sequence[str]) -> str:
     return f"; it takes {_and([humane.count(count) for count in counts if count is not None])}"
 
 
-def _names(stats: Sequence[SeriesStat]) -> str:
-    names = [phrases.instrument(stat.name, stat.labels) for stat in stats[:_NAMED]]
-    return _and([*names, f"{humane.count(len(stats) - _NAMED)} more"] if len(stats) > _NAMED else names)
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return _and([*names[:_NAMED], f"{humane.count(more)} more"] if more > 0 else names)
 
 
 def _and(words: Sequence[str]) -> str:
@@ -169,9 +209,9 @@ def _claims(key: str) -> bool:
 def _ticks(report: Report) -> Iterator[str]:
     cost = report.snapshot.cost
     if cost.ticks and cost.ticks_late > _LATE * cost.ticks:
-        share = humane.percent(cost.ticks_late / cost.ticks)
+        share, were = humane.percent(cost.ticks_late / cost.ticks), "was" if cost.ticks_late == 1 else "were"
         yield (
-            f"{humane.count(cost.ticks_late)} of {humane.count(cost.ticks)} ticks of the aggregator were late"
+            f"{humane.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} of the aggregator {were} late"
             f" ({share}): the machine was busy, and rates over a second or two may be off"
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from telemetry import humane, phrases
-from telemetry.funnel import Funnel, funnels
+from telemetry.funnel import Funnel, Number, funnels
 from telemetry.humane import printable
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -59,9 +59,20 @@ def of_requests(report: Report) -> Iterator[str]:
     """What a reader of the numbers should know of requests, of the busiest kinds and windows."""
     kinds = sorted(funnels(report.snapshot), key=lambda one: -one.issued)
     for one in kinds[:_KINDS]:
-        yield from (_late(part) for part in one.windows[:_KINDS] or (one,) if _is_late(part))
+        yield from filter(None, map(late_words, one.windows[:_KINDS] or (one,)))
         if report.final and report.stretch is None:
             yield from _unended(one)
+
+
+def late_words(of: Funnel) -> str:
+    """That its requests went out late, and what users who came on time saw; empty unless that is clearly worse than
+    what was measured from the issue on."""
+    return _late(of) if _is_late(of) else ""
+
+
+def number_of(number: Number, one: str, more: str = "") -> str:
+    """`1 event`, `2,000 events`; `more` where it takes no `s`."""
+    return f"{humane.count(number)} {one if number == 1 else more or f'{one}s'}"
 
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
@@ -72,7 +83,6 @@ def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
 
 
 def _is_late(of: Funnel) -> bool:
-    """Whether what users who came on time saw is clearly worse than what was measured from the issue on."""
     raw, corrected = of.series.get(words.LATENCY), of.series.get(words.CORRECTED)
     if raw is None or corrected is None or words.QUEUE_DELAY not in of.series:
         return False
@@ -101,8 +111,8 @@ def _unended(of: Funnel) -> Iterator[str]:
     """What became of requests that are in no latency."""
     for what, number in (("in flight at the end", of.in_flight), ("expired", of.expired)):
         if number > 0:
-            share = f"{humane.count(number)} of {humane.count(of.issued)}"
-            yield printable(f"{what}: {share} requests of {_name(of)}, which no latency has")
+            share = f"{humane.count(number)} of {number_of(of.issued, 'request')}"
+            yield printable(f"{what}: {share} of {_name(of)}, which no latency has")
 
 
 def _name(of: Funnel) -> str:

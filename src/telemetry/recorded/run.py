@@ -18,7 +18,7 @@ from telemetry.intervals.digest import Digest
 from telemetry.limits import MIB
 from telemetry.recorded.bounds import is_percentile, series_bounds
 from telemetry.recorded.choice import Choice
-from telemetry.recorded.findings import Covered, findings
+from telemetry.recorded.findings import Covered, alone, findings
 from telemetry.recorded.ids import SeriesId, series_id
 from telemetry.recorded.over_time import OverTime, busiest, check_points, check_step, shown, step_for
 from telemetry.recorded.part import Part, snapshot_of
@@ -75,17 +75,18 @@ class RecordedRun:
         if step_s is not None:
             return self._whole(self.result, step_s)
         if not self.has_history:
-            return self._alone("")
+            return alone(self.result)
         try:
             step_s = step_for(self._past.end_s)
             size = self._past.stored_bytes(step_s)
             if size > OWN_BYTES:
-                return self._alone(
-                    f"the history has {humane.size(size)}, which `--every {step_s:.0f}s` reads all the same"
+                return alone(
+                    self.result,
+                    f"the history has {humane.size(size)}, which `--every {step_s:.0f}s` reads all the same",
                 )
             return self._whole(self.result, None)
         except RunDirectoryError as error:
-            return self._alone(f"the history can't be read: {error.message}")
+            return alone(self.result, f"the history can't be read: {error.message}")
 
     def stretch(self, choice: Choice, step_s: float | None = None) -> Report:
         """The same of a part of the run: series, counters, gauges and marks are those of this part, as the history
@@ -182,11 +183,6 @@ class RecordedRun:
         gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
         early = {series_id(stat) for stat in bounded_series(report.snapshot)}
         return _finished(report, gathered, gathered.part.added(self._percentiles, early), whole=True)
-
-    def _alone(self, passed_over: str) -> Report:
-        """What the result says without its history."""
-        report = with_requests(replace(self.result, bounds=series_bounds(self.result.snapshot.series)))
-        return replace(report, findings=findings(report, None, passed_over))
 
 
 @contextmanager

@@ -21,6 +21,8 @@ _RENDERERS: Final = {
     "junit": ("telemetry.report.junit", "render_junit"),
 }
 """Format → where it is made; each loads on first use, for some of them take arrays or XML."""
+_BARE: Final = frozenset({"hgrm", "junit"})
+"""Without bounds and findings."""
 FORMATS: Final = ("text", *_RENDERERS)
 
 
@@ -29,17 +31,30 @@ def render(
 ) -> str:
     """The report in a form people or programs read, ending with a newline.
 
-    `width` (columns), `color` (ANSI) and `steps` (what is over time is a table of steps) concern text alone. Raises
-    UsageError for an unknown format.
+    A result that nobody has read with its history, such as `run.report`, gets what it says without: bounds from its
+    display histograms, and findings. No file is read. `width` (columns), `color` (ANSI) and `steps` (what is over
+    time is a table of steps) concern text alone. Raises UsageError for an unknown format.
     """
+    if format not in FORMATS:
+        raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+    if format not in _BARE:
+        report = _judged(report)
     if format == "text":
         return render_text(report, width, color, steps=steps)
-    if format not in _RENDERERS:
-        raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     module, name = _RENDERERS[format]
     renderer: Any = getattr(import_module(module), name)
     rendered: str = renderer(report)
     return rendered
+
+
+def _judged(report: Report) -> Report:
+    """With bounds and findings, if it has neither. A run that goes on is left as it is: there is more to come."""
+    going_on = report.source == "status" and not report.final
+    if going_on or report.bounds or report.findings or report.stretch is not None:
+        return report
+    from telemetry.recorded.findings import alone  # arrays
+
+    return alone(report)
 
 
 __all__ = ["FORMATS", "Format", "Report", "load_report", "render"]

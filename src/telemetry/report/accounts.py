@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry import humane, phrases
 from telemetry.humane import printable
+from telemetry.recorded.requests import number_of
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
@@ -19,18 +20,18 @@ def losses(snapshot: MetricsSnapshot) -> Section:
     """Events and frames that are in no number, by reason."""
     account = snapshot.accounting
     lost = [
-        *((reason, number, "events") for reason, number in account.dropped_by_producer.items()),
-        *((reason, number, "events") for reason, number in account.dropped.items()),
-        *((reason, number, "frames") for reason, number in account.bad_frames.items()),
+        *((reason, number, "event") for reason, number in account.dropped_by_producer.items()),
+        *((reason, number, "event") for reason, number in account.dropped.items()),
+        *((reason, number, "frame") for reason, number in account.bad_frames.items()),
     ]
     rows = [
-        [printable(reason), f"{humane.count(number)} {what}", phrases.REASON_WORDS.get(reason, "")]
+        [printable(reason), number_of(number, what), phrases.REASON_WORDS.get(reason, "")]
         for reason, number, what in lost
     ]
     if account.missing:
-        rows.append(["missing", f"{humane.count(account.missing)} events", "sent, but never arrived"])
+        rows.append(["missing", number_of(account.missing, "event"), "sent, but never arrived"])
     if account.waiting:
-        rows.append(["waiting", f"{humane.count(account.waiting)} events", "no definition has come for their id"])
+        rows.append(["waiting", number_of(account.waiting, "event"), "no definition has come for their id"])
     return Section(
         "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from telemetry import humane, phrases
 from telemetry.humane import printable
+from telemetry.recorded.requests import number_of
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
@@ -56,7 +57,7 @@ def notes(report: Report) -> Iterator[str]:
         if stat.no_place:
             yield f"{name} has no place for: {phrases.counted(stat.no_place)}"
         if stat.repeated:
-            yield f"{name}: {humane.count(stat.repeated)} items may be there twice, as its writer died meanwhile"
+            yield f"{name}: {number_of(stat.repeated, 'item')} may be there twice, as its writer died meanwhile"
         if stat.last_error and stat.state not in _UNDELIVERED:
             yield f"{name}, last error: {printable(stat.last_error)}"
     for stat in known:

@@ -13,20 +13,21 @@ from typing import Final, Literal
 
 from telemetry import humane, phrases
 from telemetry.humane import NOTHING, printable
+from telemetry.recorded.requests import number_of
 from telemetry.report.accounts import PRODUCERS_SHOWN, losses, producers
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
 from telemetry.report.measured import counters, gauges, series
 from telemetry.report.over_time import busiest, courses, each_over_time
-from telemetry.report.requests import requests
+from telemetry.report.requests import late, requests
 from telemetry.report.sources import sources_sections
 from telemetry.report.steps import steps
-from telemetry.report.table import Column, Section, Table
+from telemetry.report.table import Column, Section, Table, cut
 from telemetry.wire.report import SOURCE_WORDS, Report, Stretch
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
 _MARKS_SHOWN: Final = 20
-_PARAM_CHARS: Final = 56
+_PARAM_COLUMNS: Final = 56
 """Of a value: with its name it fits 80 columns."""
 _PARTS: Final = {
     "given": ("only", "no such part"),
@@ -150,17 +151,10 @@ def marks(snapshot: MetricsSnapshot) -> Section:
 def params(snapshot: MetricsSnapshot) -> Section:
     """What the run was told, long values cut."""
     values = {name: printable(_scalar(value)) for name, value in snapshot.params.items()}
-    rows = [[printable(name), _cut(value)] for name, value in values.items()]
-    notes = (
-        ["values that end with … are whole in the JSON form"]
-        if max(map(len, values.values()), default=0) > _PARAM_CHARS
-        else []
-    )
+    shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
+    rows = [[printable(name), value] for name, value in shown.items()]
+    notes = ["values that end with … are whole in the JSON form"] if shown != values else []
     return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _PARAM_CHARS else f"{text[: _PARAM_CHARS - 1]}…"
 
 
 def _scalar(value: object) -> str:
@@ -174,7 +168,7 @@ def cost(snapshot: MetricsSnapshot) -> Section:
     cost = snapshot.cost
     if not cost.ticks:
         return Section("Cost of telemetry")
-    late = f", {humane.count(cost.ticks_late)} of {humane.count(cost.ticks)} ticks late" if cost.ticks_late else ""
+    late = f", {humane.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} late" if cost.ticks_late else ""
     disk = [
         f"{humane.size(number)} {what}"
         for what, number in (("journal", cost.journal_bytes), ("history", cost.history_bytes))
@@ -183,7 +177,7 @@ def cost(snapshot: MetricsSnapshot) -> Section:
     facts = [
         f"CPU {humane.duration_s(cost.cpu_s)}",
         f"memory {humane.size(cost.rss_bytes)}",
-        f"received {humane.size(cost.frame_bytes)} in {humane.count(cost.frames)} frames",
+        f"received {humane.size(cost.frame_bytes)} in {number_of(cost.frames, 'frame')}",
         f"longest tick {humane.duration_ns(cost.tick_ms_max * 1e6)}{late}",
         *disk,
     ]
@@ -191,8 +185,11 @@ def cost(snapshot: MetricsSnapshot) -> Section:
 
 
 def warnings(report: Report) -> Section:
-    """What to know before trusting the numbers: of the run itself, and of what its values can tell."""
-    return Section("Warnings", [printable(text) for text in (*report.snapshot.warnings, *report.findings)])
+    """What to know before trusting the numbers: of the run itself, and of what its values can tell. What stands
+    above the figures of requests is not said again."""
+    above = set(late(report))
+    findings = [text for text in report.findings if text not in above]
+    return Section("Warnings", [printable(text) for text in (*report.snapshot.warnings, *findings)])
 
 
 def files(snapshot: MetricsSnapshot) -> Section:

@@ -28,7 +28,8 @@ def escape(text: str) -> str:
 
 def render_section(section: Section) -> list[str]:
     """The blocks under a section's title."""
-    blocks = [_bullets(section.lines)] if section.lines else []
+    lines = [*section.lines, *section.cautions]
+    blocks = [_bullets(lines)] if lines else []
     if section.table and section.table.rows:
         blocks.append(_table(section.table))
     return blocks + ([_bullets(section.notes)] if section.notes else [])

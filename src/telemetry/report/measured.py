@@ -51,11 +51,17 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
         for name, stat in zip(names, stats, strict=True)
     ]
     notes = [note for stat in stats if (note := _series_note(stat))]
-    if any(FEW in cell[:1] for row in rows for cell in row[1:]):
-        notes.append(f"{FEW} rests on too few values to be bounded with {confidence(report)} confidence")
+    notes += few_notes(report, rows)
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
     return Section(title, table=Table(heads, rows), notes=notes)
+
+
+def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
+    """What the mark means, if any of the cells but the names has it."""
+    marked = any(FEW in cell[:1] for row in rows for cell in row[1:])
+    said = f"{FEW} rests on too few values to be bounded with {confidence(report)} confidence"
+    return [said] if marked else []
 
 
 def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:

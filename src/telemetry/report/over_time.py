@@ -33,7 +33,7 @@ def courses(report: Report) -> Section:
             extremes = [humane.quantity(value, one.unit) for value in (min(known), max(known))]
             rows.append([phrases.instrument(one.name, one.labels, one.unit), _course(values), *extremes])
     hidden = len(report.over_time) - len(rows)
-    notes = [f"{humane.count(hidden)} more series over time are in the JSON form"] if hidden and rows else []
+    notes = [_hidden(hidden)] if hidden and rows else []
     return Section(_title(report), table=Table(heads, rows), notes=notes)
 
 
@@ -75,7 +75,7 @@ def busiest(report: Report) -> Section:
         for letter, one in zip(ascii_uppercase, chosen, strict=False)
     ]
     if hidden := len(report.over_time) - len(chosen):
-        lines.append(f"{humane.count(hidden)} more series over time are in the JSON form")
+        lines.append(_hidden(hidden))
     return Section(_title(report), lines, Table(heads, rows), rows_shown=_STEPS_SHOWN)
 
 
@@ -113,6 +113,10 @@ def _beside(
     for one, point in zip(chosen, points, strict=True):
         for key in keys:
             yield humane.quantity(point.percentiles.get(key), one.unit) if point is not None else NOTHING
+
+
+def _hidden(number: int) -> str:
+    return f"{humane.count(number)} more series over time {'is' if number == 1 else 'are'} in the JSON form"
 
 
 def _title(report: Report) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from telemetry import humane, phrases
 from telemetry.funnel import Funnel, Number, funnels
 from telemetry.humane import NOTHING, printable
-from telemetry.report.measured import by_number, keep_of, series_table
-from telemetry.report.table import Column, Section, Table
+from telemetry.recorded.requests import late_words, number_of
+from telemetry.report.measured import by_number, few_notes, keep_of, percentile_words, series_table
+from telemetry.report.table import Column, Section, Table, cut
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat
@@ -18,7 +19,12 @@ from telemetry.wire.snapshot import SeriesStat
 KINDS_SHOWN: Final = 8
 """With the most requests; so of windows the first ones."""
 _REASONS_SHOWN: Final = 6
+_REASON_COLUMNS: Final = 40
+_AT_MOST: Final = "≈"
+"""Before a percentile of several windows together."""
 _OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
+_LATENCIES: Final = {words.LATENCY: ("50", "99"), words.CORRECTED: ("99",)}
+"""Word → the percentiles that windows are compared by."""
 _RATES: Final = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts", "overall": "overall"}
 
 
@@ -36,6 +42,13 @@ def sections_of(report: Report) -> Iterator[tuple[Section, Funnel | None]]:
         names = ", ".join(phrases.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
         more = ", …" if len(hidden) > KINDS_SHOWN else ""
         yield Section("Requests of other kinds", [f"{names}{more}: all of them are in the JSON form"]), None
+
+
+def late(report: Report) -> Iterator[str]:
+    """The findings that stand above the figures they are about: whose requests went out so late that raw latencies
+    don't tell what users saw."""
+    for one in sorted(funnels(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
+        yield from _late(report, parts_of(one))
 
 
 def title_of(of: Funnel) -> str:
@@ -86,6 +99,12 @@ def measured(report: Report, of: Funnel) -> Section:
 def windows(report: Report, whole: Funnel) -> Section:
     """All windows beside each other, and all together, whose percentiles are estimates."""
     part = is_part(report)
+    own = {id(stat) for stat in report.snapshot.series}
+    words_shown = [word for word in _LATENCIES if word == words.LATENCY or _has_values(whole, word)]
+
+    def row(of: Funnel, name: str) -> list[str]:
+        return [*_window_row(of, name, part), *_latency_cells(report, of, words_shown, own)]
+
     heads = [
         Column("window"),
         Column("issued"),
@@ -97,13 +116,14 @@ def windows(report: Report, whole: Funnel) -> Section:
         Column("tokens", 8),
         Column("latency p50", 4),
         Column("p99", 3),
+        *(Column("p99 corrected", 2) for _ in words_shown[1:]),
     ]
-    rows = [_window_row(one, one.window or "(outside)", part) for one in parts_of(whole)]
-    estimated = sum(_latencies(one) > 0 for one in whole.windows) > 1
-    rows.append(_window_row(whole, "all together", part, "≈" if estimated else ""))
-    notes = ["≈: at most; percentiles of windows together are not known better"] if estimated else []
-    if hidden := len(whole.windows) - KINDS_SHOWN:
-        notes += [f"{humane.count(hidden)} more windows are in the JSON form"] if hidden > 0 else []
+    rows = [*(row(one, one.window or "(outside)") for one in parts_of(whole)), row(whole, "all together")]
+    estimated = any(cell.startswith(_AT_MOST) for cell in rows[-1])
+    notes = [f"{_AT_MOST}: at most; percentiles of windows together are not known better"] if estimated else []
+    notes += few_notes(report, rows)
+    if (hidden := len(whole.windows) - KINDS_SHOWN) > 0:
+        notes.append(f"{number_of(hidden, 'more window is', 'more windows are')} in the JSON form")
     return Section(title_of(whole), table=Table(heads, rows), notes=notes)
 
 
@@ -126,8 +146,8 @@ def early_stopping(report: Report, of: Funnel) -> Section:
     return Section(title, table=Table(heads, rows), notes=notes)
 
 
-def turns(of: Funnel) -> Section:
-    """By turn of the conversation."""
+def turns(report: Report, of: Funnel) -> Section:
+    """By turn of the conversation; in a part of a run those that it has values of."""
     heads = [Column("turn"), Column("count")]
     rows = []
     for place, word in enumerate(("ttft", "latency")):
@@ -140,8 +160,10 @@ def turns(of: Funnel) -> Section:
     for turn, stats in of.turns.items():
         pair = [stats.get(word) for word in (words.TURN_TTFT, words.TURN_LATENCY)]
         count = max((stat.count for stat in pair if stat is not None), default=0)
-        rows.append([printable(turn), humane.count(count), *(cell for stat in pair for cell in _shape(stat))])
-    return Section(f"{title_of(of)}, by turn", table=Table(heads, rows))
+        if count:
+            cells = (cell for stat in pair for cell in _shape(report, stat))
+            rows.append([printable(turn), humane.count(count), *cells])
+    return Section(f"{title_of(of)}, by turn", table=Table(heads, rows), notes=few_notes(report, rows))
 
 
 def conversations(report: Report, whole: Funnel) -> Section:
@@ -161,17 +183,24 @@ def conversations(report: Report, whole: Funnel) -> Section:
 
 def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | None]]:
     parts = parts_of(whole)
-    late = [f"{humane.count(whole.after_end)} calls for requests that had ended, or that nobody knows"]
-    late = late if whole.after_end else []
+    after = [f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"]
+    after, cautions = after if whole.after_end else [], list(_late(report, parts))
     if len(parts) > 1:
-        yield replace(windows(report, whole), lines=[*facts(report, whole), *late]), whole
+        lines = [*facts(report, whole), *after]
+        yield replace(windows(report, whole), lines=lines, cautions=cautions), whole
+        after, cautions = [], []
     for part in parts:
-        lines = [*facts(report, part), *(late if len(parts) == 1 else [])]
-        yield replace(measured(report, part), lines=lines), part
+        yield replace(measured(report, part), lines=[*facts(report, part), *after], cautions=cautions), part
         if part.window != "":  # what is outside of windows is what nobody wants to claim anything of
             yield early_stopping(report, part), None
-        yield turns(part), None
+        yield turns(report, part), None
     yield conversations(report, whole), None
+
+
+def _late(report: Report, parts: Sequence[Funnel]) -> Iterator[str]:
+    for part in parts:
+        if (said := late_words(part)) and said in report.findings:
+            yield said
 
 
 def _figures(report: Report, of: Funnel) -> RequestFigures | None:
@@ -188,17 +217,27 @@ def _window(of: Funnel) -> str:
     return f", window {printable(of.window)}" if of.window else ", outside any window"
 
 
-def _window_row(of: Funnel, name: str, part: bool, mark: str = "") -> list[str]:
+def _window_row(of: Funnel, name: str, part: bool) -> list[str]:
     counts = (of.issued, of.completed, of.failures, of.expired, None if part else of.in_flight)
     overall = of.rates.overall
     rates = (humane.rate(rate) for rate in (overall.requests_per_s, overall.tokens_per_s))
-    median, _, p99, _ = _shape(of.series.get(words.LATENCY))
-    cells = (cell if cell == NOTHING else f"{mark}{cell}" for cell in (median, p99))
-    return [printable(name), *map(humane.count, counts), *rates, *cells]
+    return [printable(name), *map(humane.count, counts), *rates]
 
 
-def _latencies(of: Funnel) -> int:
-    return of.series[words.LATENCY].count if words.LATENCY in of.series else 0
+def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
+    """What is no series of the snapshot is several together."""
+    for word in shown:
+        stat = of.series.get(word)
+        for key in _LATENCIES[word]:
+            if stat is None or id(stat) in own:
+                yield NOTHING if stat is None else percentile_words(report, stat, key)
+                continue
+            value = humane.quantity(stat.percentiles.get(key), stat.unit)
+            yield value if value == NOTHING else f"{_AT_MOST}{value}"
+
+
+def _has_values(of: Funnel, word: str) -> bool:
+    return word in of.series and of.series[word].count > 0
 
 
 def _stop(stop: EarlyStop | None, unit: str) -> str:
@@ -209,12 +248,12 @@ def _stop(stop: EarlyStop | None, unit: str) -> str:
     return humane.quantity(stop.bound, unit)
 
 
-def _shape(stat: SeriesStat | None) -> list[str]:
+def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
     """p50, p90, p99 and the maximum."""
     if stat is None:
         return [NOTHING] * 4
-    values = (*(stat.percentiles.get(key) for key in ("50", "90", "99")), stat.max)
-    return [humane.quantity(value, stat.unit) for value in values]
+    cells = [percentile_words(report, stat, key) for key in ("50", "90", "99")]
+    return [*cells, humane.quantity(stat.max, stat.unit)]
 
 
 def _word(stat: SeriesStat, kind: str) -> str:
@@ -226,6 +265,14 @@ def _word(stat: SeriesStat, kind: str) -> str:
 def _named(numbers: Mapping[str, Number]) -> str:
     """` (7 stop, 3 length)`, the most first."""
     ordered = sorted(numbers.items(), key=lambda item: -item[1])
-    shown = [f"{humane.count(number)} {name or 'without a reason'}" for name, number in ordered[:_REASONS_SHOWN]]
+    shown = [f"{humane.count(number)} {_reason(name)}" for name, number in ordered[:_REASONS_SHOWN]]
     hidden = len(ordered) - len(shown)
-    return f" ({', '.join([*shown, *([f'{hidden} more reasons'] if hidden else [])])})" if shown else ""
+    if hidden:
+        shown.append(number_of(hidden, "more reason"))
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _reason(name: str) -> str:
+    if not name:
+        return "without a reason"
+    return cut(printable(name), _REASON_COLUMNS) if name.strip() else "(blank)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from telemetry.humane import columns
 
@@ -34,10 +35,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of the report; without lines and table it is not shown."""
+    """A titled part of the report; without any of these it is not shown."""
 
     title: str
     lines: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list, kw_only=True)
+    """What to know before trusting the figures: between the lines and the table."""
     table: Table | None = None
     notes: list[str] = field(default_factory=list)
     """Below the table. What follows a line break in one belongs to it, and begins a line of its own in text."""
@@ -45,7 +48,16 @@ class Section:
     """Text shows no more rows than this; JSON has all."""
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.notes or (self.table and self.table.rows))
+        return bool(self.lines or self.cautions or self.notes or (self.table and self.table.rows))
+
+
+def cut(text: str, most: int) -> str:
+    """Printable text in no more than so many columns: what is longer ends with `…`."""
+    if columns(text) <= most:
+        return text
+    reached = accumulate(columns(character) for character in text)
+    kept = sum(so_far < most for so_far in reached)
+    return f"{text[:kept]}…"
 
 
 def fit(table: Table, width: int) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from telemetry.humane import columns
 from telemetry.report.content import content
 from telemetry.report.table import Section, Table, layout
 from telemetry.wire.report import Report
@@ -12,6 +13,8 @@ from telemetry.wire.report import Report
 INDENT: Final = "  "
 _DOT: Final = " · "
 _GLUE: Final = "\N{NO-BREAK SPACE}"
+_SECOND: Final = "\0"
+"""The other column of a wide character; no printable text has it."""
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"
 _COLORS: Final = {
@@ -41,7 +44,7 @@ def render_text(report: Report, width: int = 100, color: bool = False, *, steps:
 
 def render_section(section: Section, width: int) -> list[str]:
     """The lines under a section's title, indented."""
-    lines = [part for line in section.lines for part in _wrapped(line, width, INDENT)]
+    lines = [part for line in (*section.lines, *section.cautions) for part in _wrapped(line, width, INDENT)]
     if section.table and section.table.rows:
         shown = Table(section.table.columns, section.table.rows[: section.rows_shown])
         lines += [INDENT + line for line in layout(shown, width - len(INDENT))]
@@ -55,15 +58,16 @@ def render_section(section: Section, width: int) -> list[str]:
 def _wrapped(line: str, width: int, indent: str = "") -> list[str]:
     """Lines of at most `width`, broken between facts or words only: a path or a command can still be copied."""
     facts = [fact.replace(" ", _GLUE) if len(fact) < width // 2 else fact for fact in line.split(_DOT)]
+    text = _DOT.join(facts).replace(" ·", _GLUE + "·")
     wrapped = textwrap.wrap(
-        _DOT.join(facts).replace(" ·", _GLUE + "·"),
+        text if text.isascii() else "".join(ch + _SECOND * (columns(ch) - 1) for ch in text),
         max(width, 20),
         initial_indent=indent,
         subsequent_indent=indent + INDENT,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [part.replace(_GLUE, " ") for part in wrapped]
+    return [part.replace(_GLUE, " ").replace(_SECOND, "") for part in wrapped]
 
 
 def _painted(text: str, code: str, color: bool) -> str:

@@ -113,6 +113,8 @@ def test_an_unknown_command_names_the_near_miss(capsys: pytest.CaptureFixture[st
     """A mistyped command is a usage error with a suggestion."""
     assert main(["staus"]) == 2
     assert "did you mean `telemetry status`?" in capsys.readouterr().err
+    assert main(["watch"]) == 2
+    assert "did you mean `telemetry top`?" in capsys.readouterr().err
     assert main(["xyzzy"]) == 2
     assert "--help" in capsys.readouterr().err
 

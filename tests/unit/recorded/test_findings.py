@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from telemetry.recorded.findings import Covered, findings
+from telemetry.recorded.bounds import series_bounds
+from telemetry.recorded.findings import Covered, alone, findings
+from telemetry.recorded.run import RecordedRun
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, Stretch
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, SelfCost, SeriesStat
 
@@ -26,6 +29,14 @@ def report(*of: tuple[SeriesStat, SeriesBounds], stretch: Stretch | None = None,
         series=[stat for stat, _ in of],
     )
     return Report(snapshot=snapshot, source="file", bounds=[bounds for _, bounds in of], stretch=stretch)
+
+
+def turn(
+    number: str, count: int, word: str = "latency", *, lacking: tuple[str, ...]
+) -> tuple[SeriesStat, SeriesBounds]:
+    stat, bounds = series(f"chat.turn.{word}", count, lacking=lacking)
+    labels = {"turn": number, "model": "a"}
+    return replace(stat, labels=labels), replace(bounds, labels=labels)
 
 
 def covering(*of: tuple[SeriesStat, SeriesBounds]) -> Covered:
@@ -152,3 +163,48 @@ def test_series_that_are_not_over_time() -> None:
     assert findings(shown, covering(one, other)) == [
         "figures over time are those of the 1 series with the most values, of 2"
     ]
+
+
+def test_turns_of_conversations_share_one_sentence() -> None:
+    """Whatever each of them lacks, after all others; a label `turn` alone makes no conversation."""
+    several = [
+        turn("1", 400, lacking=("99.9",)),
+        turn("2", 40, lacking=("99", "99.9")),
+        turn("3", 3, lacking=KEYS),
+        turn("1", 400, "ttft", lacking=("99.9",)),
+        series("chat.latency", 443, lacking=("99.9",)),
+    ]
+    assert findings(report(*several), covering(*several)) == [
+        "p99.9 of chat.latency rests on 443 samples: no upper bound at 95 %; it takes 3,688",
+        "by turn, p50, p99 and p99.9 of chat.turn.latency{model=a} and chat.turn.ttft{model=a} rest on 3 to 400"
+        " samples, too few for bounds at 95 % in 3 turns; it takes 6, 368 and 3,688",
+    ]
+    one = turn("1", 1, lacking=("99",))
+    assert findings(report(one), covering(one)) == [
+        "by turn, p99 of chat.turn.latency{model=a} rests on 1 sample, too few for bounds at 95 % in 1 turn;"
+        " it takes 368"
+    ]
+    other = series("turn.latency", 40, lacking=("99",))
+    other = replace(other[0], labels={"turn": "left"}), replace(other[1], labels={"turn": "left"})
+    assert findings(report(other), covering(other)) == [
+        "p99 of turn.latency{turn=left} rests on 40 samples: no upper bound at 95 %; it takes 368"
+    ]
+
+
+def test_a_result_that_lies_alone() -> None:
+    """It has the bounds of its display histograms, and what is found by them."""
+    bare = replace(report(series("ttft", 3)), bounds=[])
+    judged = alone(bare)
+    assert judged.bounds == series_bounds(bare.snapshot.series)
+    assert judged.findings == ["too few values for any percentile of ttft: 3 samples"]
+    assert judged == RecordedRun(bare, None).report()
+    assert alone(bare, "it is gone").findings[0].startswith("it is gone: bounds are wider")
+
+
+def test_one_is_singular() -> None:
+    """One event, one tick, one series."""
+    account = Accounting(emitted=1, missing=1, waiting=1)
+    said = findings(report(accounting=account, cost=SelfCost(ticks=1, ticks_late=1)), ALL)
+    assert said[0].endswith("the numbers lack 1 of 1 event")
+    assert said[1] == "1 event is in no number: no definition has come for its id"
+    assert said[2].startswith("1 of 1 tick of the aggregator was late")

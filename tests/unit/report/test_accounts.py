@@ -18,7 +18,7 @@ def test_losses_are_told_by_reason() -> None:
     table = losses(snapshot(accounting=account)).table
     assert table is not None
     assert [row[:2] for row in table.rows] == [
-        ["buffer_full", "1 events"],
+        ["buffer_full", "1 event"],
         ["negative", "2 events"],
         ["missing", "3 events"],
     ]

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.golden.report.renderings import stored_report
+from tests.golden.report.renderings import requests_report, stored_report
+from tests.unit.test_funnel import counter, series, snapshot
 
 from telemetry import humane, render
 from telemetry.errors import UsageError
 from telemetry.ledger import Reason
-from telemetry.report.content import stretch_words
+from telemetry.recorded import RecordedRun
+from telemetry.report.content import cost, params, stretch_words, warnings
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, Stretch
+from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY
 from telemetry.wire.snapshot import (
     Accounting,
     CommandFacts,
@@ -152,9 +156,10 @@ reports = st.builds(
 @given(reports, st.booleans())
 def test_every_number_comes_from_the_report(report: Report, steps: bool) -> None:
     """Each number in the text is a number of the JSON form, rounded, but for the sum in the headline and ages."""
-    snapshot = report.snapshot
+    snapshot, document = report.snapshot, json.loads(render(report, "json"))
     ages = [max(0, snapshot.time_ns - stat.last_event_ns) for stat in snapshot.producers]
-    known = {*written(msgspec.to_builtins(report)), *written([age / 1e9 for age in ages])}
+    known = {*written(document), *written([age / 1e9 for age in ages])}
+    known.update(number.strip(".,:") for text in document["findings"] for number in NUMBER.findall(text))
     first, *lines = render(report, width=200, steps=steps).splitlines()
     for line in lines:
         for number in NUMBER.findall(line.split("why")[0].replace("2^53", "")):
@@ -247,3 +252,63 @@ def test_a_part_that_was_not_found_says_what_the_numbers_are_of() -> None:
     assert stretch_words(stretch) == (
         "no steady part was found between 5.00 s and 12.0 s of the run, so this is all of that: it drifts"
     )
+
+
+FEW = series(LATENCY, [5, 6, 7])
+BARE = snapshot(counter(ISSUED, 3), counter(COMPLETED, 3), FEW)
+
+
+@pytest.mark.parametrize("form", ["text", "md", "html", "json"])
+@pytest.mark.parametrize("source", ["pubsub", "last_live"])
+def test_a_result_without_its_history_is_judged_by_itself(form: Any, source: Any) -> None:
+    """As a command says it that finds no history: the same marks, the same findings, the same of its requests."""
+    state = "COMPLETE" if source == "pubsub" else "LIVE"
+    bare = Report(snapshot=replace(BARE, state=state), source=source)
+    assert render(bare, form) == render(RecordedRun(bare, None).report(), form)
+    assert "too few values for any percentile of llm.latency: 3 samples" in render(bare, form)
+    assert "*7.00 ns" in render(bare, form) or form == "json"
+
+
+def test_what_was_read_with_its_history_is_left_as_it_is() -> None:
+    """So is a part of a run, and a run that goes on."""
+    known = replace(Report(snapshot=BARE, source="file"), findings=["so it is"])
+    assert "too few" not in render(known)
+    part = replace(known, findings=[], stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given"))
+    assert "too few" not in render(part)
+    assert "too few" not in render(
+        replace(known, findings=[], source="status", snapshot=replace(BARE, state="LIVE"))
+    )
+
+
+@pytest.mark.parametrize("form", ["hgrm", "junit"])
+def test_forms_without_findings_need_no_history(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is worked out that nobody sees."""
+    monkeypatch.setattr("telemetry.recorded.findings.alone", None)
+    assert render(Report(snapshot=BARE, source="file"), form)
+
+
+def test_a_sentence_above_the_figures_is_no_warning_as_well() -> None:
+    """In the JSON form it is a finding; in text it stands where the latencies are, before the table, and once."""
+    late = "requests of llm{model=a-13b}, window measured went out up to 2.00 s late"
+    assert late in json.loads(render(requests_report(), "json"))["findings"][0]
+    for form in ("text", "md"):
+        said = render(requests_report(), form, width=300).replace("\\", "")
+        assert said.count(late) == 1
+        assert said.index(late) < said.index("window  " if form == "text" else "| window |")
+    assert late not in " ".join(warnings(requests_report()).lines)
+
+
+def test_values_of_parameters_are_cut_by_columns() -> None:
+    """Wide characters take two, so the table is as wide with them; a note says where the whole value is."""
+    said = params(replace(BARE, params={"a": "日" * 40, "b": "x" * 56}))
+    assert said.table is not None
+    assert [row[1] for row in said.table.rows] == ["日" * 27 + "…", "x" * 56]
+    assert said.notes == ["values that end with … are whole in the JSON form"]
+    assert params(replace(BARE, params={"b": "x" * 56})).notes == []
+
+
+def test_one_is_singular() -> None:
+    """Of frames, and of ticks."""
+    (line,) = cost(replace(BARE, cost=SelfCost(ticks=1, ticks_late=1, frames=1))).lines
+    assert "in 1 frame ·" in line
+    assert "1 of 1 tick late" in line

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report
-from tests.unit.recorded.test_requests import EXTENT, report
-from tests.unit.test_funnel import counter, series
+from tests.unit.recorded.test_requests import EXTENT, planned, report
+from tests.unit.test_funnel import SECOND, counter, series
 
 from telemetry import render
+from telemetry.humane import columns
+from telemetry.recorded.findings import alone
 from telemetry.recorded.requests import with_requests
 from telemetry.report.requests import KINDS_SHOWN, requests
 from telemetry.report.table import Section
 from telemetry.wire.report import Stretch
-from telemetry.wire.requests import COMPLETED, FAILED, ISSUED, LATENCY, TTFT
+from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, TTFT
 from telemetry.wire.snapshot import CounterStat, SeriesStat
 
 
 def sections(*stats: CounterStat | SeriesStat) -> list[Section]:
     return [section for section in requests(with_requests(report(*stats))) if section]
+
+
+def judged(*stats: CounterStat | SeriesStat) -> list[Section]:
+    """With bounds and findings."""
+    return [section for section in requests(alone(report(*stats))) if section]
 
 
 def test_a_run_without_requests_says_nothing_of_them() -> None:
@@ -132,3 +140,107 @@ def test_the_number_of_sections_is_bounded() -> None:
     many = sections(*(counter(ISSUED, 1, window=f"w{number}") for number in range(30)))
     assert many[0].notes == ["22 more windows are in the JSON form"]
     assert len(many) == KINDS_SHOWN + 1
+
+
+def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
+    """As in all other tables, with what the mark means; of windows together nobody looked for bounds."""
+    values = list(range(100, 200))
+    stats = [
+        counter(ISSUED, 100, window="a"),
+        counter(ISSUED, 100, window="b"),
+        *(series(word, values, window=window) for word in (LATENCY, CORRECTED) for window in "ab"),
+        series("turn.latency", values[:30], turn="1", window="a"),
+        series("turn.latency", values, turn="2", window="a"),
+    ]
+    beside, *_, turns = (one for one in judged(*stats) if one.table is not None and "window b" not in one.title)
+    assert beside.table is not None
+    assert turns.table is not None
+    assert [row[-3:] for row in beside.table.rows[:2]] == [["149 ns", "*198 ns", "*198 ns"]] * 2
+    assert beside.table.rows[2][-3:] == ["≈149 ns", "≈198 ns", "≈198 ns"]
+    assert [row[-4:] for row in turns.table.rows] == [
+        ["114 ns", "*126 ns", "*129 ns", "129 ns"],
+        ["149 ns", "189 ns", "*198 ns", "199 ns"],
+    ]
+    said = "* rests on too few values to be bounded with 95 % confidence"
+    assert turns.notes == [said]
+    assert beside.notes == ["≈: at most; percentiles of windows together are not known better", said]
+
+
+def test_turns_without_values_have_no_row() -> None:
+    """In a part of a run most turns are not there; where none is, there is no table."""
+    part = [counter(ISSUED, 3), series("turn.latency", [], turn="1"), series("turn.ttft", [], turn="1")]
+    assert [section.title for section in sections(*part)] == ["Requests: llm"]
+    found = sections(*part, series("turn.latency", [30], turn="2"))[-1]
+    assert found.table is not None
+    assert [row[0] for row in found.table.rows] == ["2"]
+
+
+def test_a_stall_is_seen_among_the_windows() -> None:
+    """p99 from when requests were planned has a column where any were; a window without such ones has none."""
+    late = planned([3_100_000] * 100, [2 * SECOND - n * SECOND // 50 for n in range(100)], window="stalled")
+    table = judged(*late, counter(ISSUED, 9, window="calm"), series(LATENCY, [1_000_000] * 9, window="calm"))[
+        0
+    ].table
+    assert table is not None
+    assert [column.title for column in table.columns][-2:] == ["p99", "p99 corrected"]
+    assert [row[-2:] for row in table.rows] == [
+        ["*3.10 ms", "*1.98 s"],
+        ["*1.00 ms", "–"],
+        ["≈3.10 ms", "*1.98 s"],
+    ]
+    plain = sections(*(counter(ISSUED, 1, window=window) for window in "ab"))[0].table
+    assert plain is not None
+    assert plain.columns[-1].title == "p99"
+
+
+def test_how_late_requests_were_is_said_above_their_figures() -> None:
+    """Once for a kind: beside the windows if there are several, else with the only figures; and only if the report
+    has found it."""
+    late = planned([3_100_000] * 100, [2 * SECOND - n * SECOND // 50 for n in range(100)], window="a")
+    (first, *others) = judged(*late)
+    assert [text.partition(":")[0] for text in first.cautions] == [
+        "requests of llm, window a went out up to 2.00 s late"
+    ]
+    assert [one.cautions for one in others] == [[]] * len(others)
+    (first, *others) = judged(*late, counter(ISSUED, 9, window="b"))
+    assert first.table is not None
+    assert first.table.columns[0].title == "window"
+    assert len(first.cautions) == 1
+    assert [one.cautions for one in others] == [[]] * len(others)
+    assert [one.cautions for one in sections(*late)] == [[]] * len(sections(*late))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("", "without a reason"),
+        (" \t", "(blank)"),
+        ("x" * 40, "x" * 40),
+        ("x" * 41, "x" * 39 + "…"),
+        ("\x1b" * 30, r"\x1b" * 9 + r"\x1" + "…"),
+        ("日本" * 30, "日本" * 9 + "日…"),
+    ],
+)
+def test_reasons_are_cut(reason: str, said: str) -> None:
+    """To a width that leaves room for others; one that nobody could see is said to be blank."""
+    (one,) = sections(counter(ISSUED, 2), counter(FAILED, 2, reason=reason))
+    assert one.lines == [f"2 issued → 0 completed · 2 failed (2 {said})"]
+
+
+def test_any_reason_leaves_the_text_in_its_width() -> None:
+    """However long, wide or odd it is, all figures are there."""
+    reasons = ["x" * 400, "a b " * 90, "日本" * 90, "\x1b[2J\r\n", " ", "<b>|`*"]
+    failed = [counter(FAILED, 9 - number, reason=reason) for number, reason in enumerate(reasons)]
+    text = render(report(counter(ISSUED, 99), *failed, series(LATENCY, [5] * 9)), width=80)
+    assert max(columns(line) for line in text.splitlines()) <= 80
+    assert "5 (blank), 4 <b>|`*)" in " ".join(text.split())
+
+
+def test_one_is_singular() -> None:
+    """One call, one window, one reason."""
+    failed = [counter(FAILED, 1, reason=f"r{number}") for number in range(7)]
+    (one,) = sections(counter(ISSUED, 9), counter("after_end", 1), *failed)
+    assert one.lines[0].endswith(", 1 more reason) · 2 in flight")
+    assert one.lines[1] == "1 call for requests that had ended, or that nobody knows"
+    many = sections(*(counter(ISSUED, 1, window=f"w{number}") for number in range(KINDS_SHOWN + 1)))
+    assert many[0].notes == ["1 more window is in the JSON form"]

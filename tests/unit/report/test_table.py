@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from telemetry.report.table import Column, Section, Table, fit, layout
+from telemetry.humane import columns
+from telemetry.report.table import Column, Section, Table, cut, fit, layout
 
 HEADS = [Column("name"), Column("a"), Column("b", 2), Column("c", 1), Column("d", 3, right=False)]
 
@@ -37,6 +38,7 @@ def test_empty_sections_are_false() -> None:
     assert not Section("x")
     assert not Section("x", table=Table(HEADS, []))
     assert Section("x", ["line"])
+    assert Section("x", cautions=["mind"])
 
 
 def test_a_middling_name_pushes_out_only_what_is_nice_to_have() -> None:
@@ -47,3 +49,13 @@ def test_a_middling_name_pushes_out_only_what_is_nice_to_have() -> None:
     assert [column.title for column in fit(table, 52).columns] == ["name", "value", "p50"]
     assert [column.title for column in fit(table, 40).columns] == ["name", "value", "p50"]
     assert layout(table, 40)[1] == "n" * 30
+
+
+def test_long_text_is_cut_by_columns() -> None:
+    """What fits is left as it is; wide characters count twice, and none is halved."""
+    assert cut("abcde", 5) == "abcde"
+    assert cut("abcdef", 5) == "abcd…"
+    assert cut("日本日本", 8) == "日本日本"
+    assert cut("日本日本", 7) == "日本日…"
+    assert cut("日本日本", 6) == "日本…"
+    assert [columns(cut("日" * 99, width)) for width in (40, 41)] == [39, 41]

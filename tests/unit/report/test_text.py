@@ -107,7 +107,7 @@ def test_trouble_is_named() -> None:
     assert "client rank 7: buffer_full 12 · missing batches 2, 5–9" in said
     assert re.search(r"buffer_full +12 events +the producer's buffer was full", said)
     assert re.search(r"missing +3 events +sent, but never arrived", said)
-    assert re.search(r"wrong_topic +1 frames", said)
+    assert re.search(r"wrong_topic +1 frame +", said)
 
 
 END_NS = 1_772_366_525_000_000_000

@@ -18,6 +18,7 @@ from telemetry.report.html.requests import requests_section
 from telemetry.report.html.sections import block, table
 from telemetry.report.html.series import series_data
 from telemetry.report.html.steps import steps_section
+from telemetry.report.requests import late
 from telemetry.report.sources import sources_sections
 from telemetry.report.table import Section
 from telemetry.wire.gates import GateResult, worst
@@ -121,7 +122,11 @@ def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
             f" {len(worst)} of {len(report.gates)} not passed" if worst else "",
             "bad" if "fail" in worst else "warn",
         ),
-        "warnings": (f" {humane.count(len(report.snapshot.warnings) + len(report.findings))}", "warn"),
+        "warnings": (
+            f" {humane.count(sum(len(one.lines) for name, one, _ in sections if name == 'warnings'))}",
+            "warn",
+        ),
+        "requests": (" went out late" if any(late(report)) else "", "warn"),
         "losses": ("", "warn"),
         "backends": backends_link(report),
     }

@@ -21,7 +21,8 @@ def block(section: Section, name: str = "", body: str = "", rows: int | None = N
 
 def content(section: Section, body: str = "", rows: int | None = None) -> str:
     """What is below the title."""
-    inner = body or _lines(section.lines) + (table(section.table, rows) if section.table else "")
+    cautions = "".join(f'<p class="banner warn">{escape(caution)}</p>' for caution in section.cautions)
+    inner = body or _lines(section.lines) + cautions + (table(section.table, rows) if section.table else "")
     return inner + _lines(section.notes, "soft")
 
 

@@ -8,6 +8,7 @@ from tests.golden.report.renderings import requests_report, stored_report
 from tests.unit.recorded.test_requests import report
 from tests.unit.test_funnel import counter
 
+from telemetry import render
 from telemetry.report.html import render_html
 from telemetry.report.html.requests import requests_section
 from telemetry.wire.requests import COMPLETED, FAILED, ISSUED
@@ -19,7 +20,7 @@ def test_requests_are_one_section_before_the_series() -> None:
     """With a title for each part, and a link to the whole; a run without them has neither."""
     text = render_html(requests_report())
     assert text.index('<section id="requests">') < text.index('<section id="series">')
-    assert '<a href="#requests">Requests</a>' in text
+    assert '<a href="#requests" class="warn">Requests went out late</a>' in text
     assert re.findall(r"<h3>([^<]*)</h3>", text)[0] == "llm{model=a-13b}"
     assert 'id="requests"' not in render_html(stored_report())
 
@@ -40,3 +41,23 @@ def test_names_from_outside_are_text() -> None:
     _, text = requests_section(report(*stats))
     assert "<img" not in text
     assert "&lt;img" in text
+
+
+def test_how_late_requests_were_stands_out_above_their_figures() -> None:
+    """Once, before the first table of the kind; where all went out in time, neither link nor section has a word."""
+    text = render_html(requests_report())
+    (at,) = (found.start() for found in re.finditer(r'<p class="banner warn">requests of llm', text))
+    assert text.index("<h3>llm{model=a-13b}</h3>") < at < text.index("<th", text.index("<h3>llm"))
+    assert text.count("went out up to 2.00 s late") == 1
+    assert 'href="#warnings" class="warn">Warnings 6<' in text
+    plain = render(report(counter(ISSUED, 1), counter(COMPLETED, 1)), "html")
+    assert '<a href="#requests">Requests</a>' in plain
+    assert "banner warn" not in plain
+
+
+def test_reasons_are_cut_and_escaped() -> None:
+    """The bar's words are those of the text."""
+    stats = [counter(FAILED, 2, reason="<b>" * 300), counter(FAILED, 1, reason=" ")]
+    _, text = requests_section(report(counter(ISSUED, 3), *stats))
+    assert f"3 failed (2 {'&lt;b&gt;' * 13}…, 1 (blank))" in text
+    assert "<b>" not in text

@@ -9,9 +9,9 @@ TABLE = Table([Column("<n>"), Column("v"), Column("why", right=False)], [["<a>",
 
 
 def test_text_is_escaped() -> None:
-    """In titles, lines, heads, cells and notes."""
-    html = block(Section("<t>", ["<l>"], TABLE, notes=["<o>"]), '"x')
-    assert [text for text in ("<t>", "<l>", "<n>", "<a>", "<o>", '""x"') if text in html] == []
+    """In titles, lines, cautions, heads, cells and notes."""
+    html = block(Section("<t>", ["<l>"], TABLE, notes=["<o>"], cautions=["<c>"]), '"x')
+    assert [text for text in ("<t>", "<l>", "<c>", "<n>", "<a>", "<o>", '""x"') if text in html] == []
     assert 'id="&quot;x"' in html
 
 
@@ -33,3 +33,9 @@ def test_cells_of_a_column_may_stand_out() -> None:
     text = table(TABLE, badges={2: ["good", "bad"]})
     assert '<td class="left"><span class="badge good">&amp;</span></td>' in text
     assert text.count("badge") == 2
+
+
+def test_cautions_stand_between_lines_and_table() -> None:
+    """Where who reads the figures comes by; they stand out."""
+    html = block(Section("t", ["line"], TABLE, cautions=["mind"]))
+    assert html.index("line") < html.index('<p class="banner warn">mind</p>') < html.index("<table")

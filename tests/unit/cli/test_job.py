@@ -68,7 +68,7 @@ def test_a_command_that_ends_by_itself(handlers: dict[int, object]) -> None:
     assert (facts.pid, facts.exit_code, facts.signal, facts.argv[0]) == (job.pid, 7, None, sys.executable)
     assert facts.wall_s > 0
     assert facts.cpu_user_s + facts.cpu_system_s > 0
-    assert facts.max_rss_bytes > 60_000_000
+    assert 40_000_000 < facts.max_rss_bytes < 40_000_000_000  # kernels count roughly
     assert {number: signal.getsignal(number) for number in HANDLED if number != signal.SIGCHLD} == {
         number: handler for number, handler in handlers.items() if number != signal.SIGCHLD
     }

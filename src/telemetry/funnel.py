@@ -76,9 +76,8 @@ def funnels(snapshot: MetricsSnapshot) -> list[Funnel]:
     for stat in stats:
         kind, word = _split(stat, kinds)
         if word:
-            labels = tuple(sorted(item for item in stat.labels.items() if item[0] not in _OWN))
-            parts = gathered.setdefault((kind, labels), {})
-            parts.setdefault(stat.labels.get(words.WINDOW, ""), _Part()).add(word, stat)
+            labels, window = _place(stat.labels)
+            gathered.setdefault((kind, labels), {}).setdefault(window, _Part()).add(word, stat)
     return [_funnel(kind, dict(labels), parts) for (kind, labels), parts in gathered.items()]
 
 
@@ -88,11 +87,35 @@ def without_requests(stats: Sequence[_Stat], snapshot: MetricsSnapshot) -> list[
     return [stat for stat in stats if not _split(stat, kinds)[1]] if kinds else list(stats)
 
 
+def issued_kind(name: str, unit: str) -> str:
+    """The kind of request whose issues a counter of this name and unit counts; empty if it counts none."""
+    kind, _, word = name.rpartition(".")
+    return kind if word == words.ISSUED and unit == words.INSTRUMENTS[word][1] else ""
+
+
+def rates_of(snapshot: MetricsSnapshot, kind: str, labels: Mapping[str, str]) -> Rates:
+    """Of the requests of one kind that have the labels of one of its series, so of one tracking window: as
+    `funnels` has them. All unknown if there are none."""
+    if kind not in _kinds(snapshot.counters):
+        return Rates()
+    names = {words.name_of(kind, word) for word in (words.COMPLETED, *words.WITHIN)}
+    part, place = _Part(), _place(labels)
+    stats: list[CounterStat | SeriesStat] = [*snapshot.counters, *snapshot.series]
+    for stat in stats:
+        if stat.name in names and _place(stat.labels) == place:
+            _, word = _split(stat, {kind})
+            if word:
+                part.add(word, stat)
+    return part.rates
+
+
+def _place(labels: Mapping[str, str]) -> tuple[Labels, str]:
+    """Labels of the kind, and the tracking window."""
+    return tuple(sorted(item for item in labels.items() if item[0] not in _OWN)), labels.get(words.WINDOW, "")
+
+
 def _kinds(counters: Iterable[CounterStat]) -> Iterator[str]:
-    for stat in counters:
-        kind, _, word = stat.name.rpartition(".")
-        if word == words.ISSUED and kind and stat.unit == words.INSTRUMENTS[word][1]:
-            yield kind
+    return filter(None, (issued_kind(stat.name, stat.unit) for stat in counters))
 
 
 def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
@@ -153,12 +176,14 @@ class _Part:
             finishes=self.finishes,
             series=self.series,
             turns={turn: self.turns[turn] for turn in sorted(self.turns, key=_turn_order)},
-            rates=self._rates(completed),
+            rates=self.rates,
             windows=windows,
         )
 
-    def _rates(self, completed: Number) -> Rates:
+    @property
+    def rates(self) -> Rates:
         """Unknown where there is no extent, or no time between its ends."""
+        completed = self.counts.get(words.COMPLETED, 0)
         latency, tokens = self.series.get(words.LATENCY), self.series.get(words.OUTPUT_TOKENS)
         extent = latency.extent if latency is not None else None
         if extent is None:

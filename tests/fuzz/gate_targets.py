@@ -19,7 +19,19 @@ from tests.fuzz.text_forms import GateText
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.gates import check, evaluate, grammar, resolve, run_evidence, tokens, tree, units, windows, words
+from telemetry.gates import (
+    check,
+    evaluate,
+    grammar,
+    resolve,
+    run_evidence,
+    sums,
+    tokens,
+    tree,
+    units,
+    windows,
+    words,
+)
 from telemetry.gates.check import Rules
 from telemetry.gates.run_evidence import RunEvidence
 from telemetry.humane import columns
@@ -53,6 +65,11 @@ _GATES: Final = (
     "mean(size) < baseline * 1.01",
     "completeness == complete",
     "command.max_rss <= 2 GiB",
+    "sum(q.failed)/value(q.issued) < 1%",
+    "sum(requests) + sum(q.completed{finish=stop}) > 3 in every 1s",
+    "throughput(q.latency) > 100/s",
+    "throughput.loadgen(q.latency{window=w}) >= baseline * 0.95",
+    "throughput.overall(q.latency) == 2",
 )
 
 
@@ -96,7 +113,7 @@ def run_gate(data: bytes) -> int:
     if gate.every is not None:
         assert grammar.every_s(gate.every) >= 1
     for term in gate.terms:
-        assert term.function in grammar.FUNCTIONS or 0 < float(term.percentile) <= 100
+        assert term.function in {*grammar.FUNCTIONS, *grammar.THROUGHPUTS} or 0 < float(term.percentile) <= 100
     return 1
 
 
@@ -128,7 +145,7 @@ def _history() -> MemoryPath:
 def _run(*, lossy: bool) -> RecordedRun:
     """Instruments that share a name, and a history; `lossy`: nobody knows how much is missing."""
     directory: Any = SimpleNamespace(history=_history(), path="r")
-    snapshot = valid.whole_snapshot()
+    snapshot, requests = valid.whole_snapshot(), valid.requests_snapshot()
     other = {"route": "/b"}
     snapshot = replace(
         snapshot,
@@ -136,8 +153,8 @@ def _run(*, lossy: bool) -> RecordedRun:
         started_ns=valid.WALL_NS,
         time_ns=valid.WALL_NS + 3_601 * 10**9,
         elapsed_s=3_601.0,
-        series=[*snapshot.series, replace(snapshot.series[0], labels=other)],
-        counters=[*snapshot.counters, CounterStat(name="requests", labels=other, value=1e308)],
+        series=[*snapshot.series, replace(snapshot.series[0], labels=other), *requests.series],
+        counters=[*snapshot.counters, CounterStat(name="requests", labels=other, value=1e308), *requests.counters],
         command=CommandFacts(argv=["a"], exit_code=0, wall_s=4.5, max_rss_bytes=1 << 30),
     )
     if not lossy:
@@ -242,7 +259,7 @@ TARGETS: Final = (
         run=run_gate_check,
         form=GateText(),
         seeds=lambda: [text.encode() for text in _GATES],
-        covers=(check, evaluate, resolve, run_evidence, units, windows, words),
+        covers=(check, evaluate, resolve, run_evidence, sums, units, windows, words),
         head=b"p99(latency) ",
         base_bytes=16 * MIB,
         bytes_each=2_000,

@@ -45,6 +45,7 @@ class GateText(Text):
         *b'< <= >= == != => = <> + - * / ( ) { } {} {a=b} {a="b",c=d} {a=b,a=c} " "a" "" \\'.split(),
         *b"0 1 250ms 5% 1/s 2MiB/s 1e999 1e308 1e-400 1e308h 7M 1ns 1h 1e18h 0s 1s 0.5s 30s 2GiB 4parsec".split(),
         *b"p99(latency) p0(a) p100(size) p099.900(size) p1000(a) p50.12345678(a) p(a) p. median(a) avg sum".split(),
+        *b"sum(q.failed) value(q.issued) throughput(q.latency) throughput.overall(q.latency{window=w})".split(),
         *b"rate(requests) value(queue) mean(size) total(latency) min(queue) max(size) count(latency)".split(),
         *b"lost elapsed emitted command.exit_code completeness complete lossy baseline in every".split(),
         *(b"5 %", b"1 k", b"in every", b"in every 1s", b"in every 2s", b"in every 1e300s", b"in every 2.5s"),

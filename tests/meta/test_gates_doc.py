@@ -13,7 +13,7 @@ from telemetry import limits
 from telemetry.cli.exits import Exit
 from telemetry.gates import grammar
 from telemetry.gates.facts import FACTS, WORD_FACTS
-from telemetry.gates.grammar import FUNCTIONS, parse
+from telemetry.gates.grammar import FUNCTIONS, THROUGHPUTS, parse
 from telemetry.gates.tree import Fact, nodes
 from telemetry.gates.units import LITERALS
 from telemetry.statistics.confidence import least_count
@@ -54,9 +54,9 @@ def test_every_expression_is_one(text: str) -> None:
 def test_every_function_and_fact_is_shown_and_told() -> None:
     """In the examples and in the tables."""
     functions = {term.function for text in expressions() for term in parse(text).terms}
-    assert set(FUNCTIONS) <= functions
+    assert {*FUNCTIONS, *THROUGHPUTS} <= functions
     told = set(re.findall(r"`([a-z.]+)`", " ".join(column("function"))))
-    assert told == set(FUNCTIONS)
+    assert told == {*FUNCTIONS, *THROUGHPUTS}
     facts = set(re.findall(r"`([a-z._]+)`", " ".join(column("fact"))))
     assert facts == {*FACTS, *WORD_FACTS}
     shown = {node.name for text in expressions() for node in nodes(parse(text).left) if isinstance(node, Fact)}

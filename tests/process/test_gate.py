@@ -45,6 +45,23 @@ while True:
     time.sleep(0.01)
 """
 
+FAIL = """
+import time, telemetry
+run = telemetry.start("x")
+chat = run.requests("chat", model="m")
+for window, failing in (("warm-up", 40), ("measured", 2)):
+    with run.tracking(window):
+        for number in range(200):
+            request = chat.issue()
+            time.sleep(0.0001)
+            if number < failing:
+                request.fail("busy" if number % 2 else "gone")
+            else:
+                request.complete(output_tokens=number, finish_reason="stop" if number % 3 else None)
+run.finish()
+"""
+"""One in five fails while it warms up, then one in a hundred."""
+
 
 def run(ground: Any, *words: str, code: str = RECORD, argument: str = "0") -> tuple[int, str]:
     """(exit code, stderr) of `telemetry run` with such flags."""
@@ -184,3 +201,40 @@ def test_the_settings_have_gates_too(ground: Any) -> None:
     assert run(ground)[0] == 99
     assert gate(ground)[0] == 99
     assert run(ground, "--no-gates")[0] == 0
+
+
+def test_the_share_of_requests_that_failed_for_whatever_reason(ground: Any) -> None:
+    """Of each window by itself, of one, of all together."""
+    share = "sum(chat.failed)/value(chat.issued) < 5%"
+    measured = "sum(chat.failed{window=measured})/value(chat.issued{window=measured}) <= 1%"
+    assert run(ground, "--gate", share, code=FAIL)[0] == 99
+    assert outcomes(ground) == ["fail", "pass"]
+    code, out, _ = gate(ground, measured, "sum(chat.failed) == 42", "sum(chat.completed) == 358")
+    assert (code, out.count("pass  ")) == (0, 3)
+    assert gate(ground, "sum(chat.failed{reason=busy}) == 21", "sum(chat.expired) == 0")[0] == 0
+    assert gate(ground, "sum(chat.failed) <= baseline", "--baseline", "latest")[0] == 0
+    code, _, err = gate(ground, "sum(chat.latency) < 1")
+    assert (code, "there is `total(chat.latency)`" in err) == (2, True)
+
+
+def test_throughput_is_the_report_s(ground: Any) -> None:
+    """By each definition, of each window, to the last digit; of a part, of time or of the run, there is none."""
+    assert run(ground, code=FAIL)[0] == 0
+    (together,) = json.loads(ground.run("report", "latest", "--json")[1])["requests"]
+    definitions = {
+        "throughput": "while_issuing",
+        "throughput.loadgen": "loadgen",
+        "throughput.overall": "overall",
+    }
+    for function, definition in definitions.items():
+        for window in together["windows"]:
+            for series, unit in (("latency", "requests_per_s"), ("output_tokens", "tokens_per_s")):
+                metric = f"{function}(chat.{series}{{window={window['window']}}})"
+                code, out, _ = gate(ground, f"{metric} > 0", "--json")
+                (result,) = json.loads(out)["gates"]
+                assert (code, result["value"]) == (0, window["rates"][definition][unit])
+    assert gate(ground, "throughput(chat.latency) > 0", "--to", "0.1s")[0] == 3
+    code, _, err = gate(ground, "throughput(chat.latency) > 0 in every 1s")
+    assert (code, "or write `rate(chat.latency)`" in err) == (2, True)
+    code, _, err = gate(ground, "throughput(chat.failed_latency) > 0")
+    assert (code, "there is `rate(chat.failed_latency)`" in err) == (2, True)

@@ -10,7 +10,7 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Loss
 from telemetry.gates.facts import FACTS, WORD_FACTS
-from telemetry.gates.grammar import FUNCTIONS, parse
+from telemetry.gates.grammar import FUNCTIONS, THROUGHPUTS, parse
 from telemetry.gates.order import quantile
 from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Negated, Node, Number, Operation, Term, Word
 from telemetry.gates.units import LITERALS
@@ -26,7 +26,8 @@ METRICS = st.builds(
     st.dictionaries(NAMES, st.text(max_size=12), max_size=3),
 )
 PERCENTILES = st.sampled_from(["p50", "p99", "p99.9", "p0.1", "p100", "p12.3456789"])
-TERMS = st.builds(Term, st.one_of(st.sampled_from(sorted(FUNCTIONS)), PERCENTILES), METRICS)
+IN_WINDOWS = st.builds(Term, st.one_of(st.sampled_from(sorted(FUNCTIONS)), PERCENTILES), METRICS)
+TERMS = st.one_of(IN_WINDOWS, st.builds(Term, st.sampled_from(sorted(THROUGHPUTS)), METRICS))
 FACTS_ONLY = st.builds(Fact, st.sampled_from(sorted(FACTS)))
 SIGNS = st.sampled_from(["+", "-", "*", "/"])
 
@@ -49,7 +50,11 @@ RIGHT = sums(st.one_of(NUMBERS, MEASURED, st.just(Baseline())))
 GATES = st.one_of(
     st.builds(Gate, LEFT, RELATIONS, RIGHT),
     st.builds(
-        Gate, TERMS, RELATIONS, sums(NUMBERS), st.builds(Number, st.sampled_from(["1", "30", "90"]), st.just("s"))
+        Gate,
+        IN_WINDOWS,
+        RELATIONS,
+        sums(NUMBERS),
+        st.builds(Number, st.sampled_from(["1", "30", "90"]), st.just("s")),
     ),
     *(
         st.builds(Gate, st.just(Fact(name)), st.sampled_from(["==", "!="]), st.builds(Word, st.sampled_from(words)))

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from telemetry.funnel import funnels, joined, together
+from telemetry.funnel import funnels, issued_kind, joined, rates_of, together
 from telemetry.wire.cells import cell
+from telemetry.wire.report import Rates
 from telemetry.wire.requests import COMPLETED, FAILED, INSTRUMENTS, ISSUED, LATENCY, OUTPUT_TOKENS, name_of
 from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat, WindowStat
 
@@ -142,6 +143,36 @@ def test_no_rate_where_nobody_knows() -> None:
     assert (one.rates.loadgen.requests_per_s, one.rates.loadgen.tokens_per_s) == (0.0, None)
     (one,) = funnels(snapshot(counter(ISSUED, 1), series(LATENCY, [4])))
     assert one.rates.overall.requests_per_s is None
+
+
+def test_rates_of_some_are_as_their_funnel_has_them() -> None:
+    """Those with the labels of a series; of its kind and window, and of nobody else's."""
+    extent = Extent(first_ns=SECOND, last_ns=5 * SECOND, last_done_ns=6 * SECOND, end_ns=8 * SECOND, inside=4)
+    several = snapshot(
+        *(counter(ISSUED, 9, kind, model="m", window="w") for kind in ("llm", "llm.other")),
+        counter(ISSUED, 3, model="m"),
+        counter(COMPLETED, 6, model="m", window="w"),
+        counter(COMPLETED, 3, model="m", window="w", finish="stop"),
+        counter(COMPLETED, 2, model="m"),
+        counter(COMPLETED, 5, "llm.other", model="m", window="w"),
+        series(LATENCY, [10] * 9, extent=extent, model="m", window="w"),
+        series(OUTPUT_TOKENS, [10] * 9, extent=extent, model="m", window="w"),
+        series(LATENCY, [10] * 5, "llm.other", extent=extent, model="m", window="w"),
+    )
+    (mine,) = [one for one in funnels(several) if one.kind == "llm"]
+    outside, window = mine.windows
+    assert window.rates.overall.requests_per_s == pytest.approx(9 / 7)
+    assert rates_of(several, "llm", {"model": "m", "window": "w"}) == window.rates
+    assert rates_of(several, "llm", {"model": "m"}) == outside.rates == Rates()
+    assert rates_of(several, "llm", {"model": "other", "window": "w"}) == Rates()
+    assert rates_of(several, "stock", {"model": "m", "window": "w"}) == Rates()
+
+
+def test_what_a_counter_of_issues_is_of() -> None:
+    """By name and unit; one without a kind is of none."""
+    assert issued_kind("llm.chat.issued", "requests") == "llm.chat"
+    assert [issued_kind(*one) for one in (("stock.issued", "shares"), ("llm.failed", "requests"))] == ["", ""]
+    assert issued_kind("issued", "requests") == ""
 
 
 def test_windows_are_apart_and_together() -> None:

@@ -12,7 +12,8 @@ from telemetry.gates import units
 from telemetry.gates.evaluate import Scene, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
 from telemetry.gates.grammar import every_s
-from telemetry.gates.resolve import Binding, bindings, elsewhere
+from telemetry.gates.resolve import Binding, bindings, each, elsewhere
+from telemetry.gates.sums import Sum
 from telemetry.gates.tree import Fact, Gate, Relation, Term, Word
 from telemetry.gates.value import Range, Unknown, Value, beside, fits
 from telemetry.gates.windows import Windows
@@ -22,6 +23,8 @@ from telemetry.wire.gates import GateResult, Outcome
 
 _ROUNDING: Final = 1e-12
 """Far more than a few dozen operations round, far less than anybody measures."""
+_CALIBRATED: Final = {"throughput.overall": "rate"}
+"""What calibrations call a function, where that is not what gates do."""
 NoiseKey = tuple[str, str, tuple[tuple[str, str], ...]]
 """Function, name and labels of a metric."""
 
@@ -126,7 +129,7 @@ def _in_windows(
             looked_at[place] = scene, Windows(gate.relation, step_s, evidence)
         except (Unknown, RunDirectoryError) as error:
             results[place] = _unclear(binding, error)
-    instruments = dict.fromkeys(item for scene, _ in looked_at.values() for item in scene.bound.values())
+    instruments = dict.fromkeys(item for scene, _ in looked_at.values() for item in each(scene.bound))
     try:
         for part in evidence.windows(step_s, list(instruments)) if looked_at else ():
             for scene, windows in looked_at.values():
@@ -226,4 +229,7 @@ def _noise(gate: Gate, scene: Scene, rules: Rules) -> float | None:
     if not isinstance(gate.left, Term):
         return None
     item = scene.bound[gate.left]
-    return rules.noise.get((gate.left.function, item.name, item.labels))
+    if isinstance(item, Sum):
+        return None
+    function = _CALIBRATED.get(gate.left.function, gate.left.function)
+    return rules.noise.get((function, item.name, item.labels))

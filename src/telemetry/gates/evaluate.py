@@ -9,13 +9,18 @@ from fractions import Fraction
 from signal import Signals
 from typing import Final
 
+from telemetry.funnel import rates_of
 from telemetry.gates import units
 from telemetry.gates.evidence import Evidence, Instrument, seconds_of
 from telemetry.gates.facts import FACTS
+from telemetry.gates.grammar import THROUGHPUTS
+from telemetry.gates.sums import Sum
 from telemetry.gates.tokens import wrong
 from telemetry.gates.tree import Baseline, Fact, Negated, Node, Number, Operation, Term
-from telemetry.gates.units import PLAIN, Unit, unit_of
+from telemetry.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fits
+from telemetry.wire import requests as words
+from telemetry.wire.report import Rate
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _NORMAL_FROM: Final = 30
@@ -35,7 +40,7 @@ class Scene:
     text: str
     """Of the gate, for errors that point into it."""
     evidence: Evidence
-    bound: Mapping[Term, Instrument]
+    bound: Mapping[Term, Instrument | Sum]
     baseline: Value | None = None
 
 
@@ -91,6 +96,10 @@ def _number(node: Number) -> Value:
 
 def _term(term: Term, scene: Scene) -> Value:
     instrument, evidence = scene.bound[term], scene.evidence
+    if isinstance(instrument, Sum):
+        return _of_sum(term, instrument, scene)
+    if term.function in THROUGHPUTS:
+        return _throughput(term, instrument, evidence)
     unit = unit_of(instrument.unit)
     if instrument.kind == "counter":
         return _of_counter(term, instrument, unit, evidence)
@@ -145,6 +154,41 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
         grown = Range(value / seconds, (value + most) / seconds)
         return _at_least(value / seconds, unit.per_second(), grown, events)
     return _at_least(value, unit, Range(value, value + most), events)
+
+
+def _of_sum(term: Term, counters: Sum, scene: Scene) -> Value:
+    """As one counter that was raised by all of them."""
+    unit, known = unit_of(counters.unit), True
+    total: float = 0
+    events = 0
+    for counter in counters.counters:
+        has = unit_of(counter.unit)
+        if not has.fits(unit):
+            said = f"`{term}` adds {unit.kind()} to {has.kind()}: name those of one unit by their labels"
+            raise wrong(scene.text, term.span, said)
+        value, raised = scene.evidence.counted(counter)
+        total += converted(value, has, unit)
+        known, events = known and raised is not None, events + (raised or 0)
+    most = math.inf if scene.evidence.loss.most else 0.0
+    return _at_least(total, unit, Range(total, total + most), events if known else None)
+
+
+def _throughput(term: Term, series: Instrument, evidence: Evidence) -> Value:
+    """By the same code as in reports. Requests that are lost may also have been the first or the last."""
+    if not evidence.whole:
+        raise Unknown(f"{term} is known of the whole run only: it counts from the first issue of all requests on")
+    count = evidence.sums(series).count
+    if not count:
+        raise Unknown(f"{term.metric} has no values")
+    kind, _, word = series.name.rpartition(".")
+    rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), THROUGHPUTS[term.function])
+    tokens = word == words.OUTPUT_TOKENS
+    value = rate.tokens_per_s if tokens else rate.requests_per_s
+    if value is None:
+        raise Unknown(f"nobody knows from when to when {term} counts, or that took no time")
+    unit = unit_of(words.INSTRUMENTS[words.OUTPUT_TOKENS if tokens else words.ISSUED][1]).per_second()
+    possible = Range(0.0, math.inf) if evidence.loss.most else Range(value, value)
+    return _at_least(value, unit, possible, count)
 
 
 def _of_gauge(term: Term, gauge: Instrument, unit: Unit, evidence: Evidence) -> Value:

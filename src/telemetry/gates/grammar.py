@@ -38,6 +38,7 @@ from telemetry.gates.tree import (
     nodes,
 )
 from telemetry.humane import printable
+from telemetry.wire.requests import OUTPUT_TOKENS
 
 FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "count": ("series", "counter"),
@@ -47,9 +48,17 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "max": ("series", "gauge"),
     "total": ("series",),
     "value": ("counter", "gauge"),
+    "sum": ("counter",),
 }
-"""Function → the kinds of instruments it is of. Beside these there are percentiles, `p99`, of series."""
+"""Function → the kinds of instruments it is of. Beside these there are percentiles, `p99`, of series, and
+throughputs."""
 PERCENTILE_KINDS: Final = ("series",)
+THROUGHPUTS: Final = {
+    "throughput": "while_issuing",
+    "throughput.loadgen": "loadgen",
+    "throughput.overall": "overall",
+}
+"""Function → the definition of a rate, as `Rates` names it: of latencies and output tokens of requests alone."""
 
 _RELATIONS: Final = ("<=", ">=", "==", "!=", "<", ">")
 _TYPOS: Final = {"=>": ">=", "=<": "<=", "=": "==", "≤": "<=", "≥": ">=", "<>": "!="}
@@ -58,7 +67,6 @@ _MEANT: Final = {
     "average": "mean",
     "median": "p50",
     "med": "p50",
-    "sum": "total",
     "last": "value",
     "maximum": "max",
     "minimum": "min",
@@ -243,11 +251,11 @@ class _Parser:
         return Term(function, metric, Span(word.span.start, close.span.end))
 
     def _function(self, word: Token) -> str:
-        if word.text in FUNCTIONS:
+        if word.text in FUNCTIONS or word.text in THROUGHPUTS:
             return word.text
         if not _LIKE_PERCENTILE.fullmatch(word.text):
-            said = near(word.text, [*FUNCTIONS, "p50", "p90", "p99", "p99.9"])
-            said = said or f"; there are {', '.join(FUNCTIONS)} and p50, p99, …"
+            said = near(word.text, [*FUNCTIONS, *THROUGHPUTS, "p50", "p90", "p99", "p99.9"])
+            said = said or f"; there are {', '.join((*FUNCTIONS, *THROUGHPUTS))} and p50, p99, …"
             raise wrong(self._text, word.span, f"`{word.text}` is no function{said}")
         found = _PERCENTILE.fullmatch(word.text)
         if found is None:
@@ -316,12 +324,22 @@ class _Parser:
                 if isinstance(node, Fact):
                     said = f"`{node.name}` is known of the whole run only, and not of each window"
                     raise wrong(self._text, node.span, said)
+                if isinstance(node, Term) and node.function in THROUGHPUTS:
+                    raise wrong(self._text, node.span, _throughput_in_windows(node, gate.every))
 
 
 def every_s(number: Number) -> float:
     """The length of a window in seconds."""
     unit, _ = units.literal(number.unit)
     return units.converted(number.value, unit, units.unit_of("s"))
+
+
+def _throughput_in_windows(term: Term, every: Number | None) -> str:
+    """Why there is none, and what to write instead."""
+    tokens = term.metric.name.endswith(f".{OUTPUT_TOKENS}")
+    instead = f"`total({term.metric}) / {every}`" if tokens else f"`rate({term.metric})`"
+    why = "counts from the first issue of all requests on, and is known of the whole run only, not of each window"
+    return f"`{term.function}` {why}: leave out `in every`, or write {instead}, what completes in each"
 
 
 def _choice(words: tuple[str, ...]) -> str:

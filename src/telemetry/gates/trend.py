@@ -11,7 +11,7 @@ from telemetry.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Op
 from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
-_GROWING: Final = frozenset({"count", "total", "max", "p100"})
+_GROWING: Final = frozenset({"count", "total", "max", "p100", "sum"})
 _GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "elapsed"})
 """`lost` too: of what is missing live only that counts which can't come any more."""
 

@@ -15,7 +15,7 @@ from telemetry.gates.evidence import Evidence, Instrument, Level, Loss
 from telemetry.gates.grammar import parse
 from telemetry.gates.value import Range
 from telemetry.wire.gates import GateResult
-from telemetry.wire.snapshot import Accounting, CommandFacts, MetricsSnapshot
+from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat, Extent, MetricsSnapshot, SeriesStat
 
 
 @dataclass
@@ -336,6 +336,25 @@ def test_a_margin_within_the_noise_is_inconclusive() -> None:
     assert said("p50(ttft) <= baseline * 0.8", THOUSAND, **rules)[0] == "fail"
     assert said("p90(ttft) <= baseline * 1.05", THOUSAND, **rules)[0] == "pass"
     assert said("p50(ttft) <= 501ms", THOUSAND, **rules)[0] == "pass"
+
+
+def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
+    """Which calibrations call `rate`; they know nothing of the others, nor of sums."""
+    extent = Extent(first_ns=0, last_ns=9 * 10**9, last_done_ns=10**10, end_ns=10**10, inside=10)
+    latency = Instrument("series", "llm.latency", (), "ns")
+    run = Fake({latency: [1] * 10}, {replace(ERRORS, name="llm.issued", unit="requests"): 10})
+    run.snapshot = MetricsSnapshot(
+        run_id="r",
+        name="n",
+        counters=[CounterStat(name=f"llm.{word}", unit="requests", value=10) for word in ("issued", "completed")],
+        series=[SeriesStat(name=latency.name, unit="ns", count=10, total=10, extent=extent)],
+    )
+    rules = {"baseline": run, "noise": {("rate", "llm.latency", ()): 0.1, ("value", "llm.issued", ()): 0.1}}
+    gate = "{}(llm.latency) >= baseline * 0.95"
+    assert said(gate.format("throughput.overall"), run, **rules)[0] == "inconclusive"
+    assert said(gate.format("throughput.loadgen"), run, **rules)[0] == "pass"
+    assert said("value(llm.issued) >= baseline * 0.95", run, **rules)[0] == "inconclusive"
+    assert said("sum(llm.issued) >= baseline * 0.95", run, **rules)[0] == "pass"
 
 
 # --- windows -------------------------------------------------------------------------------------

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 
 from telemetry.errors import UsageError
 from telemetry.gates.evaluate import Scene, evaluate
-from telemetry.gates.grammar import parse
+from telemetry.gates.evidence import Instrument
+from telemetry.gates.grammar import THROUGHPUTS, parse
 from telemetry.gates.resolve import bindings
 from telemetry.gates.tree import Word
-from telemetry.gates.value import Value, exactly
-from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat
+from telemetry.gates.value import Unknown, Value, exactly
+from telemetry.wire.snapshot import Accounting, CounterStat, Extent, MetricsSnapshot, ProducerStat, SeriesStat
 
 
 def value(text: str, run: Fake, baseline: Value | None = None) -> Value:
@@ -88,3 +90,64 @@ def test_a_word_has_no_value() -> None:
     """Nobody asks for it."""
     with pytest.raises(TypeError):
         evaluate(Word("complete"), Scene(text="", evidence=Fake(), bound={}))
+
+
+def test_a_sum_is_of_its_counters() -> None:
+    """With what a loss leaves possible, and as many events as all of them have, where that is known."""
+    failed = [Instrument("counter", "failed", (("reason", reason),), "requests") for reason in ("busy", "gone")]
+    run = Fake(counters={failed[0]: 3, failed[1]: 4})
+    found = value("sum(failed)", run)
+    assert (found.value, found.possible, found.samples, found.unit.name) == (7, (7, 7), 7, "requests")
+    assert value("sum(failed)", lossy(run, 1)).possible == (7, math.inf)
+    assert value("sum(failed)", replace(run, whole=False)).samples is None
+    mixed = Fake(counters={failed[0]: 3, replace(failed[1], unit="s"): 4})
+    with pytest.raises(UsageError, match=r"`sum\(failed\)` adds a plain number \(requests\) to a time"):
+        value("sum(failed)", mixed)
+
+
+ISSUED = Instrument("counter", "llm.issued", (), "requests")
+LATENCY = Instrument("series", "llm.latency", (), "ns")
+TOKENS = Instrument("series", "llm.output_tokens", (), "tokens")
+
+
+def requests(extent: Extent | None) -> Fake:
+    """Nine of ten requests completed, with a hundred tokens each."""
+    second = 10**9
+    snapshot = MetricsSnapshot(
+        run_id="r",
+        name="n",
+        counters=[
+            CounterStat(name="llm.issued", unit="requests", value=10),
+            CounterStat(name="llm.completed", unit="requests", value=9),
+        ],
+        series=[
+            SeriesStat(name="llm.latency", unit="ns", count=9, total=9 * second, extent=extent),
+            SeriesStat(name="llm.output_tokens", unit="tokens", count=9, total=900, extent=extent),
+        ],
+    )
+    return Fake({LATENCY: [second] * 9, TOKENS: [100] * 9}, {ISSUED: 10}, snapshot=snapshot)
+
+
+def test_throughput_of_requests_and_of_tokens() -> None:
+    """By each definition; the straggler that ends last stretches only the overall one."""
+    second = 10**9
+    extent = Extent(first_ns=0, last_ns=8 * second, last_done_ns=9 * second, end_ns=60 * second, inside=8)
+    run = requests(extent)
+    found = {name: value(f"{name}(llm.latency)", run) for name in THROUGHPUTS}
+    assert [one.value for one in found.values()] == pytest.approx([8 / 8, 8 / 9, 9 / 60])
+    assert {(one.unit.name, one.samples) for one in found.values()} == {("requests/s", 9)}
+    tokens = value("throughput.overall(llm.output_tokens)", run)
+    assert (tokens.value, tokens.unit.name) == (900 / 60, "tokens/s")
+    assert value("throughput(llm.latency)", lossy(run, 1)).possible == (0, math.inf)
+
+
+def test_a_throughput_that_nobody_knows() -> None:
+    """Of a part, without an extent, or before anything completed."""
+    extent = Extent(first_ns=0, last_ns=8, last_done_ns=9, end_ns=60, inside=8)
+    for run, why in (
+        (requests(None), "nobody knows from when to when"),
+        (replace(requests(extent), whole=False), "of the whole run only"),
+        (replace(requests(extent), values={LATENCY: []}), "llm.latency has no values"),
+    ):
+        with pytest.raises(Unknown, match=why):
+            value("throughput(llm.latency)", run)

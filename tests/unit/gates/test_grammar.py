@@ -22,7 +22,8 @@ ERRORS: list[tuple[str, int, int, str]] = [
         "zebra(x) < 3",
         0,
         5,
-        "`zebra` is no function; there are count, rate, mean, min, max, total, value and p50, p99, …",
+        "`zebra` is no function; there are count, rate, mean, min, max, total, value, sum, throughput, "
+        "throughput.loadgen, throughput.overall and p50, p99, …",
     ),
     ("p0(x) < 3", 0, 2, "`p0` is no percentile: it has to be above 0 and up to 100"),
     ("p999(x) < 3", 0, 4, "`p999` is no percentile: it has to be above 0 and up to 100"),
@@ -53,6 +54,13 @@ ERRORS: list[tuple[str, int, int, str]] = [
     ),
     ("lost < 5 < 6", 9, 1, "a gate has one comparison; a second one is a second gate"),
     ("lost < 5 in every 3s", 0, 4, "`lost` is known of the whole run only, and not of each window"),
+    (
+        "throughput(c.output_tokens) < 5 in every 3s",
+        0,
+        27,
+        "`throughput` counts from the first issue of all requests on, and is known of the whole run only, not of "
+        "each window: leave out `in every`, or write `total(c.output_tokens) / 3s`, what completes in each",
+    ),
     ("p9(x) < 3 in every 500ms", 19, 5, "the history knows whole seconds, so a window is 1s, 2s, … long"),
     ("p9(x) < 3 in every 1.5s", 19, 4, "the history knows whole seconds, so a window is 1s, 2s, … long"),
     ("p9(x) < 3 in every 5", 19, 1, "the length of a window is a time, such as `30s` or `5m`"),

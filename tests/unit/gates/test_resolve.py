@@ -10,7 +10,8 @@ from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Instrument
 from telemetry.gates.grammar import parse
-from telemetry.gates.resolve import bindings, elsewhere
+from telemetry.gates.resolve import bindings, each, elsewhere
+from telemetry.gates.sums import Sum
 from telemetry.gates.value import Unknown
 
 
@@ -134,3 +135,97 @@ def test_the_same_instruments_of_another_run() -> None:
     assert list(elsewhere(binding.bound, [SLOW, other], "the baseline").values()) == [other]
     with pytest.raises(Unknown, match="the baseline has no series ttft"):
         elsewhere(binding.bound, [SLOW], "the baseline")
+
+
+def counter(name: str, **labels: str) -> Instrument:
+    return Instrument("counter", name, tuple(sorted(labels.items())))
+
+
+FAILED = [
+    counter("failed", model="a"),
+    counter("failed", model="a", reason="busy"),
+    counter("failed", model="a", window="w"),
+    counter("failed", model="a", window="w", reason="busy"),
+    counter("failed", model="b", reason="slow"),
+]
+ISSUED = [counter("issued", model="a"), counter("issued", model="a", window="w"), counter("issued", model="b")]
+
+
+def summed(gate: str, *instruments: Instrument) -> dict[str, list[Instrument]]:
+    """Text → counters of the first sum."""
+    found = bindings(parse(gate), instruments)
+    return {
+        one.text: list(next(item.counters for item in one.bound.values() if isinstance(item, Sum))) for one in found
+    }
+
+
+def test_a_sum_alone_is_of_all_that_have_its_labels() -> None:
+    """It is one result, however many counters there are."""
+    assert summed("sum(failed) == 0", *FAILED) == {"sum(failed) == 0": FAILED}
+    assert list(summed("sum(failed{reason=busy}) == 0", *FAILED).values()) == [[FAILED[1], FAILED[3]]]
+    assert list(summed("sum(failed{model=a}) == 0", *FAILED).values()) == [FAILED[:4]]
+    assert "no counter is called faild; did you mean failed?" in unknown("sum(faild) == 0", *FAILED)
+    assert "no counter is failed{model=c}" in unknown("sum(failed{model=c}) == 0", *FAILED)
+
+
+def test_a_sum_beside_others_has_their_labels() -> None:
+    """Where they have none, neither have its counters; what it is given itself goes before."""
+    assert summed("sum(failed)/value(issued) < 1%", *FAILED, *ISSUED) == {
+        "sum(failed{model=a}) / value(issued{model=a}) < 1%": FAILED[:2],
+        "sum(failed{model=a,window=w}) / value(issued{model=a,window=w}) < 1%": FAILED[2:4],
+        "sum(failed{model=b}) / value(issued{model=b}) < 1%": FAILED[4:],
+    }
+    in_a_window = "sum(failed{window=w})/value(issued{window=w}) < 1%"
+    assert summed(in_a_window, *FAILED, *ISSUED) == {in_a_window: FAILED[2:4]}
+    routed = [counter("issued", route=route) for route in ("/x", "/y")]
+    assert list(summed("sum(failed)/value(issued) < 1%", *FAILED, *routed).values()) == [FAILED, FAILED]
+
+
+def test_a_sum_of_nothing_says_so() -> None:
+    """Nobody knows whether that model failed."""
+    (one, other) = bindings(parse("sum(failed)/value(issued) < 1%"), [*FAILED[:4], ISSUED[2]])
+    assert one.missing == "there is no failed{model=b} to go with the others"
+    assert other.text == "sum(failed{model=a}) / value(issued) < 1%"
+    assert other.missing == (
+        "there is nothing to go with failed{model=a}; with `sum` of the others too, all are added up"
+    )
+    with_c = [*FAILED, *ISSUED, counter("issued", model="c")]
+    assert [found.missing for found in bindings(parse("sum(failed)/value(issued) < 1%"), with_c)] == [
+        "",
+        "",
+        "",
+        "there is no failed{model=c} to go with the others",
+    ]
+
+
+def test_a_sum_elsewhere_is_of_what_is_there() -> None:
+    """Another run may have other reasons."""
+    found = bindings(parse("sum(failed)/value(issued) < baseline"), [*FAILED, *ISSUED])
+    others = [counter("failed", model="a"), counter("failed", model="a", reason="gone"), FAILED[2], *ISSUED]
+    there = elsewhere(found[0].bound, others, "the baseline")
+    assert list(each(there)) == [ISSUED[0], *others[:2]]
+    with pytest.raises(Unknown, match=r"the baseline has no counter failed{model=b}"):
+        elsewhere(found[2].bound, others, "the baseline")
+
+
+def test_a_sum_of_a_series_is_called_total() -> None:
+    """And the other way round."""
+    with pytest.raises(UsageError, match=r"`sum` is of a counter.*there is `total\(ttft\)`"):
+        bindings(parse("sum(ttft) < 1"), [TTFT])
+    with pytest.raises(UsageError, match=r"there is `sum\(errors\)`"):
+        bindings(parse("total(errors) < 1"), [ERRORS])
+
+
+def test_a_throughput_is_of_requests() -> None:
+    """Of those that something issued, and of no turn."""
+    issued = Instrument("counter", "llm.issued", (), "requests")
+    latency = Instrument("series", "llm.latency", (), "ns")
+    assert texts("throughput(llm.latency) > 1", issued, latency) == ["throughput(llm.latency) > 1"]
+    turn = Instrument("series", "llm.turn.latency", (("turn", "1"),), "ns")
+    for instruments, name in (
+        ([latency], "llm.latency"),
+        ([issued, replace(latency, name="llm.ttft")], "llm.ttft"),
+        ([replace(issued, name="llm.turn.issued"), turn], "llm.turn.latency"),
+    ):
+        with pytest.raises(UsageError, match=r"is of the latency or the output_tokens of requests.*`rate\("):
+            bindings(parse(f"throughput({name}) > 1"), instruments)

@@ -18,6 +18,7 @@ KNOWN = [TTFT, ERRORS, REQUESTS, HEAT]
         ("value(errors)", 1),
         ("value(heat)", 0),
         ("value(nobody)", 0),
+        ("sum(errors)", 1),
         ("count(ttft)", 1),
         ("max(ttft)", 1),
         ("p100(ttft)", 1),

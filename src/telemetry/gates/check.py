@@ -9,9 +9,10 @@ from typing import Final
 
 from telemetry.errors import RunDirectoryError
 from telemetry.gates import units
+from telemetry.gates.catalog import Catalog
 from telemetry.gates.evaluate import Scene, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
-from telemetry.gates.grammar import every_s
+from telemetry.gates.grammar import OVERALL, every_s
 from telemetry.gates.resolve import Binding, bindings, each, elsewhere
 from telemetry.gates.sums import Sum
 from telemetry.gates.tree import Fact, Gate, Relation, Term, Word
@@ -19,12 +20,11 @@ from telemetry.gates.value import Range, Unknown, Value, beside, fits
 from telemetry.gates.windows import Windows
 from telemetry.gates.words import Verdict, interval_words, loss_words, sample_words, value_words
 from telemetry.humane import percent
+from telemetry.wire import requests as words
 from telemetry.wire.gates import GateResult, Outcome
 
 _ROUNDING: Final = 1e-12
 """Far more than a few dozen operations round, far less than anybody measures."""
-_CALIBRATED: Final = {"throughput.overall": "rate"}
-"""What calibrations call a function, where that is not what gates do."""
 NoiseKey = tuple[str, str, tuple[tuple[str, str], ...]]
 """Function, name and labels of a metric."""
 
@@ -221,15 +221,21 @@ def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _noise(gate: Gate, scene: Scene, rules: Rules) -> float | None:
-    """Of the metric on the left, if that is one alone."""
+    """Of the metric on the left, if that is one alone. What calibrations call the rate of a latency, or of output
+    tokens, is the overall throughput: gates rate what completed."""
     if not gate.uses_baseline or gate.every is not None or not rules.noise:
         return None
     if isinstance(gate.left, Fact):
         return rules.noise.get((gate.left.name, "", ()))
     if not isinstance(gate.left, Term):
         return None
-    item = scene.bound[gate.left]
+    function, item = gate.left.function, scene.bound[gate.left]
     if isinstance(item, Sum):
-        return None
-    function = _CALIBRATED.get(gate.left.function, gate.left.function)
+        if len(item.counters) != 1:
+            return None
+        function, (item,) = "value", item.counters
+    elif function == OVERALL:
+        function = "rate"
+    elif function == "rate" and Catalog(scene.evidence.instruments).paced(item):
+        item = replace(item, name=words.name_of(item.name.rpartition(".")[0], words.COMPLETED))
     return rules.noise.get((function, item.name, item.labels))

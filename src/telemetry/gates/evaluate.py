@@ -16,7 +16,7 @@ from telemetry.gates.facts import FACTS
 from telemetry.gates.grammar import THROUGHPUTS
 from telemetry.gates.sums import Sum
 from telemetry.gates.tokens import wrong
-from telemetry.gates.tree import Baseline, Fact, Negated, Node, Number, Operation, Term
+from telemetry.gates.tree import Baseline, Fact, Metric, Negated, Node, Number, Operation, Term
 from telemetry.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fits
 from telemetry.wire import requests as words
@@ -99,7 +99,7 @@ def _term(term: Term, scene: Scene) -> Value:
     if isinstance(instrument, Sum):
         return _of_sum(term, instrument, scene)
     if term.function in THROUGHPUTS:
-        return _throughput(term, instrument, evidence)
+        return _throughput(instrument, THROUGHPUTS[term.function], evidence)
     unit = unit_of(instrument.unit)
     if instrument.kind == "counter":
         return _of_counter(term, instrument, unit, evidence)
@@ -152,40 +152,38 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
     if term.function == "rate":
         seconds = _seconds(evidence)
         grown = Range(value / seconds, (value + most) / seconds)
-        return _at_least(value / seconds, unit.per_second(), grown, events)
-    return _at_least(value, unit, Range(value, value + most), events)
+        return _at_least(value / seconds, unit.per_second(), grown, None)
+    return _at_least(value, unit, Range(value, value + most), None)
 
 
 def _of_sum(term: Term, counters: Sum, scene: Scene) -> Value:
     """As one counter that was raised by all of them."""
-    unit, known = unit_of(counters.unit), True
+    unit = unit_of(counters.unit)
     total: float = 0
-    events = 0
     for counter in counters.counters:
         has = unit_of(counter.unit)
         if not has.fits(unit):
             said = f"`{term}` adds {unit.kind()} to {has.kind()}: name those of one unit by their labels"
             raise wrong(scene.text, term.span, said)
-        value, raised = scene.evidence.counted(counter)
-        total += converted(value, has, unit)
-        known, events = known and raised is not None, events + (raised or 0)
+        total += converted(scene.evidence.counted(counter)[0], has, unit)
     most = math.inf if scene.evidence.loss.most else 0.0
-    return _at_least(total, unit, Range(total, total + most), events if known else None)
+    return _at_least(total, unit, Range(total, total + most), None)
 
 
-def _throughput(term: Term, series: Instrument, evidence: Evidence) -> Value:
+def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Value:
     """By the same code as in reports. Requests that are lost may also have been the first or the last."""
+    whose = f"of {Metric(series.name, series.labels)}"
     if not evidence.whole:
-        raise Unknown(f"{term} is known of the whole run only: it counts from the first issue of all requests on")
+        raise Unknown(f"there is no throughput {whose} for a part of the run: it counts from the first issue on")
     count = evidence.sums(series).count
     if not count:
-        raise Unknown(f"{term.metric} has no values")
+        raise Unknown(f"there are no values {whose}")
     kind, _, word = series.name.rpartition(".")
-    rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), THROUGHPUTS[term.function])
+    rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
     tokens = word == words.OUTPUT_TOKENS
     value = rate.tokens_per_s if tokens else rate.requests_per_s
     if value is None:
-        raise Unknown(f"nobody knows from when to when {term} counts, or that took no time")
+        raise Unknown(f"nobody knows from when to when the throughput {whose} counts, or that took no time")
     unit = unit_of(words.INSTRUMENTS[words.OUTPUT_TOKENS if tokens else words.ISSUED][1]).per_second()
     possible = Range(0.0, math.inf) if evidence.loss.most else Range(value, value)
     return _at_least(value, unit, possible, count)

@@ -23,6 +23,11 @@ class Instrument:
     labels: Labels = ()
     unit: str = ""
 
+    def has(self, wanted: Labels) -> bool:
+        """Whether it has these labels; an empty value is that of a label which it lacks."""
+        labels = dict(self.labels)
+        return all(labels.get(key, "") == value for key, value in wanted)
+
 
 class Quantile(NamedTuple):
     """A percentile in the series' unit."""

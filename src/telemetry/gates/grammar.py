@@ -53,11 +53,8 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
 """Function → the kinds of instruments it is of. Beside these there are percentiles, `p99`, of series, and
 throughputs."""
 PERCENTILE_KINDS: Final = ("series",)
-THROUGHPUTS: Final = {
-    "throughput": "while_issuing",
-    "throughput.loadgen": "loadgen",
-    "throughput.overall": "overall",
-}
+OVERALL: Final = "throughput.overall"
+THROUGHPUTS: Final = {"throughput": "while_issuing", "throughput.loadgen": "loadgen", OVERALL: "overall"}
 """Function → the definition of a rate, as `Rates` names it: of latencies and output tokens of requests alone."""
 
 _RELATIONS: Final = ("<=", ">=", "==", "!=", "<", ">")

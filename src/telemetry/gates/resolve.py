@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from telemetry.funnel import issued_kind
+from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
 from telemetry.gates.grammar import FUNCTIONS, PERCENTILE_KINDS, THROUGHPUTS
-from telemetry.gates.sums import SUM, Apart, Sum, Summing, summed, with_labels
+from telemetry.gates.sums import SUM, Sum, Summing, summed
 from telemetry.gates.tokens import wrong
 from telemetry.gates.tree import Gate, Metric, Negated, Node, Operation, Term
 from telemetry.gates.value import Unknown
@@ -45,19 +45,21 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
 
     Raises Unknown for a name nobody has, UsageError for a function that is not of its kind.
     """
-    candidates = {term: _candidates(gate, term, instruments) for term in gate.terms if term.function != SUM}
+    catalog = Catalog(instruments)
+    names = catalog.meant(gate.terms)
+    candidates = {term: _candidates(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
     several = {term: found for term, found in candidates.items() if len(found) > 1}
     one = {term: found[0] for term, found in candidates.items() if len(found) == 1}
-    if not several and _contradict([_free(term, item) for term, item in one.items()]):
-        several, one = candidates, {}
-    places = {term: {_free(term, item): item for item in items} for term, items in several.items()}
-    keys = list(dict.fromkeys(key for items in places.values() for key in items)) or [()]
-    shared = [label for term, item in one.items() for label in _free(term, item)]
-    wholes = [_labels([*shared, *key]) for key in keys]
-    sums = {term: _summing(gate, term, wholes, instruments) for term in gate.terms if term.function == SUM}
-    sets = zip(keys, wholes, strict=True)
-    found = [_joined(gate, key, one, places, _Beside(sums, whole)) for key, whole in sets]
-    lonely = [_lonely(gate, term, apart) for term, sum_ in sums.items() for apart in sum_.lonely()]
+    shared = [label for term, item in one.items() for label in _free(names[term], item)]
+    if not several and _contradict(shared):
+        several, one, shared = candidates, {}, []
+    places = {term: _Places(names[term], items) for term, items in several.items()}
+    keys = list(dict.fromkeys(key for place in places.values() for key in place.items)) or [()]
+    others = [_sorted([*shared, *key]) for key in keys]
+    sums = {term: _summing(gate, term, name, others, catalog) for term, name in names.items() if _is_sum(term)}
+    parts = _Parts(names, one, places, sums)
+    found = [parts.joined(gate, key, labels) for key, labels in zip(keys, others, strict=True)]
+    lonely = [_lonely(gate, term, metric) for term, summing in sums.items() for metric in summing.lonely()]
     if not several and not lonely:
         return [replace(found[0], text=gate.text or str(gate))]
     return found + lonely
@@ -72,12 +74,13 @@ def each(bound: Mapping[Term, Bound]) -> Iterator[Instrument]:
 def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], what: str) -> dict[Term, Bound]:
     """The same instruments of another run, `what`; a sum is of all that it has there. Raises Unknown if it lacks
     one."""
+    catalog = Catalog(instruments)
     known = {(item.kind, item.name, item.labels): item for item in instruments}
     found: dict[Term, Bound] = {}
     for term, item in bound.items():
         if isinstance(item, Sum):
-            other: Bound | None = summed(term.metric, item.apart, instruments)
-            kind, metric = "counter", with_labels(term.metric, item.apart)
+            other: Bound | None = summed(item.metric, catalog)
+            kind, metric = "counter", item.metric
         else:
             other = known.get((item.kind, item.name, item.labels))
             kind, metric = item.kind, Metric(item.name, item.labels)
@@ -87,53 +90,68 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
     return found
 
 
-class _Beside(NamedTuple):
-    """The sums of a gate, and the labels of a set of its other instruments."""
+class _Places:
+    """Several instruments of one name, by the labels that tell them apart."""
 
+    def __init__(self, name: Metric, items: Iterable[Instrument]) -> None:
+        self.items = {_free(name, item): item for item in items}
+        self._name = name
+        self._lacking = _sorted((label, "") for key in self.items for label, _ in key)
+
+    def called(self, key: Labels) -> Metric:
+        """So that it is this one alone."""
+        return with_labels(with_labels(self._name, key), self._lacking)
+
+
+class _Parts(NamedTuple):
+    """What the terms of a gate stand for."""
+
+    names: dict[Term, Metric]
+    one: dict[Term, Instrument]
+    places: dict[Term, _Places]
+    """Of those that are several."""
     sums: dict[Term, Summing]
-    labels: Labels
+
+    def joined(self, gate: Gate, key: Labels, others: Labels) -> Binding:
+        """Those that go together at one place. `others`: labels of all but the sums."""
+        bound: dict[Term, Bound] = {}
+        full: dict[Term, Term] = {}
+        missing = []
+        for term, name in self.names.items():
+            item, metric = self._at(term, key, others)
+            if metric != name or name.labels != term.metric.labels:
+                full[term] = Term(term.function, metric)
+            if item is not None:
+                bound[term] = item
+            else:
+                missing.append(f"there is no {metric} to go with the others")
+        return Binding(bound=bound, text=_text(gate, full), missing=printable("; ".join(missing)))
+
+    def _at(self, term: Term, key: Labels, others: Labels) -> tuple[Bound | None, Metric]:
+        """What it is there, and what that is called."""
+        name = self.names[term]
+        if (summing := self.sums.get(term)) is not None:
+            return summing.beside(others), summing.named(others)
+        if (item := self.one.get(term)) is not None:
+            if not _contradict([*_free(name, item), *key]):
+                return item, name
+            return None, with_labels(name, key)
+        return self.places[term].items.get(key), self.places[term].called(key)
 
 
-def _joined(
-    gate: Gate,
-    key: Labels,
-    one: dict[Term, Instrument],
-    places: dict[Term, dict[Labels, Instrument]],
-    beside: _Beside,
-) -> Binding:
-    bound: dict[Term, Bound] = {**one}
-    missing = []
-    full: dict[Term, Term] = {}
-    clashing: dict[Term, dict[Labels, Instrument]] = {
-        term: {} for term, item in one.items() if _contradict([_free(term, item), key])
-    }
-    for term, found in {**places, **clashing}.items():
-        metric = Metric(term.metric.name, tuple(sorted({**dict(key), **dict(term.metric.labels)}.items())))
-        full[term] = Term(term.function, metric)
-        if key in found:
-            bound[term] = found[key]
-        else:
-            missing.append(f"there is no {metric} to go with the others")
-    for term, sum_ in beside.sums.items():
-        metric = with_labels(term.metric, sum_.apart(beside.labels))
-        full[term] = Term(term.function, metric)
-        if added := sum_.beside(beside.labels):
-            bound[term] = added
-        else:
-            missing.append(f"there is no {metric} to go with the others")
-    return Binding(bound=bound, text=_text(gate, full), missing=printable("; ".join(missing)))
+def _is_sum(term: Term) -> bool:
+    return term.function == SUM
 
 
-def _summing(gate: Gate, term: Term, others: Sequence[Labels], instruments: Sequence[Instrument]) -> Summing:
+def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], catalog: Catalog) -> Summing:
     """Raises Unknown and UsageError as for other functions."""
-    if summed(term.metric, (), instruments) is None:
-        _candidates(gate, term, instruments)
-    return Summing(term.metric, others, instruments)
+    if summed(name, catalog) is None:
+        _candidates(gate, term, name, catalog)
+    return Summing(name, others, catalog)
 
 
-def _lonely(gate: Gate, term: Term, apart: Apart) -> Binding:
+def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
     """Counters that would be in no sum: what they counted must not vanish."""
-    metric = with_labels(term.metric, apart)
     said = f"there is nothing to go with {metric}; with `sum` of the others too, all are added up"
     return Binding(bound={}, text=_text(gate, {term: Term(term.function, metric)}), missing=printable(said))
 
@@ -150,52 +168,40 @@ def _renamed(node: Node, names: dict[Term, Term]) -> Node:
     return replace(node, inner=_renamed(node.inner, names)) if isinstance(node, Negated) else node
 
 
-def _candidates(gate: Gate, term: Term, instruments: Sequence[Instrument]) -> list[Instrument]:
+def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[Instrument]:
     kinds = FUNCTIONS.get(term.function, PERCENTILE_KINDS)
-    named = [item for item in instruments if item.name == term.metric.name]
+    named = catalog.named(name.name)
     if not named:
-        raise Unknown(printable(_no_such(term, instruments, kinds)))
+        raise Unknown(printable(_no_such(term, catalog.instruments, kinds)))
     fitting = [item for item in named if item.kind in kinds]
     wanted = " or ".join(_ARTICLES[kind] for kind in kinds)
     is_ = _ARTICLES[named[0].kind]
     if fitting and term.function in THROUGHPUTS:
-        fitting = [item for item in fitting if _paced(item, instruments)]
+        fitting = [item for item in fitting if catalog.paced(item)]
         wanted = f"the {words.LATENCY} or the {words.OUTPUT_TOKENS} of requests"
         is_ = "neither"
     if not fitting:
-        said = f"`{term.function}` is of {wanted}, and `{term.metric.name}` is {is_}"
+        said = f"`{term.function}` is of {wanted}, and `{name.name}` is {is_}"
         raise wrong(gate.text or str(gate), term.metric.span, f"{said}{_instead(term, named[0].kind)}")
-    labels = set(term.metric.labels)
-    found = [item for item in fitting if labels <= set(item.labels)]
+    found = [item for item in fitting if item.has(name.labels)]
     if not found:
-        raise Unknown(printable(_no_labels(term, fitting)))
-    # A name given in full is that one, also where others have more labels.
-    exactly = [item for item in found if set(item.labels) == labels]
-    return exactly if labels and exactly else found
+        raise Unknown(printable(_no_labels(name, fitting)))
+    return found
 
 
-def _paced(series: Instrument, instruments: Iterable[Instrument]) -> bool:
-    """Whether there are requests whose rates are told by it."""
-    kind, _, word = series.name.rpartition(".")
-    if word not in words.WITHIN or words.TURN in dict(series.labels):
-        return False
-    return any(item.kind == "counter" and issued_kind(item.name, item.unit) == kind for item in instruments)
-
-
-def _labels(labels: Iterable[tuple[str, str]]) -> Labels:
+def _sorted(labels: Iterable[tuple[str, str]]) -> Labels:
     return tuple(sorted(set(labels)))
 
 
-def _free(term: Term, item: Instrument) -> Labels:
+def _free(name: Metric, item: Instrument) -> Labels:
     """Labels beside those that were given."""
-    given = set(term.metric.labels)
-    return tuple(label for label in item.labels if label not in given)
+    given = {key for key, _ in name.labels}
+    return tuple(label for label in item.labels if label[0] not in given)
 
 
-def _contradict(sets: Sequence[Labels]) -> bool:
-    """Whether a label has more than one value in them."""
-    labels = {label for one in sets for label in one}
-    return len(labels) > len({key for key, _ in labels})
+def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of them has more than one value."""
+    return len(set(labels)) > len({key for key, _ in labels})
 
 
 def _no_such(term: Term, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
@@ -209,9 +215,9 @@ def _no_such(term: Term, instruments: Sequence[Instrument], kinds: Sequence[str]
     return f"{said}; there {'is' if len(names) == 1 else 'are'} {_some(names)}"
 
 
-def _no_labels(term: Term, fitting: Sequence[Instrument]) -> str:
+def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
     shown = _some([str(Metric(item.name, item.labels)) for item in fitting])
-    return f"no {fitting[0].kind} is {term.metric}; there {'is' if len(fitting) == 1 else 'are'} {shown}"
+    return f"no {fitting[0].kind} is {name}; there {'is' if len(fitting) == 1 else 'are'} {shown}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from telemetry.gates.evidence import Instrument
+from telemetry.gates.sums import SUM
 from telemetry.gates.tree import Baseline, Fact, Gate, Negated, Node, Number, Operation, Term, nodes
 from telemetry.gates.units import literal
 from telemetry.wire.gates import GateResult
 
-_GROWING: Final = frozenset({"count", "total", "max", "p100", "sum"})
+_GROWING: Final = frozenset({"count", "total", "max", "p100", SUM})
 _GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "elapsed"})
 """`lost` too: of what is missing live only that counts which can't come any more."""
 
@@ -19,6 +20,8 @@ _GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "pr
 def cannot_recover(gate: Gate, instruments: Sequence[Instrument]) -> bool:
     """Whether the left side only moves further away, once it is beyond its limit, and the limit stands still."""
     if not all(isinstance(node, Number | Operation | Negated | Baseline) for node in nodes(gate.right)):
+        return False
+    if len({term.function == SUM for term in gate.terms}) > 1:  # what it is of changes with what is beside it
         return False
     way = trend(gate.left, instruments)
     return (way > 0 and gate.relation in ("<", "<=", "==")) or (way < 0 and gate.relation in (">", ">="))

@@ -23,6 +23,7 @@ TIMES: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_
     "min": TIME_NS["min"],
     "h": TIME_NS["h"],
 }
+_TIME_NAMES: Final = {Fraction(TIMES[name]): name for name in ("ns", "µs", "ms", "s", "min", "h")}
 LITERALS: Final = frozenset({*TIMES, *BYTES, "B", "%", *MULTIPLES})
 """What may follow a number, and then `/s` may follow that."""
 
@@ -65,6 +66,8 @@ class Unit:
             return Unit("", 0, 0, scale)
         if self.plain and power == 1 and self.scale == 1:
             return other
+        if (time, size) == (1, 0) and scale in _TIME_NAMES:
+            return Unit(_TIME_NAMES[scale], time=1, scale=scale)
         return Unit(f"{self.name or '1'}{'·' if power == 1 else '/'}{other.name}", time, size, scale)
 
 

@@ -44,6 +44,8 @@ class Watch:
         self._since: dict[str, float] = {}
         """Expression → since when it fails, in seconds of the run."""
         self._told: set[tuple[str, bool]] = set()
+        self._sound: set[Gate] = set()
+        """Those of which there is nothing to say before the end."""
         self._looked_s: dict[Gate, float] = {}
         """How far the windows of a gate have been looked at."""
 
@@ -66,6 +68,7 @@ class Watch:
         evidence = live_evidence(snapshot)
         lasting = cannot_recover(gate, evidence.instruments)
         if not lasting and not _estimated(gate):
+            self._try(gate, evidence)
             return
         for result in check_one(gate, evidence, self._rules if lasting else self._sure):
             if result.outcome != "fail":
@@ -75,6 +78,11 @@ class Watch:
             elif not lasting:
                 since = self._since.setdefault(result.expression, snapshot.elapsed_s)
                 yield News(result, final=snapshot.elapsed_s - since >= limits.GATE_ABORT_AFTER_S)
+
+    def _try(self, gate: Gate, evidence: Evidence) -> None:
+        """Until it has come to something, it may make no sense; what it came to will be told at the end."""
+        if gate not in self._sound and any(result.value is not None for result in check_one(gate, evidence)):
+            self._sound.add(gate)
 
     def _windows(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[News]:
         """Those that have ended since the last look."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums
 from telemetry.gates.order import quantile
+from telemetry.gates.tree import Metric
 from telemetry.gates.value import Range
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -17,6 +18,15 @@ SLOW = Instrument("series", "ttft", (("route", "/slow"),), "ms")
 ERRORS = Instrument("counter", "errors")
 REQUESTS = Instrument("counter", "requests")
 HEAT = Instrument("gauge", "heat", (), "s")
+
+
+def counter(name: str, unit: str = "", **labels: str) -> Instrument:
+    return Instrument("counter", name, tuple(sorted(labels.items())), unit)
+
+
+def metric(name: str, **labels: str) -> Metric:
+    """As a gate names it."""
+    return Metric(name, tuple(sorted(labels.items())))
 
 
 class Sorted:

@@ -339,7 +339,7 @@ def test_a_margin_within_the_noise_is_inconclusive() -> None:
 
 
 def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
-    """Which calibrations call `rate`; they know nothing of the others, nor of sums."""
+    """Which calibrations call `rate`; what completed by the length of the run is another. Of sums, those of one."""
     extent = Extent(first_ns=0, last_ns=9 * 10**9, last_done_ns=10**10, end_ns=10**10, inside=10)
     latency = Instrument("series", "llm.latency", (), "ns")
     run = Fake({latency: [1] * 10}, {replace(ERRORS, name="llm.issued", unit="requests"): 10})
@@ -353,8 +353,14 @@ def test_the_noise_of_a_throughput_is_that_of_the_overall_rate() -> None:
     gate = "{}(llm.latency) >= baseline * 0.95"
     assert said(gate.format("throughput.overall"), run, **rules)[0] == "inconclusive"
     assert said(gate.format("throughput.loadgen"), run, **rules)[0] == "pass"
+    assert said(gate.format("rate"), run, **rules)[0] == "pass"
+    rules["noise"] = {("rate", "llm.completed", ()): 0.1, ("value", "llm.issued", ()): 0.1}
+    assert said(gate.format("rate"), run, **rules)[0] == "inconclusive"
+    assert said(gate.format("throughput.overall"), run, **rules)[0] == "pass"
     assert said("value(llm.issued) >= baseline * 0.95", run, **rules)[0] == "inconclusive"
-    assert said("sum(llm.issued) >= baseline * 0.95", run, **rules)[0] == "pass"
+    assert said("sum(llm.issued) >= baseline * 0.95", run, **rules)[0] == "inconclusive"
+    more = {Instrument("counter", "llm.issued", (("window", "w"),), "requests"): 0.0, **run.counters}
+    assert said("sum(llm.issued) >= baseline * 0.95", replace(run, counters=more), **rules)[0] == "pass"
 
 
 # --- windows -------------------------------------------------------------------------------------
@@ -462,7 +468,7 @@ def test_a_set_that_is_not_whole_is_inconclusive() -> None:
     assert [(result.outcome, result.reason) for result in found] == [
         ("pass", "20 < 50"),
         ("pass", "20 < 50"),
-        ("inconclusive", "there is no requests to go with the others"),
+        ("inconclusive", 'there is no requests{route=""} to go with the others'),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT
+from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT, counter
 
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Instrument
@@ -26,7 +26,7 @@ def unknown(gate: str, *instruments: Instrument) -> str:
 
 
 def test_labels_choose() -> None:
-    """Those that are given have to be there; others may."""
+    """Those that are given have to be there; others may. An empty one is one that must not."""
     more = replace(FAST, labels=(("host", "a"), ("route", "/fast")))
     assert texts("p99(ttft{route=/fast}) < 1", FAST, SLOW) == ["p99(ttft{route=/fast}) < 1"]
     assert texts("p99(ttft) < 1", FAST, SLOW) == [
@@ -34,8 +34,11 @@ def test_labels_choose() -> None:
         "p99(ttft{route=/slow}) < 1",
     ]
     assert texts("p99(ttft{host=a}) < 1", FAST, SLOW, more) == ["p99(ttft{host=a}) < 1"]
-    (binding,) = bindings(parse("p99(ttft{route=/fast}) < 1"), [FAST, more])
-    assert list(binding.bound.values()) == [FAST]
+    both = texts("p99(ttft{route=/fast}) < 1", FAST, more, SLOW)
+    assert both == ['p99(ttft{host="",route=/fast}) < 1', "p99(ttft{host=a,route=/fast}) < 1"]
+    for text, instrument in zip(both, (FAST, more), strict=True):
+        (binding,) = bindings(parse(text), [FAST, more, SLOW])
+        assert (list(binding.bound.values()), binding.text) == ([instrument], text)
 
 
 def test_those_of_the_same_labels_belong_together() -> None:
@@ -137,10 +140,6 @@ def test_the_same_instruments_of_another_run() -> None:
         elsewhere(binding.bound, [SLOW], "the baseline")
 
 
-def counter(name: str, **labels: str) -> Instrument:
-    return Instrument("counter", name, tuple(sorted(labels.items())))
-
-
 FAILED = [
     counter("failed", model="a"),
     counter("failed", model="a", reason="busy"),
@@ -171,9 +170,9 @@ def test_a_sum_alone_is_of_all_that_have_its_labels() -> None:
 def test_a_sum_beside_others_has_their_labels() -> None:
     """Where they have none, neither have its counters; what it is given itself goes before."""
     assert summed("sum(failed)/value(issued) < 1%", *FAILED, *ISSUED) == {
-        "sum(failed{model=a}) / value(issued{model=a}) < 1%": FAILED[:2],
+        'sum(failed{model=a,window=""}) / value(issued{model=a,window=""}) < 1%': FAILED[:2],
         "sum(failed{model=a,window=w}) / value(issued{model=a,window=w}) < 1%": FAILED[2:4],
-        "sum(failed{model=b}) / value(issued{model=b}) < 1%": FAILED[4:],
+        'sum(failed{model=b,window=""}) / value(issued{model=b,window=""}) < 1%': FAILED[4:],
     }
     in_a_window = "sum(failed{window=w})/value(issued{window=w}) < 1%"
     assert summed(in_a_window, *FAILED, *ISSUED) == {in_a_window: FAILED[2:4]}
@@ -194,7 +193,7 @@ def test_a_sum_of_nothing_says_so() -> None:
         "",
         "",
         "",
-        "there is no failed{model=c} to go with the others",
+        'there is no failed{model=c,window=""} to go with the others',
     ]
 
 
@@ -203,8 +202,8 @@ def test_a_sum_elsewhere_is_of_what_is_there() -> None:
     found = bindings(parse("sum(failed)/value(issued) < baseline"), [*FAILED, *ISSUED])
     others = [counter("failed", model="a"), counter("failed", model="a", reason="gone"), FAILED[2], *ISSUED]
     there = elsewhere(found[0].bound, others, "the baseline")
-    assert list(each(there)) == [ISSUED[0], *others[:2]]
-    with pytest.raises(Unknown, match=r"the baseline has no counter failed{model=b}"):
+    assert list(each(there)) == [*others[:2], ISSUED[0]]
+    with pytest.raises(Unknown, match=r'the baseline has no counter failed{model=b,window=""}'):
         elsewhere(found[2].bound, others, "the baseline")
 
 
@@ -229,3 +228,36 @@ def test_a_throughput_is_of_requests() -> None:
     ):
         with pytest.raises(UsageError, match=r"is of the latency or the output_tokens of requests.*`rate\("):
             bindings(parse(f"throughput({name}) > 1"), instruments)
+
+
+def test_requests_outside_of_any_window_don_t_stand_for_those_within() -> None:
+    """However their name is written; nor does a counter without a reason for those with one."""
+    issued = [
+        counter("llm.issued", "requests", model="m"),
+        counter("llm.issued", "requests", model="m", window="w"),
+    ]
+    failed = [counter("llm.failed", "requests", model="m", window="w", **more) for more in ({}, {"reason": "busy"})]
+    latency = [Instrument("series", "llm.latency", one.labels, "ns") for one in issued]
+    assert len(texts("max(llm.latency{model=m}) < 1ms", *issued, *latency)) == 2
+    assert texts("value(llm.failed{window=w}) == 0", *issued, *failed) == [
+        'value(llm.failed{model=m,reason="",window=w}) == 0',
+        "value(llm.failed{model=m,reason=busy,window=w}) == 0",
+    ]
+    share = "sum(llm.failed{model=m})/value(llm.issued) < 1%"
+    assert summed(share, *issued, *failed) == {
+        'sum(llm.failed{model=m,window=""}) / value(llm.issued{model=m,window=""}) < 1%': [],
+        "sum(llm.failed{model=m,window=w}) / value(llm.issued{model=m,window=w}) < 1%": failed,
+    }
+
+
+def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
+    """Else failures of the warm-up would be over the issues of another window."""
+    issued = [counter("llm.issued", "requests", window=window) for window in ("warm", "w")]
+    failed = [counter("llm.failed", "requests", window=window, reason="busy") for window in ("warm", "w")]
+    for share in (
+        "sum(llm.failed)/value(llm.issued{window=w}) < 1%",
+        "sum(llm.failed{window=w})/value(llm.issued) < 1%",
+    ):
+        assert summed(share, *issued, *failed) == {share: [failed[1]]}
+        (binding,) = bindings(parse(share), [*issued, *failed])
+        assert list(each(binding.bound)) == [failed[1], issued[1]]

@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.gates.fakes import TTFT
+from tests.unit.gates.fakes import TTFT, counter, metric
 
-from telemetry.gates.evidence import Instrument
-from telemetry.gates.sums import Summing, summed, with_labels
+from telemetry.gates.catalog import Catalog
+from telemetry.gates.sums import Summing, summed
 from telemetry.gates.tree import Metric
-
-
-def counter(name: str, unit: str = "", **labels: str) -> Instrument:
-    return Instrument("counter", name, tuple(sorted(labels.items())), unit)
-
-
-def metric(name: str, **labels: str) -> Metric:
-    return Metric(name, tuple(sorted(labels.items())))
-
 
 ISSUED = counter("chat.issued", "requests", window="w")
 NONE = counter("chat.failed", "requests", window="w")
@@ -28,20 +19,18 @@ FAILED = metric("chat.failed")
 
 
 def test_it_is_of_all_that_have_the_labels() -> None:
-    """Whatever others they have; None: only of those without that label."""
-    counters = [ISSUED, NONE, BUSY, OTHER]
-    everything = summed(FAILED, (), counters)
-    assert everything is not None
-    assert (everything.counters, everything.unit) == ((NONE, BUSY, OTHER), "requests")
-    for wanted, apart, found in (
-        (FAILED, (("window", "w"),), (NONE, BUSY)),
-        (metric("chat.failed", reason="busy"), (), (BUSY, OTHER)),
-        (metric("chat.failed", reason="busy"), (("window", "v"),), (OTHER,)),
-        (FAILED, (("reason", None),), (NONE,)),
+    """Whatever others they have; an empty one: only of those without that label."""
+    known = Catalog([ISSUED, NONE, BUSY, OTHER])
+    for wanted, found in (
+        (FAILED, (NONE, BUSY, OTHER)),
+        (metric("chat.failed", window="w"), (NONE, BUSY)),
+        (metric("chat.failed", reason="busy"), (BUSY, OTHER)),
+        (metric("chat.failed", reason="busy", window="v"), (OTHER,)),
+        (metric("chat.failed", reason=""), (NONE,)),
     ):
-        some = summed(wanted, apart, counters)
+        some = summed(wanted, known)
         assert some is not None
-        assert (some.counters, some.apart) == (found, apart)
+        assert (some.metric, some.counters, some.unit) == (wanted, found, "requests")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def test_it_is_of_all_that_have_the_labels() -> None:
 )
 def test_what_never_happened_to_requests_is_nothing(wanted: Metric, known: bool) -> None:
     """If such requests were issued, so that somebody would have counted it."""
-    some = summed(wanted, (), [ISSUED])
+    some = summed(wanted, Catalog([ISSUED]))
     assert (some is not None) == known
     if some is not None:
         assert (some.counters, some.unit) == ((), "requests")
@@ -70,44 +59,51 @@ def test_what_never_happened_to_requests_is_nothing(wanted: Metric, known: bool)
 
 def test_a_counter_that_issues_something_else_issues_no_requests() -> None:
     """And a name that is something else is no counter of them."""
-    assert summed(metric("stock.failed"), (), [counter("stock.issued", "shares")]) is None
-    assert summed(FAILED, (), [ISSUED, replace(TTFT, name="chat.failed")]) is None
-
-
-def test_its_name_has_the_labels_that_it_has() -> None:
-    """In their order."""
-    apart = (("window", "w"), ("route", None))
-    assert with_labels(metric("chat.failed", reason="busy"), apart) == metric(
-        "chat.failed", reason="busy", window="w"
-    )
+    assert summed(metric("stock.failed"), Catalog([counter("stock.issued", "shares")])) is None
+    assert summed(FAILED, Catalog([ISSUED, replace(TTFT, name="chat.failed")])) is None
 
 
 def test_beside_others_their_labels_tell_its_own_apart() -> None:
     """Labels that its counters don't have tell nothing, nor do those that were given."""
     others = [(("model", "m"), ("window", "w")), (("model", "m"), ("window", "v"))]
-    summing = Summing(FAILED, others, [ISSUED, NONE, BUSY, OTHER])
-    assert summing.apart(others[0]) == (("window", "w"),)
+    known = Catalog([ISSUED, NONE, BUSY, OTHER])
+    summing = Summing(FAILED, others, known)
+    assert [summing.named(labels) for labels in others] == [
+        metric("chat.failed", window="w"),
+        metric("chat.failed", window="v"),
+    ]
     for labels, found in zip(others, [(NONE, BUSY), (OTHER,)], strict=True):
         some = summing.beside(labels)
         assert some is not None
         assert some.counters == found
     assert summing.beside((("window", "typo"),)) is None
     assert summing.lonely() == []
-    given = Summing(metric("chat.failed", window="w"), others, [ISSUED, NONE, BUSY, OTHER])
-    assert given.apart(others[1]) == ()
+    given = metric("chat.failed", window="w")
+    assert Summing(given, others, known).named(others[1]) == given
 
 
 def test_what_goes_with_nothing_is_told() -> None:
     """Also those without the label that others have."""
-    bare = counter("chat.failed", "requests")
-    summing = Summing(FAILED, [(("window", "w"),)], [bare, NONE, OTHER])
-    assert summing.lonely() == [(("window", None),), (("window", "v"),)]
+    known = Catalog([counter("errors"), counter("errors", route="/a"), counter("errors", route="/b")])
+    summing = Summing(metric("errors"), [(("route", "/a"),)], known)
+    assert summing.lonely() == [metric("errors", route=""), metric("errors", route="/b")]
 
 
 def test_beside_requests_to_which_it_never_happened_it_is_nothing() -> None:
-    """Others failed."""
-    more = counter("chat.issued", "requests", window="calm")
-    summing = Summing(FAILED, [(("window", "w"),), (("window", "calm"),)], [ISSUED, more, NONE])
-    some = summing.beside((("window", "calm"),))
+    """Also if it only ever happened outside of their window."""
+    calm = counter("chat.issued", "requests", window="calm")
+    outside = counter("chat.issued", "requests")
+    late = counter("chat.after_end", "requests")
+    others = [(("window", "calm"),), ()]
+    summing = Summing(metric("chat.after_end"), others, Catalog([calm, outside, late]))
+    found = [summing.beside(labels) for labels in others]
+    assert [some.counters for some in found if some is not None] == [(), (late,)]
+    assert summing.named(()) == metric("chat.after_end", window="")
+
+
+def test_beside_reasons_it_is_of_requests_that_were_issued() -> None:
+    """Which have no reason: the label is the counter's own."""
+    busy, gone = ((("reason", reason), ("window", "w")) for reason in ("busy", "gone"))
+    some = Summing(FAILED, [busy, gone], Catalog([ISSUED, NONE, BUSY])).beside(gone)
     assert some is not None
     assert some.counters == ()

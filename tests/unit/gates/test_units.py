@@ -59,6 +59,8 @@ def test_products_and_quotients() -> None:
     assert (size.times(ms, -1).size, size.times(ms, -1).time, size.times(ms, -1).name) == (1, -1, "MiB/ms")
     assert ms.times(ms).name == "ms·ms"
     assert PLAIN.times(ms, -1).name == "1/ms"
+    assert unit_of("requests").times(unit_of("requests").per_second(), -1) == unit_of("s")
+    assert size.times(size.per_second(), -1) == unit_of("s")
 
 
 def test_every_unit_of_the_wire_is_a_literal() -> None:

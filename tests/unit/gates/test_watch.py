@@ -143,3 +143,15 @@ def test_news_carry_their_evidence() -> None:
     (news,) = watching("value(errors) < 5").look(snapshot(1, errors=7))
     assert isinstance(news, News)
     assert news.result.reason == "7 is not < 5"
+
+
+def test_what_makes_no_sense_is_said_of_every_gate() -> None:
+    """Also of those of which there is else nothing to say before the end; each once."""
+    for text in ("rate(ttft) > 5ms", "value(ttft) > 3", "min(ttft) < 5MiB"):
+        watch = watching(text, "lost == 0")
+        assert said(watch, snapshot(1, count=0)) == []
+        with pytest.raises(UsageError):
+            said(watch, snapshot(2))
+        assert said(watch, snapshot(3)) == []
+    watch = watching("rate(ttft) > 5/s")
+    assert [said(watch, snapshot(at)) for at in (1, 2)] == [[], []]

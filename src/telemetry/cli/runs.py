@@ -112,42 +112,43 @@ def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSn
 
 
 def report_of(target: Target) -> Report:
-    """From the aggregator while the run goes on, else from disk, with the reason where nobody answered.
+    """From the aggregator while the run goes on, else from disk.
 
     Raises RunNotFoundError or RunDirectoryError, or the aggregator's failure if the disk has nothing either.
     """
     if not target.endpoint:
         return _load(target.spec, target.root)
+    live = target.live
+    if live is not None and (written := _written(live.dir, live.run_id, target.root)):
+        return written
     try:
         snapshot = ask(target.endpoint)
     except (EndpointError, ProtocolError) as silence:
         return from_disk(target, silence)
     from telemetry.recorded.requests import with_requests
 
-    written = _written(target, snapshot) if snapshot.state in TERMINAL else None
-    return written or with_requests(Report(snapshot=snapshot, source="status"))
+    if snapshot.state in TERMINAL and (written := _written(snapshot.directory, snapshot.run_id, target.root)):
+        return written
+    return with_requests(Report(snapshot=snapshot, source="status"))
 
 
-def _written(target: Target, snapshot: MetricsSnapshot) -> Report | None:
+def _written(directory: str, run_id: str, root: Path) -> Report | None:
     """What a run that has ended left on disk: its aggregator, which may stay for a moment, does not know what the
-    gates came to. None if it is not there, or on another machine."""
-    directory = target.live.dir if target.live else snapshot.directory
+    gates came to, and may not answer any more. None if it is not there, or on another machine."""
     with suppress(TelemetryError):
-        report = _load(directory, target.root) if directory else None
-        if report is not None and report.snapshot.run_id == snapshot.run_id:
+        report = _load(directory, root) if directory else None
+        if report is not None and report.snapshot.run_id == run_id:
             return report
     return None
 
 
 def from_disk(target: Target, silence: TelemetryError) -> Report:
-    """The report of a live run that did not answer. Raises `silence` if it has left no result either, or what is
-    left of it if it is dead."""
+    """The report of a run that did not answer, for it has ended. Raises `silence` if it has left no result, or what
+    is left of it if it is dead."""
     try:
-        found = _load(target.directory_spec, target.root)
+        return _load(target.directory_spec, target.root)
     except TelemetryError as nothing:
         raise nothing if dead(target) is not None else silence from None
-    reasons = [reason for reason in (silence.message, found.source_reason) if reason]
-    return replace(found, source_reason="; ".join(reasons))
 
 
 def dead(target: Target) -> Remains | None:

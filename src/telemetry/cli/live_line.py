@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry.funnel import Funnel, funnels
+from telemetry.funnel import Funnel, funnels, without_requests
 from telemetry.humane import count, duration_s, printable, quantity
 from telemetry.phrases import backend, instrument
+from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 
 _SHOWN: Final = 2
@@ -26,7 +27,7 @@ def describe(snapshot: MetricsSnapshot) -> str:
     parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]
     parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
-    parts += [_series(stat) for stat in _busy(snapshot.series)]
+    parts += [_series(stat) for stat in _busy(list(_telling(snapshot)))]
     parts += _troubled(snapshot)
     return " · ".join(parts)
 
@@ -46,6 +47,14 @@ def _requests(kind: Funnel) -> str:
         f"{instrument(kind.kind, kind.labels)} {count(kind.issued)} issued {count(kind.in_flight)} in flight "
         f"{count(kind.completed)} completed {count(kind.failures)} failed{expired}"
     )
+
+
+def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
+    """Of requests how long they took, however many chunks there were."""
+    others = {id(stat) for stat in without_requests(snapshot.series, snapshot)}
+    for stat in snapshot.series:
+        if id(stat) in others or stat.name.rpartition(".")[2] in (words.TTFT, words.LATENCY):
+            yield stat
 
 
 def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:

@@ -69,6 +69,17 @@ def test_requests_come_before_series() -> None:
     assert "48 failed 3 expired" in describe(snapshot(counters=[*counters, counted("expired", 3)]))
 
 
+def test_of_requests_latencies_are_shown() -> None:
+    """However many chunks and tokens there were; without requests a name is a name."""
+    issued = CounterStat(name="chat.issued", unit="requests", value=9)
+    names = ("chat.chunk_gap", "chat.output_tokens", "chat.latency", "chat.ttft", "lone.chunk_gap")
+    several = [series(name, 900 if name == "chat.chunk_gap" else 9) for name in names]
+    line = describe(snapshot(counters=[issued], series=several))
+    assert [part.split()[0] for part in line.split(" · ")[2:]] == ["chat.latency", "chat.ttft"]
+    line = describe(snapshot(series=several))
+    assert line.split(" · ")[1].startswith("chat.chunk_gap p50")
+
+
 def test_two_busy_series_and_what_tells_them_apart() -> None:
     """By values in the window; labels are named, empty series are not shown."""
     line = describe(

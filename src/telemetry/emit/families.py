@@ -25,6 +25,9 @@ FAR_NS: Final = 86_400 * 10**9
 """A day: nobody sends a request so long before it is due."""
 EARLY_NS: Final = 2 * 10**9
 """Of a clock that begins with the machine: numbers of seconds and time.time() are before it, programs after."""
+_WALL_NS: Final = 10**18
+"""No machine has been up for thirty years."""
+_GIVEN_CHARS: Final = 40
 _LONG_NS: Final = 3_600 * 10**9
 _WHOLE: Final = 1 << 32  # the sum over the chunks of a request stays an integer of 64 bits
 _AT_ZERO: Final = (words.FAILED, words.EXPIRED)
@@ -91,11 +94,13 @@ class Family:
 
     def moment(self, at_ns: SupportsIndex) -> int:
         """`at_ns` if it is a time; else now, and it is counted."""
-        try:
-            return checked_ns(at_ns)
-        except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
-            self._host.recorders.refused.hit()
+        moment = self.moment_or_none(at_ns)
+        if moment is None:
+            self._say(at_ns, "an `at_ns`", "for which now is taken")
             return time.monotonic_ns()
+        if moment >= _WALL_NS:
+            self._say(at_ns, "an `at_ns`", "which is a time of time.monotonic_ns(), not of the wall clock")
+        return moment
 
     def moment_or_none(self, at_ns: SupportsIndex) -> int | None:
         """`at_ns` if it is a time; else None, and it is counted."""
@@ -122,6 +127,20 @@ class Family:
         self.say_once("planned", f"requests of {self.kind!r} were planned {wrong}, {_LEFT_OUT}")
         return None
 
+    def _refuse(self, value: object, what: str) -> None:
+        self._host.recorders.refused.hit()
+        self._say(value, what, "which is left out")
+
+    def _say(self, value: object, what: str, outcome: str) -> None:
+        """What somebody gave for what, once for each."""
+        if what in self._said_before:
+            return
+        try:
+            given = repr(records.clean(value, _GIVEN_CHARS))
+        except Exception:  # noqa: BLE001 – it is the caller's, and may have no words
+            given = f"a {type(value).__name__}"
+        self.say_once(what, f"requests of {self.kind!r} were given {given} as {what}, {outcome}")
+
     def say_once(self, what: str, line: str) -> None:
         """A line for the person at the terminal, the first time that it is about this."""
         if what not in self._said_before:
@@ -130,9 +149,9 @@ class Family:
 
     def tokens(self, tokens: SupportsIndex) -> int:
         """A number of tokens; 0 for what is none, and it is counted."""
-        return self.whole(tokens) or 0
+        return self.whole(tokens, "the tokens of a piece") or 0
 
-    def whole(self, value: SupportsIndex) -> int | None:
+    def whole(self, value: SupportsIndex, what: str) -> int | None:
         """A whole number from 0 up; None for what is none, and it is counted."""
         try:
             plain = int(index(value))
@@ -140,10 +159,10 @@ class Family:
             plain = _whole_float(value)
         if 0 <= plain < _WHOLE:
             return plain
-        self._host.recorders.refused.hit()
+        self._refuse(value, what)
         return None
 
-    def amount(self, value: SupportsFloat) -> float | None:
+    def amount(self, value: SupportsFloat, what: str) -> float | None:
         """A total of tokens; None for what is none, and it is counted."""
         try:
             plain = ldexp(value, 0)
@@ -151,14 +170,14 @@ class Family:
             plain = -1.0
         if plain >= 0 and isfinite(plain):
             return plain
-        self._host.recorders.refused.hit()
+        self._refuse(value, what)
         return None
 
-    def text(self, text: object) -> str | None:
+    def text(self, text: object, what: str) -> str | None:
         """A text, of the plain type; None for what is none, and it is counted."""
         if isinstance(text, str):
             return str.__str__(text)
-        self._host.recorders.refused.hit()
+        self._refuse(text, what)
         return None
 
     def after_end(self, at: int) -> None:

@@ -89,8 +89,10 @@ def condition(percentile: object, of: str, confidence: float, within: float | No
         raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
     if not _is_between(confidence, 1.0):
         raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
-    if within is not None and not _is_between(within, float("inf")):
-        raise UsageError(f"within={within!r} is no share of the value", hint="a number above 0: 0.05 is 5 %")
+    if within is not None and not _is_between(within, 1.0):
+        raise UsageError(
+            f"within={within!r} is no share of the value", hint="between 0 and 1, such as 0.05 for 5 %"
+        )
     return Condition(number, of, confidence, within)
 
 

@@ -93,7 +93,7 @@ class Request(Struct, eq=False, gc=False):
         `output_text`; without both, they are the sum of what `first` and `chunk` were told."""
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
-        produced = None if output_tokens is None else family.amount(output_tokens)
+        produced = None if output_tokens is None else family.amount(output_tokens, "`output_tokens`")
         if finish_reason is not None and type(finish_reason) is not str:
             finish_reason = family.said(finish_reason)
         if family.claim(self, None) is None:
@@ -213,7 +213,7 @@ class Request(Struct, eq=False, gc=False):
                 rows += (ids[words.TPOT], at, (at - first) / (produced - begun))
         self._add_input(rows, at)
         family.put(rows)
-        if output_text is not None and (text := family.text(output_text)) is not None:
+        if output_text is not None and (text := family.text(output_text, "`output_text`")) is not None:
             family.count_later(words.OUTPUT_TOKENS, text, at, first, begun)
 
     def _add_input(self, rows: list[float], at: int) -> None:
@@ -221,7 +221,7 @@ class Request(Struct, eq=False, gc=False):
         family, given, turn = self._family, self._input, self._turn
         if isinstance(given, str):
             family.count_later(words.INPUT_TOKENS, given, at)
-        elif given is not None and (tokens := family.amount(given)) is not None:
+        elif given is not None and (tokens := family.amount(given, "`input_tokens`")) is not None:
             rows += (family.ids[words.INPUT_TOKENS], at, tokens)
         if turn is not None and turn.label:
             rows += (family.labelled(words.TURN_LATENCY, turn.label), at, float(at - self._issued_ns))

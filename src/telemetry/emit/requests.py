@@ -88,9 +88,9 @@ class Requests:
             due = family.due(due, at)
         given: int | float | str | None = None
         if input_tokens is not None:
-            given = input_tokens if type(input_tokens) is int else family.amount(input_tokens)
+            given = input_tokens if type(input_tokens) is int else family.amount(input_tokens, "`input_tokens`")
         if given is None and input_text is not None:
-            given = family.text(input_text)
+            given = family.text(input_text, "`input_text`")
         place = None
         if conversation is not None or turn is not None:
             hash(key)  # no turn is counted for a request that can't be
@@ -116,7 +116,7 @@ class Requests:
             self._record(ended, _now() if at_ns is None else ended.family.moment(at_ns))
 
     def _turn(self, conversation: Hashable, family: Family, at: int, turn: int | None) -> Turn:
-        number = None if turn is None else family.whole(turn)
+        number = None if turn is None else family.whole(turn, "a `turn`")
         if conversation is None:
             return Turn(None, _turn_label(number))
         talk, number, gone = self._conversations.turn(conversation, family, at, number)

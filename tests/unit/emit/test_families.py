@@ -98,6 +98,40 @@ def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.Mon
     assert "planned 100 days ahead" in said[0]
 
 
+def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
+    """What it was and what for, once for each; the request has its outcome all the same."""
+
+    class Silent(str):
+        def __repr__(self) -> str:
+            raise RuntimeError("no words")
+
+    llm = program.requests()
+    for _ in range(2):
+        request = llm.issue(input_tokens=-1, turn=0.5)
+        request.first("two")
+        request.complete("stop")
+    llm.issue(at_ns=1.5, input_text=b"bytes").complete(Silent("stop"))
+    assert len(program.values("llm.completed")) == 3
+    assert [line.removeprefix("telemetry: requests of 'llm' were given ") for line in said()] == [
+        "'0.5' as a `turn`, which is left out",
+        "'two' as the tokens of a piece, which is left out",
+        "'stop' as `output_tokens`, which is left out",
+        "'-1' as `input_tokens`, which is left out",
+        "'1.5' as an `at_ns`, for which now is taken",
+        "\"b'bytes'\" as `input_text`, which is left out",
+    ]
+
+
+def test_a_time_of_the_wall_clock_is_named(program: Any, said: Any) -> None:
+    """It is taken as it is: beside others of its clock it is right."""
+    llm = program.requests()
+    wall_ns = 1_790_000_000 * 10**9
+    llm.issue(at_ns=wall_ns).complete(at_ns=wall_ns + 7)
+    assert program.values("llm.latency") == [7.0]
+    [line] = said()
+    assert "'1790000000000000000' as an `at_ns`, which is a time of time.monotonic_ns(), not of the wall" in line
+
+
 HOUR_NS = 3_600 * 10**9
 UP_NS = 50 * HOUR_NS
 """How long the machine of these tests has been up."""

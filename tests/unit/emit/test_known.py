@@ -46,8 +46,8 @@ def test_what_is_no_condition_is_refused(text: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"percentile": "x"}, {"percentile": 100}, {"of": "issued"}, {"confidence": 1.0}, {"within": 0.0},
-     {"within": float("inf")}, {"within": "5%"}, {"within": [1, 2]}, {"confidence": "0.99"}, {"confidence": None},
-     {"percentile": "p0"}, {"percentile": "pp9"}, {"percentile": None}],
+     {"within": 5}, {"within": float("inf")}, {"within": "5%"}, {"within": [1, 2]}, {"confidence": "0.99"},
+     {"confidence": None}, {"percentile": "p0"}, {"percentile": "pp9"}, {"percentile": None}],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
     """Numbers do as well as text."""

@@ -17,12 +17,14 @@ from telemetry.comparison.options import Options
 from telemetry.comparison.samples import Sample, samples
 from telemetry.comparison.sides import by_turns, facts
 from telemetry.errors import UsageError
+from telemetry.phrases import instrument
 from telemetry.statistics.runs import holm
 from telemetry.store.calibrations import Calibration
 from telemetry.wire.report import Report
 
 _ORDER: Final = {verdict: place for place, verdict in enumerate(VERDICT_WORDS)}
 _ENOUGH: Final = 2
+_NAMED: Final = 2
 
 
 def compare(
@@ -147,6 +149,7 @@ def _notes(
                 "changed in the program; run the sides by turns"
             )
     for statistic in sorted({figure.statistic for figure in left_out}):
-        number = sum(figure.statistic == statistic for figure in left_out)
-        series = "1 series has" if number == 1 else f"{number:,} series have"
-        yield f"{series} too few values for {statistic}, which needs {needed(statistic):,} in each run"
+        names = [instrument(one.name, dict(one.labels)) for one in left_out if one.statistic == statistic]
+        series = " and ".join(names) if len(names) <= _NAMED else f"{len(names):,} series"
+        have = "has" if len(names) == 1 else "have"
+        yield f"{series} {have} too few values for {statistic}, which needs {needed(statistic):,} in each run"

@@ -147,10 +147,11 @@ def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
     assert not any("after the other" in note for note in compare(*by_turns([10.0] * 5, [10.0] * 5)).notes)
 
 
-def test_percentiles_nobody_can_compare_are_noted(run: Run) -> None:
-    """Once, with the number of values it takes."""
-    found = compare([run(), run()], [run(), run()])
-    assert found.notes[-1] == "1 series has too few values for p99.9, which needs 3,688 in each run"
+def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None:
+    """Once, with the number of values it takes; two are named, more are counted."""
+    for names, said in (("a", "a has"), ("ab", "a and b have"), ("abc", "3 series have")):
+        found = compare(*[[run(series=[series(name, 10.0) for name in names]) for _ in "12"] for _ in "12"])
+        assert found.notes[-1] == f"{said} too few values for p99.9, which needs 3,688 in each run"
 
 
 def test_errors_that_were_not_there_before(run: Run) -> None:

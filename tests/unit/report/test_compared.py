@@ -149,7 +149,7 @@ def sample() -> Comparison:
                 after=[(0.0, 5.1), (0.5, 7.7), (0.99, 11.3), (1.0, 19.0)],
             )
         ],
-        notes=["1 series has too few values for p99.9, which needs 3,688 in each run"],
+        notes=["latency{route=/a} has too few values for p99.9, which needs 3,688 in each run"],
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -29,6 +30,14 @@ def value(number: float | None, unit: str, units: Units) -> str:
 def rate(per_second: float | None, unit: str, units: Units) -> str:
     """`4.22 k/s`; raw `4,221.92/s`."""
     return humane.rate(per_second, unit) if units == "humane" or per_second is None else f"{plain(per_second)}/s"
+
+
+def per_s(amount: float, seconds: float) -> float:
+    """Nothing in no time; infinite where no float can say it."""
+    try:
+        return amount / seconds if seconds > 0 else 0.0
+    except OverflowError:
+        return math.inf
 
 
 def counted(number: float | None, units: Units) -> str:

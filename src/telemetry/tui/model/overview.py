@@ -16,6 +16,7 @@ from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.shown import (
     Group,
@@ -27,7 +28,7 @@ from telemetry.tui.model.shown import (
     shown,
     stretch_words,
 )
-from telemetry.wire.snapshot import CounterStat, GaugeStat
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot
 
 PIN: Final = "★ "
 _TITLE: Final = "series"
@@ -148,7 +149,7 @@ def _caption(scene: Scene, view: View, groups: tuple[Group, ...], width: int) ->
 def _series(scene: Scene, view: View, groups: tuple[Group, ...], width: int) -> Grid:
     columns = rows.columns(scene, view, _TITLE)
     lines: list[Row] = []
-    seconds = rows.trend_seconds(width)
+    seconds = rows.trend_seconds(scene, width)
     for group in groups:
         if group.heading:
             lines.append(Row(f"group {group.heading}", Cell(group.heading, "strong"), heading=True))
@@ -193,12 +194,14 @@ def _others(scene: Scene, view: View) -> Grid:
     )
     if scene.snapshot is None:
         return Grid(columns, empty="none yet")
-    found = newest_window_first(others_shown(scene, view), lambda stat: stat)
-    ordered = in_order(found, _OTHER_SORTERS.get(view.sort), descending=view.descending)
+    found = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat)
+    sorter = _other_sorter(scene.snapshot, view)
+    ordered = in_order(found, sorter, descending=view.descending)
+    made = (_other_row(stat, _rate_of(stat, scene.snapshot, view), view) for stat in ordered)
     return Grid(
         columns,
-        tuple(_without_figures(_other_row(stat, view)) if past else _other_row(stat, view) for stat in ordered),
-        sorted_by=view.sort if view.sort in _OTHER_SORTERS else "",
+        tuple(_without_figures(row) if past else row for row in made),
+        sorted_by=view.sort if sorter else "",
         descending=view.descending,
         empty=f"none matches '{printable(view.filter)}'" if view.filter else "no counters or gauges",
     )
@@ -212,20 +215,33 @@ def others_shown(scene: Scene, view: View) -> Iterator[Other]:
     if scene.snapshot is None:
         return
     every: tuple[Other, ...] = (*scene.snapshot.counters, *scene.snapshot.gauges)
-    for stat in every:
-        if not view.filter or matches(phrases.instrument(stat.name, stat.labels, stat.unit), view.filter):
-            yield stat
+    yield from (stat for stat in every if _passes(stat, view))
 
 
-def _rate_of(stat: Other) -> float | None:
-    return stat.rate if isinstance(stat, CounterStat) else None
+def _outcomes_as_one(snapshot: MetricsSnapshot, view: View) -> Iterator[Other]:
+    """The same, but requests of one place that failed, for whatever reason, are one row. A filter that asks for a
+    reason finds its counter."""
+    for stat, parts in summed(snapshot.counters):
+        yield from [stat] if _passes(stat, view) else (part for part in parts if _passes(part, view))
+    yield from (stat for stat in snapshot.gauges if _passes(stat, view))
 
 
-_OTHER_SORTERS: Final[dict[str, Callable[[Other], float | str | None]]] = {
-    "name": lambda stat: phrases.instrument(stat.name, stat.labels).casefold(),
-    "rate": _rate_of,
-}
-"""Values of different counters and gauges can't be compared."""
+def _passes(stat: Other, view: View) -> bool:
+    return not view.filter or matches(phrases.instrument(stat.name, stat.labels, stat.unit), view.filter)
+
+
+def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], float | str | None] | None:
+    """Values of different counters and gauges can't be compared."""
+    if view.sort == "name":
+        return lambda stat: phrases.instrument(stat.name, stat.labels).casefold()
+    return (lambda stat: _rate_of(stat, snapshot, view)) if view.sort == "rate" else None
+
+
+def _rate_of(stat: Other, snapshot: MetricsSnapshot, view: View) -> float | None:
+    """Of the stretch that the series have."""
+    if not isinstance(stat, CounterStat):
+        return None
+    return stat.rate if view.figures == "window" else numbers.per_s(stat.value, snapshot.elapsed_s)
 
 
 def _without_figures(row: Row) -> Row:
@@ -236,7 +252,7 @@ def _without_figures(row: Row) -> Row:
     return Row(row.key, row.name, tuple(blank))
 
 
-def _other_row(stat: Other, view: View) -> Row:
+def _other_row(stat: Other, per_s: float | None, view: View) -> Row:
     units, unit = view.units, stat.unit
     name = Cell(numbers.instrument(stat.name, stat.labels, unit, units))
     key = key_of(series_id(stat.name, stat.labels))
@@ -244,7 +260,7 @@ def _other_row(stat: Other, view: View) -> Row:
         # A counter is a figure people quote: in full, unless its unit writes it shorter.
         full = units == "humane" and not humane.carries_unit(unit)
         value = humane.count(stat.value) if full else numbers.value(stat.value, unit, units)
-        rate = Cell(numbers.rate(stat.rate, unit, units), "plain" if stat.rate else "dim")
+        rate = Cell(numbers.rate(per_s, unit, units), "plain" if per_s else "dim")
         return Row(f"counter {key}", name, (Cell(value), rate, Cell(""), Cell("")))
     last, least, most = (Cell(numbers.value(each, unit, units)) for each in (stat.value, stat.min, stat.max))
     return Row(f"gauge {key}", name, (last, Cell(""), least, most))

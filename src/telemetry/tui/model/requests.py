@@ -162,10 +162,15 @@ def _funnels(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Gri
 
 
 def _rates(shown: Sequence[Flow], scene: Scene, view: View) -> tuple[_Figure, ...]:
-    whole = view.figures == "run" and scene.moment is None
+    whole = _is_defined(scene, view)
     if any(words.OUTPUT_TOKENS in part.funnel.series for flow in shown for part in flow.parts):
         return (*_DEFINED, *_DEFINED_TOKENS) if whole else (*_RATES, *_TOKENS)
     return _DEFINED if whole else _RATES
+
+
+def _is_defined(scene: Scene, view: View) -> bool:
+    """Whether rates are those of the whole run, by definition."""
+    return view.figures == "run" and scene.moment is None
 
 
 def _name(funnel: Funnel) -> Cell:
@@ -223,7 +228,10 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
 
 def _series(parts: Sequence[Part], scene: Scene, view: View, width: int) -> Grid:
     columns = rows.columns(scene, view, "series", KEEP)
-    seconds = rows.trend_seconds(width)
+    if _is_defined(scene, view):
+        # The upper table has rates by their definitions; by the length of the whole run they would be others.
+        columns = tuple(column for column in columns if column.key != "rate")
+    seconds = rows.trend_seconds(scene, width)
     lines: list[Row] = []
     for part in parts:
         if len(parts) > 1 and part.members:

@@ -9,7 +9,7 @@ from telemetry.humane import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Line, Tone
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.shown import Shown, delta_column, few_beyond, percentile_keys
+from telemetry.tui.model.shown import Shown, delta_column, few_beyond, is_over, percentile_keys
 from telemetry.tui.model.sparkline import Move, move, sparkline
 
 COMPARED: Final = ("50", "99")
@@ -56,9 +56,11 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
     return (*found, Column("trend", "p99 trend", right=False, keep=keep["trend"]))
 
 
-def trend_seconds(width: int) -> int:
-    """How many of them a trend has on a screen of so many columns."""
-    return next(points for least, points in _TREND_COLUMNS if width >= least)
+def trend_seconds(scene: Scene, width: int) -> int:
+    """How many of them a trend has on a screen of so many columns: of a run that is over no more than there are, so
+    that names have the room."""
+    most = next(points for least, points in _TREND_COLUMNS if width >= least)
+    return min(most, max(map(len, scene.trends.values()))) if scene.trends and is_over(scene) else most
 
 
 def figures(item: Shown, shown: tuple[Column, ...], view: View, seconds: int) -> Line:

@@ -106,7 +106,7 @@ def run_figures(stat: SeriesStat, elapsed_s: float) -> Figures:
     return Figures(
         seconds=elapsed_s,
         count=stat.count,
-        rate=stat.count / elapsed_s if elapsed_s > 0 else 0.0,
+        rate=numbers.per_s(stat.count, elapsed_s),
         total=stat.total,
         min=stat.min,
         max=stat.max,

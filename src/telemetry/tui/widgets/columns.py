@@ -19,6 +19,8 @@ SLACK: Final = 2
 """A column shrinks only when it has more than this to spare, or every `9.99` → `10.0` would move them all."""
 FIRST: Final = 18
 """Below this many columns a name can't be told from the next: rather than that, others are left out."""
+_SMALL: Final = 40
+"""Of the columns beyond this many a name may have half before there are more figures."""
 
 
 EVERY: Final = slice(None)
@@ -87,7 +89,7 @@ def _needs(grid: Grid, before: Mapping[str, int], looked_at: slice) -> dict[str,
 
 def _kept(grid: Grid, widths: list[int], width: int) -> list[int]:
     kept = list(range(len(widths)))
-    first = min(widths[0], max(FIRST, width // 4))
+    first = min(widths[0], max(FIRST, width // 4, (width - _SMALL) // 2))
     while 2 * MARGIN + first + sum(widths[index] + GAP for index in kept[1:]) > width:
         droppable = [index for index in kept[1:] if grid.columns[index].keep]
         if not droppable:

@@ -83,7 +83,7 @@ class GridView(ScrollView, inherit_bindings=False):
         self._grid = Grid()
         self._layout = Layout()
         self._names: tuple[str, ...] = ()
-        """What the first column says, row by row."""
+        """What the first column says, row by row; of headings in the whole line."""
         self._index: int | None = None
         self._follows_top = True
         self._paint: Palette | None = None
@@ -215,7 +215,10 @@ class GridView(ScrollView, inherit_bindings=False):
         top = self.scroll_offset.y
         self._layout = laid_out(self._grid, self._width, self._layout, slice(top, top + self._page))
         room = self._layout.places[0].width if self._layout.places else 0
-        self._names = told_apart(tuple(row.name.text for row in self._grid.rows), max(0, room))
+        rows = self._grid.rows
+        names = told_apart(tuple("" if row.heading else row.name.text for row in rows), max(0, room))
+        heads = told_apart(tuple(row.name.text if _is_head(row) else "" for row in rows), max(0, self._width - 1))
+        self._names = tuple(name or head for name, head in zip(names, heads, strict=True))
 
     def _row_at(self, y: int) -> int | None:
         index = y - _HEAD + self.scroll_offset.y
@@ -301,7 +304,7 @@ class GridView(ScrollView, inherit_bindings=False):
         row = self._grid.rows[index]
         width, plain = self._layout.width, tones["plain"]
         if row.heading:
-            return _heading_strip(row, width, tones)
+            return _heading_strip(row, self._names[index] or row.name.text, width, tones)
         segments: list[Segment] = []
         run, at = "", 0
         for place in self._layout.places:
@@ -322,10 +325,16 @@ class GridView(ScrollView, inherit_bindings=False):
         return Strip(segments).adjust_cell_length(width, plain)
 
 
-def _heading_strip(row: Row, width: int, tones: Tones) -> Strip:
-    """Across all columns: a group's name is as long as it is."""
+def _is_head(row: Row) -> bool:
+    """Whether its name has the whole line."""
+    return row.heading and len(row.cells) == 1
+
+
+def _heading_strip(row: Row, name: str, width: int, tones: Tones) -> Strip:
+    """Across all columns."""
+    cells = (Cell(name, row.name.tone), *row.cells[1:])
     words = tuple(
-        Cell(" " + cell.text, "strong" if cell.tone == "plain" else cell.tone) for cell in row.cells if cell.text
+        Cell(" " + cell.text, "strong" if cell.tone == "plain" else cell.tone) for cell in cells if cell.text
     )
     return line_strip(words, width, tones)
 

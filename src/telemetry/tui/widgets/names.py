@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
@@ -12,14 +12,17 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from telemetry.humane import NOTHING
+from telemetry.tui.widgets.abridged import Abridged
 from telemetry.tui.widgets.strips import MORE, fitted
 
-_FORM: Final = re.compile(r"(★ )?([^{]+)\{(.+)\}( \[[^\]]*\])?")
-"""`name{key=value,key=value} [unit]`, as `telemetry.phrases.instrument` writes it, perhaps pinned."""
+_PIN: Final = "★ "
+_FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
+"""`name{key=value,key=value} [unit]`, as `telemetry.phrases.instrument` writes it."""
 _TRIED: Final = 8
 """Labels that are tried in pairs."""
 _LEAST: Final = 6
-"""Columns of the shared name that stay before values are cut."""
+"""Columns of an instrument's name that stay before values are cut to less than tells them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,103 +33,208 @@ class _Name:
     unit: str
 
 
+_Labels = Sequence[tuple[str, str]]
+"""Those of a row that are shown."""
+
+
 @lru_cache(maxsize=64)  # a few tables at a few widths; rows seldom come and go
 def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """The same names, each of at most `width` columns.
+    """The same names, each of at most `width` columns. From `room_needed` columns on no two look the same.
 
     Where those of one instrument have no room, all of them lose the labels that they share, then the keys of the
     others, then those without which they still differ, then what stands before the first dot of the instrument's
-    name, then the middle of that, and only then the middle of values. Other text loses its middle.
+    name, then their unit, and only then parts of that name and of values: see `Abridged`. So does other text.
     """
-    shown = {text: text for text in names}
-    groups: dict[str, dict[str, _Name]] = {}
-    for text in shown:
-        parsed = _parsed(text)
-        if parsed is not None:
-            groups.setdefault(parsed.name, {})[text] = parsed
-    bare = _without_front(groups, width)
-    for name, group in groups.items():
-        rows = [replace(row, name=bare.get(name, name)) for row in group.values()]
-        shown.update(zip(group, _fitting(rows, width) or _squeezed(rows, width), strict=True))
-    return tuple(_cut(shown[text], width) for text in names)
+    table = _Table(names)
+    shown = table.shown(width)
+    return tuple(text if cell_len(text) <= width else fitted(text, width) for text in map(shown.__getitem__, names))
 
 
-def _without_front(groups: Mapping[str, Mapping[str, _Name]], width: int) -> dict[str, str]:
-    """`…latency` for `chat.latency`: for all that begin with a front with which some have no room, unless the rest
-    is that of another, too."""
-    rests = Counter(name.partition(".")[2] for name in groups)
-    tight = {name.partition(".")[0] for name, group in groups.items() if not _fitting(list(group.values()), width)}
-    found = {}
-    for name in groups:
-        front, _, rest = name.partition(".")
-        if front in tight and rest and rests[rest] == 1:
-            found[name] = f"{MORE}{rest}"
-    return found
+def room_needed(names: tuple[str, ...]) -> int:
+    """Columns from which on no two of these names look the same, unless they hold a `…`: so many as the words that
+    tell each value from the others need, and the same of the instrument's name, or _LEAST columns of it."""
+    return _Table(names).room_needed()
 
 
-def _parsed(text: str) -> _Name | None:
+class _Table:
+    """Names that are shown together."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._groups: dict[str, dict[str, _Name]] = {}
+        """By instrument, then by the whole text."""
+        self._others: dict[str, tuple[str, str]] = {}
+        """Mark and text of those of another form."""
+        for text in dict.fromkeys(names):
+            mark = _mark(text)
+            rest = text[len(mark) :]
+            row = _parsed(mark, rest)
+            if row is None:
+                self._others[text] = mark, rest
+            else:
+                self._groups.setdefault(row.name, {})[text] = row
+        self._bare = _bare(self._groups)
+        self._heads = Abridged(self._bare.get(name, name) for name in self._groups)
+        self._texts = Abridged(text for _, text in self._others.values())
+        self._values: dict[str, Abridged] = {}
+
+    def shown(self, width: int) -> dict[str, str]:
+        """Each name in about so many columns: in too few, one may take more."""
+        shown = {
+            text: f"{mark}{self._texts.cut(rest, max(1, width - cell_len(mark)))}"
+            for text, (mark, rest) in self._others.items()
+        }
+        for group in _without_units(self._without_fronts(width), width):
+            rows = list(group.values())
+            said = _fitting(rows, width) or [
+                self._squeezed(row, labels, width)
+                for row, labels in zip(rows, _labels(rows, _enough(rows)), strict=True)
+            ]
+            shown.update(zip(group, said, strict=True))
+        return shown
+
+    def room_needed(self) -> int:
+        """Were there as little as can be of all of them."""
+        others = (cell_len(mark) + self._texts.needs(text) for mark, text in self._others.values())
+        rooms = list(others)
+        for group in self._groups.values():
+            rows = [self._without_front(row) for row in group.values()]
+            for row, labels in zip(rows, _labels(rows, _enough(rows)), strict=True):
+                rooms.append(_frame(row, labels) + sum(self._needs(row, labels)))
+        return max(rooms, default=0)
+
+    def _without_fronts(self, width: int) -> list[dict[str, _Name]]:
+        """`…latency` for `chat.latency`: for all that begin with a front with which some have no room."""
+        groups = self._groups.items()
+        tight = {_front(name) for name, group in groups if not _fitting(list(group.values()), width)}
+        return [
+            {text: self._without_front(row) for text, row in group.items()} if _front(name) in tight else group
+            for name, group in groups
+        ]
+
+    def _without_front(self, row: _Name) -> _Name:
+        rest = self._bare.get(row.name)
+        return replace(row, mark=f"{row.mark}{MORE}", name=rest) if rest else row
+
+    def _squeezed(self, row: _Name, labels: _Labels, width: int) -> str:
+        """What tells the parts of a name apart comes first, then all have more alike."""
+        parts = [row.name, *(value for _, value in labels)]
+        room = width - _frame(row, labels)
+        rooms = _shares(self._needs(row, labels), room)
+        missing = [cell_len(part) - had for part, had in zip(parts, rooms, strict=True)]
+        more = _shares(missing, room - sum(rooms))
+        head, *values = (
+            known.cut(part, max(1, had + added))
+            for known, part, had, added in zip(self._known(labels), parts, rooms, more, strict=True)
+        )
+        mark = row.mark.removesuffix(MORE) if head.startswith(MORE) else row.mark
+        return f"{mark}{head}{{{','.join(values) or MORE}}}"
+
+    def _needs(self, row: _Name, labels: _Labels) -> list[int]:
+        parts = (row.name, *(value for _, value in labels))
+        head, *values = (known.needs(part) for known, part in zip(self._known(labels), parts, strict=True))
+        return [max(head, min(_LEAST, cell_len(row.name))), *values]
+
+    def _known(self, labels: _Labels) -> Iterator[Abridged]:
+        """What the name of an instrument and each of its values are told apart from."""
+        yield self._heads
+        for key, _ in labels:
+            if key not in self._values:
+                rows = chain.from_iterable(group.values() for group in self._groups.values())
+                self._values[key] = Abridged(row.labels[key] for row in rows if key in row.labels)
+            yield self._values[key]
+
+
+def _mark(text: str) -> str:
+    """That a row is pinned, or belongs to the one above."""
+    return _PIN if text.startswith(_PIN) else " " * (len(text) - len(text.lstrip(" ")))
+
+
+def _parsed(mark: str, text: str) -> _Name | None:
     found = _FORM.fullmatch(text)
     if found is None:
         return None
-    pairs = [label.partition("=") for label in found[3].split(",")]
+    pairs = [label.partition("=") for label in found[2].split(",")]
     labels = {key: value for key, _, value in pairs}
     if not all(sign for _, sign, _ in pairs) or len(labels) < len(pairs):
         return None  # a value holds a comma: where it ends is not known
-    return _Name(found[1] or "", found[2], labels, found[4] or "")
+    return _Name(mark, found[1], labels, found[3] or "")
 
 
-def _fitting(names: Sequence[_Name], width: int) -> list[str]:
+def _front(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _bare(names: Iterable[str]) -> dict[str, str]:
+    """What stands behind the first dot, unless that is said of another, too."""
+    rests = {name: name.partition(".")[2] for name in names}
+    known = Counter((*rests, *rests.values()))
+    return {name: rest for name, rest in rests.items() if rest and known[rest] == 1}
+
+
+def _without_units(groups: Sequence[dict[str, _Name]], width: int) -> list[dict[str, _Name]]:
+    """All of the same unit alike."""
+    tight = {row.unit for group in groups if not _fitting(list(group.values()), width) for row in group.values()}
+    return [
+        {text: replace(row, unit="") if row.unit in tight else row for text, row in group.items()}
+        for group in groups
+    ]
+
+
+def _fitting(rows: Sequence[_Name], width: int) -> list[str]:
     """Rows of one instrument, all written in the first way in which all have room; none if there is no such way."""
-    apart, enough = _apart(names) or list(names[0].labels), _enough(names)
+    apart, enough = _apart(rows) or list(rows[0].labels), _enough(rows)
     ways = ((apart, False), (apart, True), (enough, False), (enough, True))
-    whole = [_said(name, list(name.labels), bare=False) for name in names]
-    for said in chain([whole], ([_said(name, kept, bare=bare) for name in names] for kept, bare in ways)):
+    whole = [_said(row, list(row.labels.items()), bare=False) for row in rows]
+    for said in chain([whole], (_all_said(rows, keys, bare=bare) for keys, bare in ways)):
         if all(cell_len(text) <= width for text in said):
             return said
     return []
 
 
-def _apart(names: Sequence[_Name]) -> list[str]:
+def _apart(rows: Sequence[_Name]) -> list[str]:
     """Labels that tell some of them from others."""
-    keys = dict.fromkeys(key for name in names for key in name.labels)
-    return [key for key in keys if len({name.labels.get(key) for name in names}) > 1]
+    keys = dict.fromkeys(key for row in rows for key in row.labels)
+    return [key for key in keys if len({row.labels.get(key) for row in rows}) > 1]
 
 
-def _enough(names: Sequence[_Name]) -> Sequence[str]:
+def _enough(rows: Sequence[_Name]) -> Sequence[str]:
     """The fewest labels by which all differ; all that tell any apart where one and two are not enough."""
-    keys = _apart(names)
+    keys = _apart(rows)
     for kept in chain(combinations(keys, 1), combinations(keys[:_TRIED], 2)):
-        if len({tuple(name.labels.get(key) for key in kept) for name in names}) == len(names):
+        if len({tuple(row.labels.get(key) for key in kept) for row in rows}) == len(rows):
             return kept
     return keys
 
 
-def _said(name: _Name, keys: Sequence[str], *, bare: bool) -> str:
-    if not keys:
-        return f"{name.mark}{name.name}{{{MORE}}}{name.unit}"
-    inside = [name.labels[key] if bare else f"{key}={name.labels[key]}" for key in keys if key in name.labels]
-    if not bare and len(inside) < len(name.labels):
+def _labels(rows: Sequence[_Name], keys: Sequence[str]) -> list[_Labels]:
+    """Of each row those of these labels that it has; with `–` for those that it has not where rows would look the
+    same without."""
+    found = [[(key, row.labels[key]) for key in keys if key in row.labels] for row in rows]
+    if len({tuple(value for _, value in labels) for labels in found}) == len(rows):
+        return list(found)
+    return [[(key, row.labels.get(key, NOTHING)) for key in keys] for row in rows]
+
+
+def _all_said(rows: Sequence[_Name], keys: Sequence[str], *, bare: bool) -> list[str]:
+    return [_said(row, labels, bare=bare) for row, labels in zip(rows, _labels(rows, keys), strict=True)]
+
+
+def _said(row: _Name, labels: _Labels, *, bare: bool) -> str:
+    inside = [value if bare else f"{key}={value}" for key, value in labels]
+    if not inside or (not bare and len(inside) < len(row.labels)):
         inside.insert(0, MORE)
-    return f"{name.mark}{name.name}{{{','.join(inside)}}}{name.unit}"
+    return f"{row.mark}{row.name}{{{','.join(inside)}}}{row.unit}"
 
 
-def _squeezed(names: Sequence[_Name], width: int) -> list[str]:
-    keys = _enough(names)
-    return [_squeeze(name, keys, width) for name in names]
+def _frame(row: _Name, labels: _Labels) -> int:
+    """Columns of what stands around the name of an instrument and its values."""
+    return cell_len(row.mark) + 2 + max(1, len(labels)) - 1 + (0 if labels else 1)
 
 
-def _squeeze(name: _Name, keys: Sequence[str], width: int) -> str:
-    values = [name.labels.get(key, "") for key in keys] or [MORE]
-    room = width - cell_len(name.mark) - len(values) - 1  # braces, and a comma between two
-    needed = sum(map(cell_len, values))
-    first = max(min(_LEAST, cell_len(name.name)), min(cell_len(name.name), room - needed))
-    head = _cut(name.name, max(1, first))
-    free = max(0, room - cell_len(head))
-    for left, index in enumerate(sorted(range(len(values)), key=lambda at: cell_len(values[at]))):
-        values[index] = _cut(values[index], max(1, free // (len(values) - left)))
-        free = max(0, free - cell_len(values[index]))
-    return f"{name.mark}{head}{{{','.join(values)}}}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if cell_len(text) <= width else fitted(text, width)
+def _shares(wanted: Sequence[int], room: int) -> list[int]:
+    """As much as each wants; where there is not enough, the modest have theirs, and the others the same each."""
+    shares = [0] * len(wanted)
+    for done, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[index] = max(0, min(wanted[index], -(-room // (len(wanted) - done))))
+        room -= shares[index]
+    return shares

@@ -83,3 +83,10 @@ def test_times_and_sizes_compare_across_units() -> None:
     assert numbers.base_units("s") > 500 * numbers.base_units("ms")
     assert numbers.base_units("MiB") == 1 << 20
     assert numbers.base_units("tokens") == 1
+
+
+def test_what_comes_in_a_second() -> None:
+    """Nothing in no time, and more than a float can say is infinite."""
+    assert numbers.per_s(20, 40.0) == 0.5
+    assert numbers.per_s(20, 0.0) == 0.0
+    assert numbers.per_s(10**400, 40.0) == float("inf")

@@ -245,3 +245,37 @@ def test_everything_from_outside_is_printable() -> None:
     cells = [cell for grid in (found.series, found.others) for row in grid.rows for cell in row.cells]
     said = "".join(cell.text for cell in cells) + "".join(map(text, (*found.marks, found.caption)))
     assert said.isprintable()
+
+
+def failing() -> Scene:
+    """Requests that failed in a window, for two reasons."""
+    labels = ({}, {"reason": "timeout"}, {"reason": "http_503"})
+    failed = [
+        CounterStat(name="llm.failed", unit="requests", labels={**own, "window": "m"}, value=value, rate=value / 10)
+        for own, value in zip(labels, (0, 30, 4), strict=True)
+    ]
+    issued = CounterStat(name="llm.issued", unit="requests", labels={"window": "m"}, value=100, rate=10.0)
+    return scene(counters=[issued, *failed], gauges=[])
+
+
+def test_failures_of_one_place_are_one_row() -> None:
+    """Above them no 0 that says that nothing failed; with a filter the counter of a reason is found."""
+    grid = overview(failing(), View()).others
+    assert column(grid, "name") == ["llm.issued{window=m} [requests]", "llm.failed{window=m} [requests]"]
+    assert (column(grid, "value"), column(grid, "rate")) == (["100", "34"], ["10/s", "3.40/s"])
+    found = overview(failing(), View(filter="failed timeout")).others
+    assert column(found, "name") == ["llm.failed{reason=timeout,window=m} [requests]"]
+    assert column(found, "value") == ["30"]
+
+
+def test_rates_of_counters_are_of_the_same_stretch_as_those_of_series() -> None:
+    """Of a whole run of 40 s, all that was counted by its length; sorted by that, too."""
+    counters = [CounterStat(name="a", value=20, rate=3.0), CounterStat(name="b", value=80, rate=1.0)]
+    now, whole = (
+        overview(scene(counters=counters), View(sort="rate", figures=figures)).others
+        for figures in ("window", "run")
+    )
+    assert (column(now, "name")[:2], column(now, "rate")[:2]) == (["a", "b"], ["3/s", "1/s"])
+    assert (column(whole, "name")[:2], column(whole, "rate")[:2]) == (["b", "a"], ["2/s", "0.5/s"])
+    begun = overview(scene(counters=counters, elapsed_s=0.0), View(figures="run")).others
+    assert column(begun, "rate")[:2] == ["0/s", "0/s"]

@@ -104,6 +104,16 @@ def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
     assert column(whole, "while_issuing") == ["–"]
 
 
+def test_series_have_no_rate_beside_those_by_definition() -> None:
+    """By the length of the whole run it would be another than that of their requests."""
+    now, whole = requests(llm(), View()).series, requests(llm(), RUN).series
+    assert "rate" in [head.key for head in now.columns]
+    assert "rate" not in [head.key for head in whole.columns]
+    assert all(len(row.cells) == len(whole.columns) for row in whole.rows if not row.heading)
+    past = replace(llm(), moment=Moment(start_ns=NOON, end_ns=NOON + SECOND))
+    assert "rate" in [head.key for head in requests(past, RUN).series.columns]
+
+
 def test_tokens_have_columns_where_there_are_any() -> None:
     """Of the whole run by each definition too."""
     stats = [durations("llm.latency"), series("llm.output_tokens", unit="tokens")]

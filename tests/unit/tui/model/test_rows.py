@@ -70,4 +70,12 @@ def test_differences_only_against_a_baseline() -> None:
 @pytest.mark.parametrize(("width", "seconds"), [(80, 9), (119, 9), (120, 20), (150, 30), (400, 60)])
 def test_wide_screens_have_long_trends(width: int, seconds: int) -> None:
     """Up to a minute."""
-    assert trend_seconds(width) == seconds
+    assert trend_seconds(known((1.0,)), width) == seconds
+
+
+def test_short_trends_of_a_run_that_is_over_leave_room_for_names() -> None:
+    """They grow no more; while the history is being read nobody knows how long they are."""
+    trends = {SERIES: (1.0,) * 3, ("body", ()): (1.0,) * 12}
+    over = replace(known(), live=False, trends=trends)
+    assert (trend_seconds(over, 80), trend_seconds(over, 120)) == (9, 12)
+    assert trend_seconds(replace(over, trends={}), 120) == 20

@@ -56,6 +56,16 @@ def test_the_first_column_takes_what_is_left() -> None:
     assert FIRST <= layout.places[0].width < 60
 
 
+def test_long_names_have_half_of_what_a_wide_screen_has_more() -> None:
+    """Before further figures; of a small one a quarter is theirs."""
+    figures = tuple(Column(f"p{at}", f"p{at}", keep=at) for at in range(1, 20))
+    row = Row("row", Cell("x" * 90), tuple(Cell("1.00 ms") for _ in figures))
+    grid = Grid((Column("name", "name", right=False), *figures), (row,))
+    for width, least in ((80, 20), (120, 40), (200, 80)):
+        first = laid_out(grid, width, Layout()).places[0].width
+        assert least <= first < least + GAP + len("1.00 ms")
+
+
 def test_gaps_grow_where_there_is_room_but_not_for_ever() -> None:
     """On a wide screen figures stand apart; the eye still finds the row."""
     for width, gap in ((66, GAP), (200, WIDE_GAP)):

@@ -228,6 +228,17 @@ async def test_a_heading_is_not_cut_by_the_first_column() -> None:
         assert next(iter(strip)).style == palette(view).text["strong"]
 
 
+async def test_headings_that_are_too_long_are_told_apart() -> None:
+    """By what follows what they share."""
+    view = GridView()
+    async with Showing(view).run_test(size=SMALL) as pilot:
+        heads = [f"chat{{model=meta-llama-3-{size}-instruct}}, measured at the end" for size in ("70b", "8b")]
+        view.show(grid_of(row(heads[0], heading=True), row("ttft"), row(heads[1], heading=True), row("ttft")))
+        await pilot.pause()
+        lines = picture(view)
+        assert ("70b" in lines[1], "8b" in lines[3]) == (True, True)
+
+
 async def test_the_view_goes_along_with_a_chosen_row() -> None:
     """A row that one has chosen doesn't leave the screen by being sorted away; scrolled out of view it may."""
     view = GridView()

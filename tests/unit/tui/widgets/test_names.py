@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from telemetry.tui.widgets.names import told_apart
+from telemetry.tui.widgets.names import room_needed, told_apart
 
 SHOP = tuple(
     f"latency{{region={region},route=/{route}}}"
@@ -99,3 +99,106 @@ def test_what_all_names_begin_with_goes_before_what_follows_it() -> None:
         "embed.ttft{warm-up}",
     )
     assert len(set(shown)) == len(names)
+
+
+def rows(*instruments: str) -> tuple[str, ...]:
+    """Of two models and three windows, with a label that all share."""
+    models = ("meta-llama-3-70b-instruct", "meta-llama-3-8b-instruct")
+    windows = ("warm-up", "measured at 100 per second", "measured at 200 per second")
+    return tuple(
+        f"chat-completions.{name}{{model={model},region=eu-west-1,window={window}}}"
+        for name, model, window in product(instruments, models, windows)
+    )
+
+
+def test_what_values_share_goes_before_what_tells_them_apart() -> None:
+    """Here they begin alike, and end alike."""
+    assert told_apart(rows("latency"), 23) == (
+        "…latency{…70b…,warm-up}",
+        "…latency{…70b…,…100…}",
+        "…latency{…70b…,…200…}",
+        "…latency{…8b…,warm-up}",
+        "…latency{…3-8b…,…100…}",
+        "…latency{…3-8b…,…200…}",
+    )
+    assert told_apart(rows("latency"), 40)[1:3] == (
+        "…latency{…llama-3-70b…,…at 100 per…}",
+        "…latency{…llama-3-70b…,…at 200 per…}",
+    )
+
+
+def test_long_names_of_requests_differ_in_a_small_terminal() -> None:
+    """Of all that a kind of request has."""
+    names = rows("latency", "latency_corrected", "failed_latency", "queue_delay", "ttft", "tpot", "output_tokens")
+    assert room_needed(names) <= 28
+    for width in (21, 26, 40):
+        assert len(set(told_apart(names, width))) == len(names)
+
+
+def test_a_label_that_a_row_has_not_leaves_nothing_behind() -> None:
+    """Unless rows would look the same."""
+    names = ("failed{model=llama-70b}", "failed{model=llama-70b,reason=http_503}")
+    assert told_apart(names, 17) == ("failed{…}", "failed{http_503}")
+    longer = tuple(
+        f"failed{{model=llama-{size},zone=a{where}}}" for size, where in product((7, 70), ("", ",why=x"))
+    )
+    assert told_apart(longer, 20) == (
+        "failed{llama-7}",
+        "failed{llama-7,x}",
+        "failed{llama-70}",
+        "failed{llama-70,x}",
+    )
+    assert told_apart(("n{alpha=1}", "n{beta=1}"), 7) == ("n{1,–}", "n{–,1}")
+
+
+def test_all_of_one_unit_lose_it_alike() -> None:
+    """A row that has room beside one that has none would look like another thing."""
+    names = (
+        "issued{window=first} [requests]",
+        "failed{window=the first of many that are measured} [requests]",
+        "failed{window=the second of many that are measured} [requests]",
+        "body{window=first} [parts]",
+    )
+    assert told_apart(names, 35) == (
+        "issued{window=first}",
+        "failed{the first of … are measured}",
+        "failed{the second of… are measured}",
+        "body{window=first} [parts]",
+    )
+
+
+def test_rows_of_a_part_keep_their_place() -> None:
+    """Below the row that they belong to."""
+    names = ("chat", "  measured at 100 per second", "  measured at 200 per second")
+    assert told_apart(names, 16) == ("chat", "  …at 100 per…", "  …at 200 per…")
+
+
+KEYS = ("model", "window", "zone")
+WORDS = st.sampled_from(("a", "b", "8b", "70b", "llama", "measured", "at", "1", "22", "测"))
+TEXTS = st.lists(WORDS, min_size=1, max_size=7).flatmap(
+    lambda words: st.sampled_from(("-", " ", ".", "_")).map(lambda between: between.join(words))
+)
+LABELS = st.dictionaries(st.sampled_from(KEYS), TEXTS, min_size=1).map(
+    lambda labels: ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+)
+NAMES = st.builds("{}{{{}}}".format, TEXTS, LABELS) | TEXTS | TEXTS.map("  {}".format)
+
+
+@given(names=st.lists(NAMES, max_size=9, unique=True), more=st.integers(0, 30))
+def test_from_what_they_need_on_no_two_names_look_the_same(names: list[str], more: int) -> None:
+    """And none is wider than its room."""
+    width = room_needed(tuple(names)) + more
+    shown = told_apart(tuple(names), width)
+    assert len(set(shown)) == len(names)
+    assert all(cell_len(name) <= width for name in shown)
+
+
+SHARED = st.lists(st.sampled_from(("measured", "at", "per", "second")), max_size=5).map(" ".join)
+
+
+@given(first=SHARED, last=SHARED, words=st.sets(st.sampled_from(("1", "22", "8b", "70b", "slow")), min_size=2))
+def test_a_word_that_differs_needs_room_for_itself_alone(first: str, last: str, words: set[str]) -> None:
+    """And a mark on either side, beside some of the instrument's name; however much the values share."""
+    names = tuple(f"latency{{window={first} {word} {last}}}" for word in sorted(words))
+    short = 8
+    assert room_needed(names) <= len("la…ncy{}") + max(short, len("……") + max(map(len, words)))

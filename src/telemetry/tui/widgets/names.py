@@ -45,15 +45,20 @@ def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
     others, then those without which they still differ, then what stands before the first dot of the instrument's
     name, then their unit, and only then parts of that name and of values: see `Abridged`. So does other text.
     """
-    table = _Table(names)
-    shown = table.shown(width)
+    shown = _table(names).shown(width)
     return tuple(text if cell_len(text) <= width else fitted(text, width) for text in map(shown.__getitem__, names))
 
 
+@lru_cache(maxsize=16)
 def room_needed(names: tuple[str, ...]) -> int:
     """Columns from which on no two of these names look the same, unless they hold a `…`: so many as the words that
     tell each value from the others need, and the same of the instrument's name, or _LEAST columns of it."""
-    return _Table(names).room_needed()
+    return _table(names).room_needed()
+
+
+@lru_cache(maxsize=16)
+def _table(names: tuple[str, ...]) -> _Table:
+    return _Table(names)
 
 
 class _Table:

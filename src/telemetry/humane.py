@@ -38,6 +38,11 @@ def count(value: int | float | None) -> str:
     return f"{int(value):,}"
 
 
+def number_of(number: float, one: str, more: str = "") -> str:
+    """`1 event`, `2,000 events`; `more` where it takes no `s`."""
+    return f"{count(number)} {one if number == 1 else more or f'{one}s'}"
+
+
 def scaled(value: int | float | None) -> str:
     """`4.50 k`, `12.3 M`, `0.00123`, `5`."""
     if value is None or not _is_finite(value):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from telemetry import humane, limits
-from telemetry.humane import NOTHING, printable
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.ledger import Reason
 from telemetry.wire.snapshot import (
     BACKEND_ENDED,
@@ -111,15 +111,15 @@ def producer(stat: ProducerStat) -> str:
 
 
 def batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{humane.count(number)} batches"
+    return number_of(number, "batch", "batches")
 
 
 def waiting(pending: Pending) -> Iterator[str]:
     """What a run waits for beside producers."""
     if pending.events:
-        yield f"{humane.count(pending.events)} events without a definition"
+        yield f"{number_of(pending.events, 'event')} without a definition"
     if pending.deferred:
-        yield f"{humane.count(pending.deferred)} deferred tasks"
+        yield number_of(pending.deferred, "deferred task")
 
 
 def outside(stat: SeriesStat) -> str:
@@ -179,7 +179,8 @@ def shortfall(stat: BackendStat, directory: str) -> str:
         return f"{words}{how if resumable(stat) else ''}"
     if stat.dropped:
         lost = sum(stat.dropped.values())
-        return f"{printable(stat.name)}: {lost:,} items were not taken: {counted(stat.dropped)}"
+        what = number_of(lost, "item was", "items were")
+        return f"{printable(stat.name)}: {what} not taken: {counted(stat.dropped)}"
     return ""
 
 
@@ -191,8 +192,8 @@ def undelivered(stat: BackendStat) -> str:
         return f"{printable(stat.name)}: its writer {what}{why}"
     if stat.state == "done":
         return ""
-    what = f"{stat.queued:,} records are not delivered" if stat.queued else "not all is delivered"
-    return f"{printable(stat.name)}: {what}{why}"
+    what = f"{number_of(stat.queued, 'record is', 'records are')} not" if stat.queued else "not all is"
+    return f"{printable(stat.name)}: {what} delivered{why}"
 
 
 def resumable(stat: BackendStat) -> bool:

@@ -146,3 +146,14 @@ def test_numbers_that_no_run_has_are_a_dash(number: float) -> None:
 def test_moments_that_no_calendar_has_are_a_dash(wall_ns: int) -> None:
     """Years beyond 9999 among them."""
     assert humane.timestamp(wall_ns) == humane.clock_time(wall_ns) == humane.NOTHING
+
+
+def test_one_is_singular() -> None:
+    """A whole float, too; a unit that takes no `s` says how there are many."""
+    assert [humane.number_of(number, "event") for number in (0, 1, 1.0, 2_000)] == [
+        "0 events",
+        "1 event",
+        "1 event",
+        "2,000 events",
+    ]
+    assert [humane.number_of(number, "batch", "batches") for number in (1, 2)] == ["1 batch", "2 batches"]

@@ -12,6 +12,7 @@ from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.texts import TextQueue
 from telemetry.aggregator.values import bounded
+from telemetry.humane import number_of
 from telemetry.ledger import Reason, merge_reasons
 from telemetry.wire.snapshot import (
     TERMINAL,
@@ -184,7 +185,7 @@ def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str
         warnings.append(f"nobody can tell whether all events came from producers that said no hello: {names}")
     warnings += _text_warnings(facts, parts.texts)
     for reason, count in accounting.bad_frames.items():
-        warnings.append(f"{count:,} frames were refused: {reason}")
+        warnings.append(f"{number_of(count, 'frame was', 'frames were')} refused: {reason}")
     return warnings[: 2 * limits.WARNINGS_KEPT]
 
 
@@ -192,9 +193,9 @@ def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
     """Texts whose tokens are in no figure, by what became of them."""
     warnings = []
     if texts.pending and facts.state in TERMINAL:
-        warnings.append(f"the tokens of {texts.pending:,} texts were not counted in time")
+        warnings.append(f"the tokens of {number_of(texts.pending, 'text was', 'texts were')} not counted in time")
     if texts.failed:
-        warnings.append(f"the tokens of {texts.failed:,} texts could not be counted")
+        warnings.append(f"the tokens of {number_of(texts.failed, 'text')} could not be counted")
     if texts.refused:
-        warnings.append(f"there was no room for {texts.refused:,} texts whose tokens were to be counted")
+        warnings.append(f"there was no room for {number_of(texts.refused, 'text')} whose tokens were to be counted")
     return warnings

@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
 from telemetry.errors import EndpointError, TelemetryError
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -66,7 +66,7 @@ def _feed(spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, 
     finally:
         if wrong:
             one.mark(printable(f"feed {spec}: {wrong}"))
-    came = f"{taken:,} messages taken" if taken else "nothing came"
+    came = f"{number_of(taken, 'message')} taken" if taken else "nothing came"
     console.say(f"{spec.name}: {_IN_WORDS[ending]}; {came}")
     if ending == "gone":
         return Exit.ERROR

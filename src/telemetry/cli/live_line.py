@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry.funnel import Funnel, funnels, without_requests
-from telemetry.humane import count, duration_s, printable, quantity
+from telemetry.humane import count, duration_s, number_of, printable, quantity
 from telemetry.phrases import backend, instrument
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
@@ -21,7 +21,7 @@ def describe(snapshot: MetricsSnapshot) -> str:
     """`12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`"""
     account = snapshot.accounting
     parts = [
-        f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {count(account.applied)} events "
+        f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
         f"{count(snapshot.cost.events_per_s)}/s lost {count(account.lost)}"
     ]
     parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]

@@ -18,7 +18,7 @@ from telemetry import limits
 from telemetry.cli import console
 from telemetry.cli.exits import Exit, strictly
 from telemetry.errors import UsageError
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
@@ -231,7 +231,7 @@ def waiting_for(late: Sequence[BackendStat]) -> str:
 
 
 def _left(stat: BackendStat) -> str:
-    return "closing" if stat.state == "closing" else f"{stat.queued:,} records left"
+    return "closing" if stat.state == "closing" else f"{number_of(stat.queued, 'record')} left"
 
 
 @contextmanager

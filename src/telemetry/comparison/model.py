@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from telemetry.humane import number_of
 from telemetry.store.calibrations import Of
 from telemetry.wire.version import SCHEMA
 
@@ -148,8 +149,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
         if not total:
             figures = "nothing to compare"
         elif counted == total or not parts:
-            figures = f"{'all ' if counted == total > 1 else ''}{total:,} {'figure' if total == 1 else 'figures'}"
+            figures = f"{'all ' if counted == total > 1 else ''}{number_of(total, 'figure')}"
         else:
             figures = f"{', '.join(parts)} of {total:,} figures"
-        runs = f"{len(self.before)} {'run' if len(self.before) == 1 else 'runs'} against {len(self.after)}"
+        runs = f"{number_of(len(self.before), 'run')} against {len(self.after)}"
         return f"{VERDICT_WORDS[self.verdict]}: {figures}, {runs}"

@@ -8,6 +8,7 @@ from telemetry import humane
 from telemetry.daemon.fill import Filler
 from telemetry.daemon.fold import Fold
 from telemetry.daemon.refine import HOLE
+from telemetry.humane import number_of
 
 _NEWER = "notes of the journal are of a newer version and were passed over"
 
@@ -35,8 +36,8 @@ def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
         if file is not None and file.failed:
             yield f"the {name} could not be written: {file.failed}"
     if filler.lost_seconds:
-        yield f"{filler.lost_seconds:,} seconds of the history are lost"
+        yield f"{number_of(filler.lost_seconds, 'second of the history is', 'seconds of the history are')} lost"
     if filler.lost_records:
-        yield f"{filler.lost_records:,} records of the stream are lost"
+        yield f"{number_of(filler.lost_records, 'record of the stream is', 'records of the stream are')} lost"
     if ahead := filler.unjournaled_records(fold):
         yield f"the journal lost {ahead:,} records that the record log has; those sent again are in it twice"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from telemetry.gates.value import Range
+from telemetry.humane import number_of
 from telemetry.ledger import Reason
 from telemetry.wire.events import Kind
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
@@ -125,7 +126,7 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
         )
     if not lost:
         return Loss()
-    what = "1 event is" if lost == 1 else f"{lost:,} events are"
+    what = number_of(lost, "event is", "events are")
     return Loss(certain=dropped if live else account.lost, most=lost, reason=f"{what} lost")
 
 

@@ -9,6 +9,7 @@ from telemetry import humane
 from telemetry.gates.evidence import Evidence, heard_s
 from telemetry.gates.tree import Relation
 from telemetry.gates.words import Verdict
+from telemetry.humane import number_of
 from telemetry.wire.gates import GateResult
 
 _EDGE_S: Final = 0.5
@@ -77,7 +78,7 @@ class Windows:
         return max(self._last, int(heard))
 
     def _windows(self, step: str) -> str:
-        return f"{self._count:,} {'window' if self._count == 1 else 'windows'} of {step}"
+        return f"{number_of(self._count, 'window')} of {step}"
 
     def _made(self, text: str, window: Evidence, verdict: Verdict) -> GateResult:
         return verdict.result(text, window, windows=self._count, failed=self._failed)

@@ -10,7 +10,7 @@ from telemetry.gates.evidence import Evidence, Loss
 from telemetry.gates.tree import Gate, Relation
 from telemetry.gates.units import shown, told_apart
 from telemetry.gates.value import CONFIDENCE, Range, Value
-from telemetry.humane import percent, printable
+from telemetry.humane import number_of, percent, printable
 from telemetry.wire.gates import GateResult, Outcome
 
 _MOST_NEEDED = 10**9
@@ -73,8 +73,8 @@ def sample_words(gate: Gate, left: Value, right: Value) -> str:
     many = f": it takes {needed:,}" if needed and needed > (thin.samples or 0) else ""
     whose = "" if thin is left else " of the baseline"
     count = thin.samples or 0
-    values, are = ("value", "is") if count == 1 else ("values", "are")
-    return f"{value} beside {limit}, but {count:,} {values}{whose} {are} too few{many}"
+    are = "is" if count == 1 else "are"
+    return f"{value} beside {limit}, but {number_of(count, 'value')}{whose} {are} too few{many}"
 
 
 def interval_words(left: Value, right: Value) -> str:

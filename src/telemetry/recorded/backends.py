@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from telemetry import humane, phrases
+from telemetry import phrases
 from telemetry.errors import RunDirectoryError
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.store.backends import WriterFolder, writer_folders
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.report import Report
@@ -48,7 +48,7 @@ def _unfinished(stat: BackendStat) -> str:
     """Of a writer that had not ended when it was last heard of, though the run had."""
     if stat.state in ("idle", "closing") and not stat.queued:
         return ""
-    what = f"{humane.count(stat.queued)} records were" if stat.queued else "not all was"
+    what = number_of(stat.queued, "record was", "records were") if stat.queued else "not all was"
     why = f" ({printable(stat.last_error)})" if stat.last_error and stat.state == "retrying" else ""
     return f"{printable(stat.name)}: {what} {'not ' if stat.queued else ''}delivered yet when it last reported{why}"
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from telemetry import humane, phrases
 from telemetry.histogram.ranks import parse_percentile
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.recorded.backends import of_backends
 from telemetry.recorded.bounds import series_bounds
 from telemetry.recorded.feeds import of_feeds
-from telemetry.recorded.requests import number_of, of_requests, with_requests
+from telemetry.recorded.requests import of_requests, with_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.wire import requests as words
 from telemetry.wire.report import Report, SeriesBounds

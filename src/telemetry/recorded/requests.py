@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from telemetry import humane, phrases
-from telemetry.funnel import Funnel, Number, funnels
-from telemetry.humane import printable
+from telemetry.funnel import Funnel, funnels
+from telemetry.humane import number_of, printable
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
@@ -68,11 +68,6 @@ def late_words(of: Funnel) -> str:
     """That its requests went out late, and what users who came on time saw; empty unless that is clearly worse than
     what was measured from the issue on."""
     return _late(of) if _is_late(of) else ""
-
-
-def number_of(number: Number, one: str, more: str = "") -> str:
-    """`1 event`, `2,000 events`; `more` where it takes no `s`."""
-    return f"{humane.count(number)} {one if number == 1 else more or f'{one}s'}"
 
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from telemetry import humane
 from telemetry.errors import RunDirectoryError
+from telemetry.humane import number_of
 from telemetry.recorded.backends import with_backends
 from telemetry.recorded.requests import with_requests
 from telemetry.store import rundir
@@ -90,7 +91,7 @@ def _no_result(run: RunDirectory) -> RunDirectoryError:
     message = f"{run.path} has no final result: its aggregator died, last seen {humane.timestamp(left.since_ns)}"
     if not left.recoverable:
         return RunDirectoryError(message, hint=left.obstacle)
-    segments = "1 segment" if left.segments == 1 else f"{left.segments:,} segments"
+    segments = number_of(left.segments, "segment")
     return RunDirectoryError(
         f"{message}; its journal holds {humane.size(left.journal_bytes)} in {segments}",
         hint=f"`{left.remedy}` makes one of it, `{left.way_on}` goes on with the run",

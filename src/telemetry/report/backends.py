@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from telemetry import humane, phrases
-from telemetry.humane import printable
-from telemetry.recorded.requests import number_of
+from telemetry.humane import number_of, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat

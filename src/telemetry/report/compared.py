@@ -21,7 +21,7 @@ from telemetry.comparison import (
     Verdict,
 )
 from telemetry.errors import UsageError
-from telemetry.humane import NOTHING, printable
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
 from telemetry.report.table import Column, Section, Table
@@ -256,7 +256,7 @@ def _unchanged(comparison: Comparison) -> Section:
 
 
 def _count(metrics: Sequence[MetricResult]) -> str:
-    return "1 figure" if len(metrics) == 1 else f"{len(metrics):,} figures"
+    return number_of(len(metrics), "figure")
 
 
 def _listed(metrics: Sequence[MetricResult]) -> str:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from telemetry import humane, phrases
-from telemetry.humane import NOTHING, printable
-from telemetry.recorded.requests import number_of
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.report.accounts import PRODUCERS_SHOWN, losses, producers
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from telemetry import humane
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.report.table import Section
 from telemetry.wire.gates import GateResult, worst
 
@@ -43,7 +43,7 @@ def evidence_words(result: GateResult) -> str:
         )
         parts.append(f"95 %: {low} to {high}")
     if result.samples is not None:
-        parts.append(f"{result.samples:,} {'value' if result.samples == 1 else 'values'}")
+        parts.append(number_of(result.samples, "value"))
     return ", ".join(parts)
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from telemetry import humane, phrases
 from telemetry.funnel import Funnel, Number, funnels
-from telemetry.humane import NOTHING, printable
-from telemetry.recorded.requests import late_words, number_of
+from telemetry.humane import NOTHING, number_of, printable
+from telemetry.recorded.requests import late_words
 from telemetry.report.measured import by_number, few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table, cut
 from telemetry.wire import requests as words

@@ -207,7 +207,7 @@ def test_a_run_with_texts_nobody_counted_is_incomplete() -> None:
     sent(aggregator, 1, 2, Counted([0, 1], failed=1))
     assert told(aggregator, "COMPLETE")[0].deferred == 0
     assert told(aggregator, "COMPLETE")[2] == "complete"
-    assert "the tokens of 1 texts could not be counted" in told(aggregator)[1]
+    assert "the tokens of 1 text could not be counted" in told(aggregator)[1]
 
 
 def test_a_text_without_room_is_an_event_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_a_text_without_room_is_an_event_lost(monkeypatch: pytest.MonkeyPatch) -
     sent(aggregator, 0, 0, Uncounted("a", "tokens"), Uncounted("b", "tokens"))
     ledger = aggregator.producer("p").account.ledger
     assert (ledger.applied, ledger.by_reason()) == (1, {"texts_full": 1})
-    assert "there was no room for 1 texts whose tokens were to be counted" in told(aggregator)[1]
+    assert "there was no room for 1 text whose tokens were to be counted" in told(aggregator)[1]
 
 
 def test_texts_are_in_checkpoints() -> None:

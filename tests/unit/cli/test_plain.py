@@ -79,7 +79,7 @@ def test_lines_until_the_end_and_what_it_came_to(follow: Follow) -> None:
     """One for each snapshot that was the newest of its second, the terminal one among them."""
     out, err = follow([snapshot(1), snapshot(2), snapshot(3, "COMPLETE")])
     assert [line.split(" · ")[0].split()[3:6] for line in out[:-1]] == [
-        ["LIVE", "1", "events"],
+        ["LIVE", "1", "event"],
         ["LIVE", "2", "events"],
         ["COMPLETE", "3", "events"],
     ]

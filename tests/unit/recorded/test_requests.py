@@ -10,7 +10,7 @@ from tests.unit.recorded.test_early import recorded
 from tests.unit.test_funnel import SECOND, counter, series, snapshot
 
 from telemetry.recorded import Choice
-from telemetry.recorded.requests import bounded_series, number_of, of_requests, with_requests
+from telemetry.recorded.requests import bounded_series, of_requests, with_requests
 from telemetry.wire.report import Report, Stretch
 from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, QUEUE_DELAY, TTFT
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
@@ -123,16 +123,6 @@ def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
 
 def test_one_is_singular() -> None:
     """Of the whole number, for shares too."""
-    assert [number_of(number, "event") for number in (0, 1, 1.0, 2_000)] == [
-        "0 events",
-        "1 event",
-        "1 event",
-        "2,000 events",
-    ]
-    assert [number_of(number, "series has", "series have") for number in (1, 2)] == [
-        "1 series has",
-        "2 series have",
-    ]
     assert list(of_requests(report(counter(ISSUED, 1)))) == [
         "in flight at the end: 1 of 1 request of llm, which no latency has"
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from telemetry import humane, phrases
-from telemetry.humane import NOTHING
+from telemetry.humane import NOTHING, number_of
 from telemetry.intervals.figures import Figures
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
@@ -69,7 +69,7 @@ def warnings(stat: SeriesStat, chosen: Figures, window_words: str) -> Iterator[s
 def _few(percentiles: Sequence[str], count: int) -> str:
     """Fewer than FEW values lie beyond these, ascending."""
     name, above = f"p{humane.printable(percentiles[0])}", beyond(percentiles[0], count)
-    of = f"{humane.count(count)} values" if count > 1 else "1 value"
+    of = number_of(count, "value")
     if not above:
         return f"{name} is the greatest of {of}"
     subject = f"{name} and higher rest" if len(percentiles) > 1 else f"{name} rests"

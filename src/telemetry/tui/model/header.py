@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from telemetry import humane, phrases
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
@@ -87,12 +87,11 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
     for stat in snapshot.producers:
         by_status[stat.status] = by_status.get(stat.status, 0) + 1
     total, ended = len(snapshot.producers), by_status.get("ended", 0)
-    producers = "producer" if total == 1 else "producers"
     if not total:
         return "no producers yet", "dim"
     if ended == total:
-        return f"{humane.count(total)} {producers}, all ended" if total > 1 else "1 producer, ended", "plain"
-    parts = [f"{by_status.get('live', 0):,}/{total:,} {producers} reporting"]
+        return f"{number_of(total, 'producer')}, {'all ' if total > 1 else ''}ended", "plain"
+    parts = [f"{by_status.get('live', 0):,}/{number_of(total, 'producer')} reporting"]
     parts += [f"{by_status[status]:,} {status}" for status in ("ended", "late", "lost") if by_status.get(status)]
     tone: Tone = "bad" if by_status.get("lost") else "warn" if by_status.get("late") else "plain"
     return ", ".join(parts), tone
@@ -117,7 +116,7 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
 def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
     """The rate of this second, of a finished run the average; and all events that are in the numbers. Of one that
     is silent nobody knows the rate."""
-    total = Cell(f"{humane.count(snapshot.accounting.applied)} events")
+    total = Cell(number_of(snapshot.accounting.applied, "event"))
     if snapshot.state in TERMINAL:
         average = snapshot.accounting.applied / snapshot.elapsed_s if snapshot.elapsed_s > 0 else None
         return (total, BETWEEN, Cell(f"{numbers.rate(average, '', units)} on average", "dim"))
@@ -161,7 +160,7 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     yield Piece(words, tone, 4 if over else 1)
     if snapshot.warnings:
         number = len(snapshot.warnings)
-        yield Piece(f"{number:,} warnings" if number > 1 else "1 warning", "warn", 1)
+        yield Piece(number_of(number, "warning"), "warn", 1)
     if not over:
         yield from _cost(snapshot)
 

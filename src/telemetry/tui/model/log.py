@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import printable
+from telemetry import phrases
+from telemetry.humane import number_of, printable
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.overview import marks
 from telemetry.tui.model.scene import Scene
@@ -56,19 +56,19 @@ def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
     """Each reason with its number, in the words of the report."""
     account = snapshot.accounting
     told = (
-        (account.dropped_by_producer, "events lost"),
-        (account.dropped, "events lost"),
-        (account.bad_frames, "frames refused"),
+        (account.dropped_by_producer, "event", "lost"),
+        (account.dropped, "event", "lost"),
+        (account.bad_frames, "frame", "refused"),
     )
-    for reasons, what in told:
+    for reasons, what, became in told:
         for reason, number in reasons.items():
             why = phrases.REASON_WORDS.get(reason, "")
-            yield (Cell(f"{humane.count(number)} {what}, {printable(reason)}", "bad"), Cell(f"  {why}"))
+            yield (Cell(f"{number_of(number, what)} {became}, {printable(reason)}", "bad"), Cell(f"  {why}"))
     if account.missing:
-        yield (Cell(f"{humane.count(account.missing)} events missing", "bad"), Cell("  sent, but never arrived"))
+        yield (Cell(f"{number_of(account.missing, 'event')} missing", "bad"), Cell("  sent, but never arrived"))
     if account.waiting:
         yield (
-            Cell(f"{humane.count(account.waiting)} events waiting", "warn"),
+            Cell(f"{number_of(account.waiting, 'event')} waiting", "warn"),
             Cell("  no definition has come for their id"),
         )
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from telemetry import humane, phrases
 from telemetry.funnel import Funnel
-from telemetry.humane import NOTHING, printable
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.flows import Flow, flows, has_requests
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
@@ -133,7 +133,7 @@ def _stats(funnel: Funnel) -> Iterator[SeriesStat]:
 def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
     pieces = [
         Piece(stretch_words(scene, view), "strong"),
-        Piece("1 kind" if kinds == 1 else f"{kinds:,} kinds", keep=3),
+        Piece(number_of(kinds, "kind"), keep=3),
         Piece(f"filter '{printable(view.filter)}'" if view.filter else "", "accent"),
     ]
     if view.compare and scene.baseline:
@@ -203,7 +203,7 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
     if funnel.finishes:
         said.append(("finished", by_count(funnel.finishes, room), "dim"))
     if funnel.after_end:
-        calls = f"{humane.count(funnel.after_end)} calls for requests that had ended or are unknown"
+        calls = f"{number_of(funnel.after_end, 'call')} for requests that had ended or are unknown"
         said.append(("too late", calls, "dim"))
     for what, text, tone in said:
         cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
@@ -216,8 +216,7 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
     for most in range(len(ordered), 0, -1):
         said = [f"{printable(name) or NOTHING} {humane.count(count)}" for name, count in ordered[:most]]
         if rest := ordered[most:]:
-            others = "1 other" if len(rest) == 1 else f"{len(rest):,} others"
-            said.append(f"{others} {humane.count(sum(count for _, count in rest))}")
+            said.append(f"{number_of(len(rest), 'other')} {humane.count(sum(count for _, count in rest))}")
         if humane.columns(" · ".join(said)) <= width:
             break
     return elided(" · ".join(said), width)

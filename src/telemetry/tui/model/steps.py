@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from telemetry import humane
-from telemetry.humane import NOTHING, printable
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
 from telemetry.tui.model.flows import has_requests
@@ -101,7 +101,7 @@ def _caption(snapshot: MetricsSnapshot, stat: AxisStat | None, view: View, width
     filtered = f"filter '{printable(view.filter)}'" if view.filter else ""
     pieces = [
         Piece(stretch, "strong"),
-        Piece(f"{len(stat.values):,} values", keep=1),
+        Piece(number_of(len(stat.values), "value"), keep=1),
         Piece(filtered, "accent"),
     ]
     return fitted(pieces, width - _TABS_COLUMNS)

@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_INPUTS ?= 200000
 FUZZ_JOBS ?= 2
+CHECK_JOBS ?= 4  # twice the cores of a small machine: the fast tests wait for disks and threads half of their time
 TIMED := tests/integration tests/process tests/fault  # real sockets and processes: after the others, so that deadlines mean something
 ALONE := tests/integration/test_benchmarks.py  # nothing beside it: it measures
 
@@ -34,7 +35,7 @@ check: $(VENV)/.dev  ## The quick loop: style, types, import law, fast tests
 	$(BIN)/lint-imports
 	@echo "$(BIN)/mypy and $(BIN)/pytest side by side: what mypy says comes last"; \
 	$(BIN)/mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; tests=0; typed=0; \
-	$(BIN)/pytest -q -n auto -m "not slow" --hypothesis-profile=quick $(TIMED:%=--ignore=%) || tests=$$?; \
+	$(BIN)/pytest -q -n $(CHECK_JOBS) -m "not slow" --hypothesis-profile=quick $(TIMED:%=--ignore=%) || tests=$$?; \
 	wait $$types || typed=$$?; cat $(VENV)/mypy.txt; exit $$((tests | typed))
 
 style: $(VENV)/.dev  ## The part of check that runs no tests

@@ -34,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only this one in .hgrm: its name, or name{label=value,…} as tables show it",
     )
+    parser.add_argument(
+        "--requests",
+        metavar="NAME",
+        help="the kind of requests that --format endpoints is about, if there are several: its name, or "
+        "name{label=value,…}",
+    )
     parts.add_part_arguments(parser)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and read no run")
     parser.add_argument(
@@ -47,6 +53,11 @@ def run(args: argparse.Namespace) -> int:
     wanted = outputs(args.formats, args.files)
     if args.series is not None and all(output.form != "hgrm" for output in wanted):
         raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
+    if args.requests is not None and all(output.form != "endpoints" for output in wanted):
+        raise UsageError(
+            "--requests picks a kind for the form of endpoints, and that is not asked for",
+            hint="add --format endpoints",
+        )
     with uncollected():
         return _report(args, wanted)
 
@@ -65,7 +76,7 @@ def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
         elif output.form == "hgrm":
             _write_hgrm(list(_distributions(target, report, args.series)), output)
         elif output.form == "endpoints":
-            _write_summary(report, output)
+            _write_summary(report, args.requests or "", output)
         else:
             _write(report, output, steps=args.every is not None)
     return strictly(report.completeness) if args.strict else Exit.OK
@@ -81,10 +92,10 @@ def _write(report: Report, output: Output, *, steps: bool) -> None:
     write(render(report, form, width=width, color=color, steps=steps), output.path)
 
 
-def _write_summary(report: Report, output: Output) -> None:
+def _write_summary(report: Report, kind: str, output: Output) -> None:
     from telemetry.compat.endpoints import render_summary
 
-    write(render_summary(report), output.path)
+    write(render_summary(report, kind), output.path)
 
 
 def _schema() -> int:

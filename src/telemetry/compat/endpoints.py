@@ -15,6 +15,7 @@ import msgspec
 from telemetry.errors import UsageError
 from telemetry.funnel import Funnel, funnels, joined, together
 from telemetry.humane import printable
+from telemetry.phrases import instrument
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -39,7 +40,8 @@ _KIND: Final = "request"
 def result_summary(
     report: Report, *, kind: str = "", window: str | None = None, legacy_window: bool = True
 ) -> dict[str, Any]:
-    """The summary of one kind of request: by default the only one, or that called `request`.
+    """The summary of one kind of request: by default the only one, or that called `request`; `kind` is the name of
+    another, or name{label=value,…} as tables show it.
 
     It is of the requests in a tracking window, of all of them if there are several, and of all requests if there is
     none; `window` picks one. With `legacy_window` qps and tps are LoadGen's, where there is enough for that. Values
@@ -74,9 +76,9 @@ def result_summary(
     return summary
 
 
-def render_summary(report: Report) -> str:
+def render_summary(report: Report, kind: str = "") -> str:
     """`result_summary` as strict JSON, ending with a newline: no number that is not finite. Raises UsageError."""
-    return msgspec.json.format(msgspec.json.encode(result_summary(report)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(result_summary(report, kind=kind)), indent=2).decode() + "\n"
 
 
 # --- which requests ------------------------------------------------------------------------------
@@ -85,17 +87,21 @@ def render_summary(report: Report) -> str:
 def _of_kind(report: Report, kind: str) -> Funnel:
     found = funnels(report.snapshot)
     wanted = kind or (_KIND if any(one.kind == _KIND for one in found) else "")
-    fitting = [one for one in found if one.kind == wanted or not wanted]
+    fitting = [one for one in found if wanted in ("", one.kind, _shown(one))]
     if len(fitting) == 1:
         return fitting[0]
-    names = ", ".join(dict.fromkeys(printable(one.kind) for one in found))
+    names = ", ".join(map(_shown, found))
     if not fitting:
         what = f"requests called {printable(kind)!r}" if kind else "requests"
         raise UsageError(f"the run has no {what}", hint=f"it has {names}" if names else "")
     raise UsageError(
         f"the run has {len(fitting)} kinds of requests, and a summary is of one: {names}",
-        hint="result_summary(report, kind=…) picks one",
+        hint="--requests NAME picks one, and so does result_summary(report, kind=…)",
     )
+
+
+def _shown(one: Funnel) -> str:
+    return instrument(one.kind, one.labels)
 
 
 def _tracked(whole: Funnel, window: str | None) -> Funnel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from itertools import islice
@@ -14,25 +15,28 @@ from telemetry.wire import requests as words
 if TYPE_CHECKING:
     from telemetry.emit.families import Family
 
+_now: Final = time.monotonic_ns
 _LOOKED_AT: Final = 1_000  # at a time, for those that are idle
 
 
 class Conversation:
     """One conversation. Its requests hold it, so that it hears of their ends without being looked for."""
 
-    __slots__ = ("active_ns", "ended_ns", "family", "first_ns", "turns")
+    __slots__ = ("ended_ns", "family", "first_ns", "heard_ns", "turns")
 
     def __init__(self, family: Family, first_ns: int) -> None:
         self.family = family
         """Of the window it began in."""
-        self.first_ns = self.active_ns = first_ns
+        self.first_ns = first_ns
         self.ended_ns = -1
+        self.heard_ns = 0
+        """When it was last spoken of, which may be long after it happened."""
         self.turns = 0
 
     def ended(self, at: int) -> None:
         """One of its requests completed or failed."""
         self.ended_ns = max(self.ended_ns, at)
-        self.active_ns = max(self.active_ns, at)
+        self.heard_ns = _now()
 
     def rows(self, at: int) -> tuple[float, ...]:
         """What it came to: the turns it had, and how long it took if any of them ended."""
@@ -72,7 +76,7 @@ class Conversations:
             else:
                 self._open.move_to_end(key)
             found.turns += 1
-            found.active_ns = max(found.active_ns, at)
+            found.heard_ns = _now()
             return found, found.turns if turn is None else turn, gone
 
     def end(self, key: Hashable) -> Conversation | None:
@@ -88,11 +92,11 @@ class Conversations:
         return ended
 
     def end_idle(self, before_ns: int) -> list[Conversation]:
-        """Takes out those that were last active before a moment; of a bounded number that it looks at."""
+        """Takes out those of which nothing was heard since a moment; of a bounded number that it looks at."""
         ended = []
         with self._lock:
             for key, found in list(islice(self._open.items(), _LOOKED_AT)):
-                if found.active_ns < before_ns:
+                if found.heard_ns < before_ns:
                     del self._open[key]
                     ended.append(found)
                 else:

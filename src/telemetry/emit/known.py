@@ -87,19 +87,19 @@ def condition(percentile: object, of: str, confidence: float, within: float | No
         )
     if of not in _SERIES:
         raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
-    if not _is_between(confidence, 1.0):
+    if not _is_share(confidence):
         raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
-    if within is not None and not _is_between(within, 1.0):
+    if within is not None and not _is_share(within):
         raise UsageError(
             f"within={within!r} is no share of the value", hint="between 0 and 1, such as 0.05 for 5 %"
         )
-    return Condition(number, of, confidence, within)
+    return Condition(number, of, float(confidence), None if within is None else float(within))
 
 
-def _is_between(value: float, end: float) -> bool:
-    """Whether it is a number above 0 and below `end`."""
+def _is_share(value: float) -> bool:
+    """Whether it is a number between 0 and 1."""
     try:
-        return bool(0.0 < value < end)
+        return bool(0.0 < value < 1.0)
     except (TypeError, ValueError):
         return False
 

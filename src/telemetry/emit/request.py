@@ -57,6 +57,8 @@ class Request(Struct, eq=False, gc=False):
     _input: int | float | str | None
     """How many tokens, or the text they are in."""
     _turn: Turn | None
+    _made_ns: int
+    """When `issue` was called, which may be long after `_issued_ns`: age counts from here."""
     _first_ns: int | None = None
     _times: array[int] | None = None
     """None also after a first output of one token, until there is another."""
@@ -195,8 +197,8 @@ class Request(Struct, eq=False, gc=False):
         ended = family.labelled(words.COMPLETED, finish_reason) if finish_reason else ids[words.COMPLETED]
         rows: list[float] = [ended, at, 1.0, ids[words.LATENCY], at, float(at - issued)]
         if planned is not None:
-            rows += (ids[words.CORRECTED], at, float(at - planned))
-            rows += (ids[words.QUEUE_DELAY], issued, float(max(0, issued - planned)))
+            due = min(planned, issued)
+            rows += (ids[words.CORRECTED], at, float(at - due), ids[words.QUEUE_DELAY], issued, float(issued - due))
         begun, told = 1, 0
         if first is not None:
             rows += (ids[words.TTFT], first, float(first - issued))

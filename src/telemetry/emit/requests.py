@@ -95,7 +95,7 @@ class Requests:
         if conversation is not None or turn is not None:
             hash(key)  # no turn is counted for a request that can't be
             place = self._turn(conversation, family, at, turn)
-        request = Request(family, at, due, key, given, place)
+        request = Request(family, at, due, key, given, place, at if at_ns is None else _now())
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
         rows = (family.ids[words.ISSUED], at, 1.0)
@@ -201,7 +201,7 @@ class Requests:
         age_ns = int(self.expire_s * 1e9)
         rows: list[float] = []
         for request in oldest:
-            if now_ns - request._issued_ns >= age_ns:
+            if now_ns - request._made_ns >= age_ns:
                 rows += request.expire(now_ns) or ()
         for idle in self._conversations.end_idle(now_ns - age_ns):
             rows += idle.rows(now_ns)
@@ -265,7 +265,7 @@ def check_arguments(name: str, given: Mapping[str, object]) -> None:
 
 def _ended(family: Family) -> Request:
     """A request that is not in flight, and never was."""
-    return Request(family, 0, None, None, None, None, 0)
+    return Request(family, 0, None, None, None, None, 0, 0)
 
 
 def _turn_label(turn: int | None) -> str:

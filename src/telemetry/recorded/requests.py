@@ -62,6 +62,7 @@ def of_requests(report: Report) -> Iterator[str]:
         yield from filter(None, map(late_words, one.windows[:_KINDS] or (one,)))
         if report.final and report.stretch is None:
             yield from _unended(one)
+            yield from _uncounted(one)
 
 
 def late_words(of: Funnel) -> str:
@@ -108,6 +109,14 @@ def _unended(of: Funnel) -> Iterator[str]:
         if number > 0:
             share = f"{humane.count(number)} of {number_of(of.issued, 'request')}"
             yield printable(f"{what}: {share} of {_name(of)}, which no latency has")
+
+
+def _uncounted(of: Funnel) -> Iterator[str]:
+    """That tokens a second are of some of the requests alone."""
+    tokens = of.series.get(words.OUTPUT_TOKENS)
+    if tokens is not None and 0 < tokens.count < of.completed:
+        known = f"{humane.count(tokens.count)} of {number_of(of.completed, 'completed request')}"
+        yield printable(f"output tokens are known of {known} of {_name(of)}: tokens a second are at least so many")
 
 
 def _name(of: Funnel) -> str:

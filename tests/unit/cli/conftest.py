@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalWriter
@@ -27,8 +28,8 @@ def root(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make_run(root: Path) -> Callable[..., RunDirectory]:
-    """`make_run(name, run_id, ended=True, completeness="complete", journal=False, series=())` leaves a run
-    directory."""
+    """`make_run(name, run_id, ended=True, completeness="complete", journal=False, series=(), counters=())`
+    leaves a run directory."""
 
     def make(
         name: str,
@@ -38,11 +39,15 @@ def make_run(root: Path) -> Callable[..., RunDirectory]:
         completeness: str = "complete",
         journal: bool = False,
         series: Sequence[SeriesStat] = (),
+        counters: Sequence[CounterStat] = (),
     ) -> RunDirectory:
         directory = RunDirectory.create(root, name, run_id, STARTED_NS)
         directory.write_manifest(manifest_for(directory, name, run_id, ["x"], "ipc:///nowhere"))
         if ended:
-            write_final(_final(name, run_id, completeness, directory, series), [directory.final])
+            final = _final(name, run_id, completeness, directory)
+            write_final(
+                replace(final, series=list(series), counters=[*final.counters, *counters]), [directory.final]
+            )
         if journal:
             JournalWriter(directory.journal, b"state", 1).close()
         return directory
@@ -50,9 +55,7 @@ def make_run(root: Path) -> Callable[..., RunDirectory]:
     return make
 
 
-def _final(
-    name: str, run_id: str, completeness: str, directory: RunDirectory, series: Sequence[SeriesStat]
-) -> MetricsSnapshot:
+def _final(name: str, run_id: str, completeness: str, directory: RunDirectory) -> MetricsSnapshot:
     return MetricsSnapshot(
         run_id=run_id,
         name=name,
@@ -61,6 +64,5 @@ def _final(
         started_ns=STARTED_NS,
         accounting=Accounting(emitted=7, received=7, applied=7),
         counters=[CounterStat(name="requests", value=7, events=7)],
-        series=list(series),
         directory=str(directory.path),
     )

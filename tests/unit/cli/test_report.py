@@ -11,7 +11,7 @@ import pytest
 from telemetry.cli.main import main
 from telemetry.report.schema import json_schema
 from telemetry.store.rundir import RunDirectory
-from telemetry.wire.snapshot import SeriesStat
+from telemetry.wire.snapshot import CounterStat, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -109,6 +109,20 @@ def test_a_series_is_picked_for_its_distribution_only(
         assert main(["report", "--series", "ttft", *flags]) == 2
         assert "--series picks one for .hgrm" in capsys.readouterr().err
     assert main(["report", "--series", "ttft", "-o", "x.hgrm", "-o", "x.json"]) == 0
+
+
+def test_a_kind_is_picked_for_the_form_of_endpoints_only(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of several a summary is of one, and the error says how it is named."""
+    issued = [CounterStat(name=f"{kind}.issued", unit="requests", value=3) for kind in ("chat", "embed")]
+    make_run("job", "aaaa1111", counters=issued)
+    assert main(["report", "--format", "endpoints"]) == 2
+    assert "chat, embed (--requests NAME picks one" in capsys.readouterr().err
+    assert main(["report", "--format", "endpoints", "--requests", "embed"]) == 0
+    assert '"n_samples_issued": 3' in capsys.readouterr().out
+    assert main(["report", "--json", "--requests", "embed"]) == 2
+    assert "add --format endpoints" in capsys.readouterr().err
 
 
 def test_a_run_without_series_has_no_distribution(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:

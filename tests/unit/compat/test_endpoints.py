@@ -197,6 +197,10 @@ def test_which_requests_are_meant() -> None:
     assert result_summary(report([*others, counter("issued", 3)]))["n_samples_issued"] == 3
     with pytest.raises(UsageError, match="embed, chat"):
         result_summary(report(others))
+    models = [counter("issued", number, kind="chat", model=model) for number, model in ((3, "a"), (4, "b"))]
+    assert result_summary(report(models), kind="chat{model=b}")["n_samples_issued"] == 4
+    with pytest.raises(UsageError, match=r"chat\{model=a\}, chat\{model=b\}"):
+        result_summary(report(models), kind="chat")
     with pytest.raises(UsageError, match="no requests called 'x'"):
         result_summary(report(others), kind="x")
     with pytest.raises(UsageError, match="the run has no requests"):

@@ -10,6 +10,11 @@ from telemetry import limits
 from telemetry.emit.conversations import Conversations
 
 
+def told_at(now_ns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is this time for whoever listens to conversations."""
+    monkeypatch.setattr("telemetry.emit.conversations._now", lambda: now_ns)
+
+
 def of(program: Any, word: str) -> list[tuple[dict[str, str], float]]:
     return [(labels, value) for name, labels, _, value in program.events if name == f"llm.conversation.{word}"]
 
@@ -65,16 +70,21 @@ def test_what_is_left_is_recorded_at_the_end(program: Any) -> None:
     assert len(of(program, "turns")) == 2
 
 
-def test_idle_ones_end_by_themselves(program: Any) -> None:
-    """Those of which nothing was heard for as long as a request may take."""
+def test_idle_ones_end_by_themselves(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of which nothing was heard for as long as a request may take, whenever it was that they spoke."""
     llm = program.requests()
     llm.expire_s = 1e-6
-    for key, at in (("old", 0), ("ended late", 0), ("new", 5_000)):
-        llm.issue(conversation=key, at_ns=at).complete(at_ns=5_500 if key == "ended late" else at + 1)
+    told_at(0, monkeypatch)
+    llm.issue(conversation="old", at_ns=7_000).complete(at_ns=7_001)
+    late = llm.issue(conversation="ended late", at_ns=7_000)
+    told_at(5_000, monkeypatch)
+    llm.issue(conversation="new", at_ns=7_000).complete(at_ns=7_003)
+    told_at(5_500, monkeypatch)
+    late.complete(at_ns=7_002)
     llm.tend(5_900)
-    assert of(program, "turns") == [({}, 1.0)]
+    assert of(program, "duration") == [({}, 1.0)]
     llm.tend(6_600)
-    assert of(program, "duration") == [({}, 1.0), ({}, 5_500.0), ({}, 1.0)]
+    assert of(program, "duration") == [({}, 1.0), ({}, 2.0), ({}, 3.0)]
 
 
 def test_the_quietest_makes_room(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +105,7 @@ def test_a_look_for_idle_ones_is_bounded(program: Any, monkeypatch: pytest.Monke
     known = Conversations()
     family: Any = program.requests()._family
     for key, at in (("new", 90), ("newer", 95), ("old", 1)):
+        told_at(at, monkeypatch)
         known.turn(key, family, at, None)
     assert known.end_idle(50) == []
     assert [ended.first_ns for ended in known.end_idle(50)] == [1]

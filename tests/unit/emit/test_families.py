@@ -113,12 +113,12 @@ def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
     llm.issue(at_ns=1.5, input_text=b"bytes").complete(Silent("stop"))
     assert len(program.values("llm.completed")) == 3
     assert [line.removeprefix("telemetry: requests of 'llm' were given ") for line in said()] == [
-        "'0.5' as a `turn`, which is left out",
+        "0.5 as a `turn`, which is left out",
         "'two' as the tokens of a piece, which is left out",
         "'stop' as `output_tokens`, which is left out",
-        "'-1' as `input_tokens`, which is left out",
-        "'1.5' as an `at_ns`, for which now is taken",
-        "\"b'bytes'\" as `input_text`, which is left out",
+        "-1 as `input_tokens`, which is left out",
+        "1.5 as an `at_ns`, for which now is taken",
+        "b'bytes' as `input_text`, which is left out",
     ]
 
 
@@ -129,7 +129,9 @@ def test_a_time_of_the_wall_clock_is_named(program: Any, said: Any) -> None:
     llm.issue(at_ns=wall_ns).complete(at_ns=wall_ns + 7)
     assert program.values("llm.latency") == [7.0]
     [line] = said()
-    assert "'1790000000000000000' as an `at_ns`, which is a time of time.monotonic_ns(), not of the wall" in line
+    assert (
+        "given 1790000000000000000 as an `at_ns`, which is a time of time.monotonic_ns(), not of the wall" in line
+    )
 
 
 HOUR_NS = 3_600 * 10**9

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from telemetry.emit import known as module
@@ -55,6 +57,14 @@ def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
     assert condition(**good).ratio == (999, 1000)
     with pytest.raises(UsageError):
         condition(**(good | wrong))
+
+
+def test_numbers_of_any_type_are_taken() -> None:
+    """Whoever asks gets plain answers."""
+    asked = condition(99, "latency", Decimal("0.95"), np.float64(0.05))
+    assert (type(asked.confidence), type(asked.within)) == (float, float)
+    known = judge(None, "llm", {}, asked)
+    assert known.missing == judge(None, "llm", {}, condition(99, "latency", 0.95, 0.05)).missing
 
 
 @pytest.mark.parametrize(("asked", "meant"), [(99, "99"), ("p99.9", "99.9"), (1, "1"), ("p0.99", "0.99")])

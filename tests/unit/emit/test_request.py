@@ -82,13 +82,14 @@ def test_tokens_are_what_complete_is_told(
 
 
 def test_a_planned_request_has_both_latencies(program: Any) -> None:
-    """One that goes out before its time has waited for nothing."""
+    """One that goes out before its time has waited for nothing, also if its answer is there before that."""
     llm = program.requests()
     llm.issue(planned=100, at_ns=250).complete(at_ns=300)
     llm.issue(planned=100, at_ns=90).complete(at_ns=120)
-    assert program.values("llm.latency") == [50.0, 30.0]
-    assert program.values("llm.latency_corrected") == [200.0, 20.0]
-    assert program.values("llm.queue_delay") == [150.0, 0.0]
+    llm.issue(planned=100, at_ns=50).complete(at_ns=60)
+    assert program.values("llm.latency") == [50.0, 30.0, 10.0]
+    assert program.values("llm.latency_corrected") == [200.0, 30.0, 10.0]
+    assert program.values("llm.queue_delay") == [150.0, 0.0, 0.0]
 
 
 def test_a_failure_is_in_no_figure_of_successes(program: Any) -> None:

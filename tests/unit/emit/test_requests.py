@@ -74,11 +74,31 @@ def test_without_a_run_nothing_is_kept(program: Any) -> None:
     assert (program.events, program.definitions) == ([], [])
 
 
-def test_requests_expire_by_age(program: Any) -> None:
+class Now:
+    """The clock of the process."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Now:
+    clock = Now()
+    monkeypatch.setattr(requests_module, "_now", clock)
+    return clock
+
+
+def test_requests_expire_by_age(program: Any, now: Now) -> None:
     """Each once; what is said of them afterwards is counted."""
     llm = program.requests()
     llm.expire_s = 1e-6
-    old, young = llm.issue(key="k", at_ns=1_000), llm.issue(at_ns=3_000)
+    now.ns = 1_000
+    old = llm.issue(key="k")
+    now.ns = 3_000
+    young = llm.issue()
     old.first(at_ns=1_100)
     llm.tend(2_500)
     program.take()
@@ -93,6 +113,19 @@ def test_requests_expire_by_age(program: Any) -> None:
         ("llm.after_end", 4_100),
     ]
     assert (llm.in_flight, llm._by_key) == (0, {})
+
+
+def test_the_age_of_a_request_is_how_long_ago_it_was_told(program: Any, now: Now) -> None:
+    """A log of yesterday is replayed in seconds, and one of tomorrow holds up nobody."""
+    llm = program.requests()
+    llm.expire_s = 1e-6
+    now.ns = 10_000
+    for at_ns in (20_000, 0):
+        llm.issue(at_ns=at_ns)
+    llm.tend(10_500)
+    assert llm.in_flight == 2
+    llm.tend(11_000)
+    assert llm.in_flight == 0
 
 
 def test_without_an_age_none_expires(program: Any) -> None:
@@ -114,11 +147,13 @@ def test_an_issue_that_raises_has_changed_nothing(program: Any) -> None:
     assert [labels for name, labels, *_ in program.events if name == "llm.turn.latency"] == [{"turn": "1"}]
 
 
-def test_a_look_that_was_disturbed_is_made_again_soon(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_was_disturbed_is_made_again_soon(
+    program: Any, now: Now, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A dictionary that changes while it is read says nothing: that is not the same as nothing to do."""
     llm = program.requests()
     llm.expire_s = 1e-6
-    llm.issue(at_ns=0)
+    llm.issue()
     with monkeypatch.context() as patched:
         patched.setattr(requests_module, "islice", lambda *_: _disturbed())
         llm.tend(5_000)
@@ -147,19 +182,19 @@ def test_nothing_is_kept_of_windows_that_were_left(program: Any) -> None:
     assert len(program.definitions) == 100 * 5
 
 
-def test_a_turn_of_expiry_is_bounded(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_expiry_is_bounded(program: Any, now: Now, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest go first, past a policy that waits; while there are more it goes on at once, else it rests."""
     monkeypatch.setattr(limits, "EXPIRED_A_TURN", 3)
     llm = program.requests()
     llm.expire_s = 1e-6
     for _ in range(5):
-        llm.issue(at_ns=0)
+        llm.issue()
     puts = len(program.puts)
     llm.tend(5_000)
     assert llm.in_flight == 2
     llm.tend(5_001)
     llm.tend(5_002)
-    llm.issue(at_ns=0)
+    llm.issue()
     llm.tend(5_003)
     assert llm.in_flight == 1
     llm.tend(5_002 + 250)

@@ -12,7 +12,7 @@ from tests.unit.test_funnel import SECOND, counter, series, snapshot
 from telemetry.recorded import Choice
 from telemetry.recorded.requests import bounded_series, of_requests, with_requests
 from telemetry.wire.report import Report, Stretch
-from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, QUEUE_DELAY, TTFT
+from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 EXTENT = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=5 * SECOND, inside=8)
@@ -108,6 +108,16 @@ def test_requests_that_are_in_no_latency_are_named() -> None:
         "in flight at the end: 2 of 10 requests of llm, which no latency has",
         "expired: 1 of 10 requests of llm, which no latency has",
     ]
+
+
+def test_tokens_of_some_requests_alone_are_said_to_be() -> None:
+    """Their rate is that of a faster server otherwise; of no tokens there is no rate."""
+    counted = [counter(ISSUED, 8), counter(COMPLETED, 8)]
+    assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 2)))) == [
+        "output tokens are known of 2 of 8 completed requests of llm: tokens a second are at least so many"
+    ]
+    assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 8)))) == []
+    assert list(of_requests(report(*counted))) == []
 
 
 @pytest.mark.parametrize("how", ["live", "part"])

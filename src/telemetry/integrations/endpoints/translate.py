@@ -22,6 +22,8 @@ KIND: Final = "request"
 WINDOW: Final = "tracked"
 
 _SHOWN_CHARS: Final = 200
+_MESSAGE_NS: Final = 3_600 * 10**9
+"""The events of one message are no further apart: a thousand of them, or what comes until the session ends."""
 _SPARE_NS: Final = 10**9
 """Later messages may take so much less time to get here than the first."""
 
@@ -111,9 +113,10 @@ class EndpointsFeed:
             self._say("the benchmark had begun before: what it sent until now is unknown")
 
     def _compare_clocks(self, message: bytes) -> None:
-        """By the newest event of the first message that has one."""
-        times = [event.timestamp_ns for event in decode.decode(message) if isinstance(event, Event)]
-        ahead_ns = max(times, default=0) - self._clock()
+        """By the newest event of the first message that has one, of those that agree with most of them."""
+        times = sorted(event.timestamp_ns for event in decode.decode(message) if isinstance(event, Event))
+        agreeing = [time_ns for time_ns in times if time_ns - times[(len(times) - 1) // 2] < _MESSAGE_NS]
+        ahead_ns = max(agreeing, default=0) - self._clock()
         if ahead_ns > 0:
             self._ahead_ns = ahead_ns + _SPARE_NS
             self._say(

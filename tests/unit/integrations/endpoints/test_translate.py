@@ -353,6 +353,15 @@ def test_times_of_a_clock_that_is_ahead_are_moved_back_together() -> None:
     assert [line for line in bench.said if "24 h 0 min ahead" in line] == bench.run.marks[:1]
 
 
+def test_one_wild_time_in_the_first_message_moves_no_other() -> None:
+    """The clock of a machine is that of most of its events."""
+    bench = Bench(now_ns=10**12)
+    wild = bus.event("error.session", 1_790_000_000 * 10**9)
+    bench.take(STARTED, wild, bus.event(decode.ISSUED, 2 * 10**9, "a"))
+    bench.take(bus.event(decode.COMPLETE, 5 * 10**9, "a"))
+    assert [entry[3] for entry in bench.run.log] == [2 * 10**9, 5 * 10**9]
+
+
 def test_times_that_were_are_as_they_are() -> None:
     """A bunch may be minutes old, and only the first message is asked: one wild time moves no other."""
     bench = Bench(now_ns=10**12)

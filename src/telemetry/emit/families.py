@@ -36,12 +36,6 @@ _LEFT_OUT: Final = (
     "which is left out: `planned` is a whole number of nanoseconds, as time.monotonic_ns() has it, neither seconds "
     "nor the wall clock's"
 )
-_LABEL_OF: Final = {
-    words.COMPLETED: words.FINISH,
-    words.FAILED: words.REASON,
-    words.TURN_LATENCY: words.TURN,
-    words.TURN_TTFT: words.TURN,
-}
 
 
 class Host(Protocol):
@@ -253,7 +247,7 @@ class Family:
 
     def _make(self, key: str | tuple[str, str]) -> float:
         word, *value = (key,) if isinstance(key, str) else key
-        labels = {**self.labels, _LABEL_OF[word]: value[0]} if value else self.labels
+        labels = {**self.labels, words.LABEL_OF[word]: value[0]} if value else self.labels
         kind, unit = words.INSTRUMENTS[word]
         within = words.name_of(self.kind, words.LATENCY) if word in words.WITHIN else ""
         made = self._host.catalog.row_id(kind, words.name_of(self.kind, word), unit, labels, within=within)

@@ -11,10 +11,7 @@ from telemetry.gates.evidence import Instrument, Labels
 from telemetry.gates.tree import Metric, Term
 from telemetry.wire import requests as words
 
-OWN: Final = {words.COMPLETED: words.FINISH, words.FAILED: words.REASON}
-"""Counters of requests that are several, and the label which says of what."""
-
-_OF_FIGURES: Final = frozenset({words.FINISH, words.REASON, words.TURN})
+_OF_FIGURES: Final = frozenset(words.LABEL_OF.values())
 """Labels that are not of requests, but of one of their figures."""
 
 
@@ -40,7 +37,7 @@ class Catalog:
         kind, word = self._request(metric.name)
         if words.INSTRUMENTS.get(word, ("",))[0] != "counter":
             return ()
-        labels = tuple(label for label in metric.labels if label[0] != OWN.get(word))
+        labels = tuple(label for label in metric.labels if label[0] != words.LABEL_OF.get(word))
         return [item for item in self._issued[kind] if item.has(labels)]
 
     def paced(self, series: Instrument) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry.gates.catalog import OWN, Catalog, with_labels
+from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
 from telemetry.gates.tree import Metric
 from telemetry.wire import requests as words
@@ -38,7 +38,7 @@ class Summing:
     def __init__(self, metric: Metric, others: Sequence[Labels], catalog: Catalog) -> None:
         """`others`: labels of the sets of instruments that the rest of the gate is about."""
         self._metric = metric
-        self._own = OWN.get(metric.name.rpartition(".")[2], "")
+        self._own = words.LABEL_OF.get(metric.name.rpartition(".")[2], "")
         counters = [item for item in catalog.named(metric.name) if item.kind == "counter"]
         issued = catalog.issued(metric) if counters or not catalog.named(metric.name) else ()
         theirs = {key for labels in others for key, _ in labels}

@@ -64,6 +64,8 @@ INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
     CONVERSATION_TURNS: ("series", "count"),
 }
 """Kind and unit of each."""
+LABEL_OF: Final[dict[str, str]] = {COMPLETED: FINISH, FAILED: REASON, TURN_LATENCY: TURN, TURN_TTFT: TURN}
+"""What tells several of one word apart, beside the labels that all of a kind have."""
 WITHIN: Final = frozenset({LATENCY, OUTPUT_TOKENS})
 """Those defined within LATENCY, so that rates have a window that stragglers don't stretch."""
 

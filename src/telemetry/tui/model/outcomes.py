@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
 from telemetry.funnel import issued_kind
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import CounterStat
-
-_APART: Final = {words.FAILED: words.REASON, words.COMPLETED: words.FINISH}
-"""Labels that tell counters of one outcome apart."""
 
 
 def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[CounterStat]]]:
@@ -29,7 +25,7 @@ def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[Coun
 def _labels(stat: CounterStat, kinds: set[str]) -> Mapping[str, str]:
     """Those that all of an outcome share."""
     kind, _, word = stat.name.rpartition(".")
-    apart = _APART.get(word) if kind in kinds else None
+    apart = words.LABEL_OF.get(word) if kind in kinds else None
     return {key: value for key, value in stat.labels.items() if key != apart}
 
 

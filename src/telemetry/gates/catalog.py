@@ -46,22 +46,15 @@ class Catalog:
         return word in words.WITHIN and kind in self._issued and words.TURN not in dict(series.labels)
 
     def meant(self, terms: Iterable[Term]) -> dict[Term, Metric]:
-        """What each stands for: labels of requests that are given to one figure of a kind hold for its others,
-        unless these have their own."""
+        """What each stands for: labels of requests that are given to one name of a kind hold for its others, unless
+        these have their own, or uses of one name differ in them."""
         asked = list(terms)
-        given: dict[str, dict[str, set[str]]] = {}
+        uses: dict[str, dict[str, list[Labels]]] = {}
         for term in asked:
-            values = given.setdefault(self._request(term.metric.name)[0], {})
-            for key, value in term.metric.labels:
-                values.setdefault(key, set()).add(value)
-        return {term: self._with(term.metric, given) for term in asked}
-
-    def _with(self, metric: Metric, given: dict[str, dict[str, set[str]]]) -> Metric:
-        kind, _ = self._request(metric.name)
-        if not kind:
-            return metric
-        alone = [(key, *values) for key, values in given[kind].items() if len(values) == 1]
-        return with_labels(metric, tuple((key, value) for key, value in alone if key not in _OF_FIGURES))
+            kind, _ = self._request(term.metric.name)
+            uses.setdefault(kind, {}).setdefault(term.metric.name, []).append(term.metric.labels)
+        given = {kind: _agreed(names.values()) if kind else () for kind, names in uses.items()}
+        return {term: with_labels(term.metric, given[self._request(term.metric.name)[0]]) for term in asked}
 
     def _request(self, name: str) -> tuple[str, str]:
         """Kind and word; empty if it is no figure of requests."""
@@ -71,6 +64,17 @@ class Catalog:
             if one in self._issued and word in words.INSTRUMENTS:
                 return one, word
         return "", ""
+
+
+def _agreed(names: Iterable[Sequence[Labels]]) -> Labels:
+    """Labels that some names have, in all their uses and with one value. `names`: labels of each use."""
+    asked = [[dict(labels) for labels in uses] for uses in names]
+    agreed = []
+    for key in {key for uses in asked for labels in uses for key in labels} - _OF_FIGURES:
+        values = {labels[key] for uses in asked for labels in uses if key in labels}
+        if len(values) == 1 and all(len({key in labels for labels in uses}) == 1 for uses in asked):
+            agreed.append((key, values.pop()))
+    return tuple(agreed)
 
 
 def with_labels(metric: Metric, labels: Labels) -> Metric:

@@ -32,7 +32,7 @@ class Binding:
 
     bound: dict[Term, Bound]
     text: str
-    """The gate as it was written, or with all labels where it is about several sets."""
+    """The gate as it was written, or with all labels where it is about several sets or its names share labels."""
     missing: str = ""
     """Why this set is not whole; empty if it is."""
 
@@ -60,7 +60,7 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
     parts = _Parts(names, one, places, sums)
     found = [parts.joined(gate, key, labels) for key, labels in zip(keys, others, strict=True)]
     lonely = [_lonely(gate, term, metric) for term, summing in sums.items() for metric in summing.lonely()]
-    if not several and not lonely:
+    if not several and not lonely and all(name == term.metric for term, name in names.items()):
         return [replace(found[0], text=gate.text or str(gate))]
     return found + lonely
 

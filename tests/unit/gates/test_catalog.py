@@ -37,13 +37,21 @@ KNOWN = Catalog([ISSUED, OUTSIDE, TURNS, LATENCY, counter("errors", route="/a")]
             ["chat.turn.ttft{turn=1,window=w}", "chat.failed{window=w}"],
         ),
         ('value(chat.issued{window=""}) > sum(chat.failed)', ['chat.issued{window=""}', 'chat.failed{window=""}']),
+        (
+            "mean(chat.latency) / mean(chat.latency{window=w}) < 2",
+            ["chat.latency", "chat.latency{window=w}"],
+        ),
+        (
+            "sum(chat.failed{window=w}) / (sum(chat.failed) + sum(chat.completed)) < 1%",
+            ["chat.failed{window=w}", "chat.failed", "chat.completed"],
+        ),
         ("value(chat.issued{window=w}) > value(errors)", ["chat.issued{window=w}", "errors"]),
         ("value(errors{route=/a}) > value(other)", ["errors{route=/a}", "other"]),
         ("value(chat.issued{window=w}) > value(chat.tokens)", ["chat.issued{window=w}", "chat.tokens"]),
     ],
 )
 def test_labels_of_requests_hold_for_all_figures_of_a_kind(gate: str, names: list[str]) -> None:
-    """Unless they differ; a reason, a finish and a turn are of one figure alone."""
+    """Unless they differ, also among those of one name; a reason, a finish and a turn are of one figure alone."""
     assert [str(name) for name in KNOWN.meant(parse(gate).terms).values()] == names
 
 

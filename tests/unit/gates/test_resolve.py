@@ -250,6 +250,20 @@ def test_requests_outside_of_any_window_don_t_stand_for_those_within() -> None:
     }
 
 
+def test_a_window_is_compared_with_another_and_not_with_itself() -> None:
+    """A label that is given to one use of a name is not that of its other one."""
+    latency = [Instrument("series", "llm.latency", (("window", window),), "ns") for window in ("warm", "w")]
+    issued = [counter("llm.issued", "requests", window=window) for window in ("warm", "w")]
+    found = bindings(parse("mean(llm.latency)/mean(llm.latency{window=warm}) < 2"), [*issued, *latency])
+    assert [(binding.text, list(each(binding.bound))) for binding in found] == [
+        ("mean(llm.latency{window=warm}) / mean(llm.latency{window=warm}) < 2", [latency[0]] * 2),
+        ("mean(llm.latency{window=w}) / mean(llm.latency{window=warm}) < 2", [latency[1], latency[0]]),
+    ]
+    share = "sum(llm.issued{window=warm})/sum(llm.issued) < 70%"
+    (binding,) = bindings(parse(share), issued)
+    assert (binding.text, list(each(binding.bound))) == (share, [issued[0], *issued])
+
+
 def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
     """Else failures of the warm-up would be over the issues of another window."""
     issued = [counter("llm.issued", "requests", window=window) for window in ("warm", "w")]
@@ -258,6 +272,7 @@ def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:
         "sum(llm.failed)/value(llm.issued{window=w}) < 1%",
         "sum(llm.failed{window=w})/value(llm.issued) < 1%",
     ):
-        assert summed(share, *issued, *failed) == {share: [failed[1]]}
+        read = "sum(llm.failed{window=w}) / value(llm.issued{window=w}) < 1%"
+        assert summed(share, *issued, *failed) == {read: [failed[1]]}
         (binding,) = bindings(parse(share), [*issued, *failed])
         assert list(each(binding.bound)) == [failed[1], issued[1]]

@@ -40,6 +40,12 @@ class Catalog:
         labels = tuple(label for label in metric.labels if label[0] != words.LABEL_OF.get(word))
         return [item for item in self._issued[kind] if item.has(labels)]
 
+    def told(self, item: Instrument) -> Labels:
+        """Its labels; of requests also an empty one for each that others of their kind have."""
+        kind, _ = self._request(item.name)
+        lacking = {key: "" for one in self._issued.get(kind, ()) for key, _ in one.labels}
+        return tuple(sorted({**lacking, **dict(item.labels)}.items()))
+
     def paced(self, series: Instrument) -> bool:
         """Whether there are requests whose rates are told by it."""
         kind, _, word = series.name.rpartition(".")

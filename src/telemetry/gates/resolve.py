@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, NamedTuple
@@ -40,29 +40,30 @@ class Binding:
 def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
     """A gate whose metric is several instruments is about each of them. Where two metrics are, those belong
     together that have the same labels beside those given; what is one instrument belongs to all that its own don't
-    contradict. A sum is of the counters that have the same labels as the others of a set, of those labels that tell
-    its own apart.
+    contradict. Lacking a label contradicts having it where that tells several apart, and for requests of one kind.
+    A sum is of the counters that have the same labels as the others of a set, of those that tell its own apart.
 
     Raises Unknown for a name nobody has, UsageError for a function that is not of its kind.
     """
     catalog = Catalog(instruments)
     names = catalog.meant(gate.terms)
-    candidates = {term: _candidates(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
-    several = {term: found for term, found in candidates.items() if len(found) > 1}
-    one = {term: found[0] for term, found in candidates.items() if len(found) == 1}
-    shared = [label for term, item in one.items() for label in _free(names[term], item)]
-    if not several and _contradict(shared):
-        several, one, shared = candidates, {}, []
-    places = {term: _Places(names[term], items) for term, items in several.items()}
+    found = {term: _by_labels(gate, term, name, catalog) for term, name in names.items() if not _is_sum(term)}
+    alone = {term: next(iter(items.items())) for term, items in found.items() if len(items) == 1}
+    shared = _sorted(label for labels, _ in alone.values() for label in labels)
+    if _contradict(shared):
+        alone, shared = {}, ()
+    several = {term: items for term, items in found.items() if term not in alone}
+    told = {key for items in several.values() for key in _keys(items)}
+    places = {term: _Places(names[term], items, told) for term, items in several.items()}
     keys = list(dict.fromkeys(key for place in places.values() for key in place.items)) or [()]
-    others = [_sorted([*shared, *key]) for key in keys]
+    others = [_with(shared, key) for key in keys]
     sums = {term: _summing(gate, term, name, others, catalog) for term, name in names.items() if _is_sum(term)}
-    parts = _Parts(names, one, places, sums)
-    found = [parts.joined(gate, key, labels) for key, labels in zip(keys, others, strict=True)]
+    parts = _Parts(names, alone, places, sums)
+    sets = [parts.joined(gate, key, labels) for key, labels in zip(keys, others, strict=True)]
     lonely = [_lonely(gate, term, metric) for term, summing in sums.items() for metric in summing.lonely()]
-    if not several and not lonely and all(name == term.metric for term, name in names.items()):
-        return [replace(found[0], text=gate.text or str(gate))]
-    return found + lonely
+    if not places and not lonely and all(name == term.metric for term, name in names.items()):
+        return [replace(sets[0], text=gate.text or str(gate))]
+    return sets + lonely
 
 
 def each(bound: Mapping[Term, Bound]) -> Iterator[Instrument]:
@@ -93,23 +94,26 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
 class _Places:
     """Several instruments of one name, by the labels that tell them apart."""
 
-    def __init__(self, name: Metric, items: Iterable[Instrument]) -> None:
-        self.items = {_free(name, item): item for item in items}
+    def __init__(self, name: Metric, items: Mapping[Labels, Instrument], keys: Iterable[str]) -> None:
+        """`keys`: of all labels that tell the instruments of the gate apart. Who lacks one has it empty."""
+        lacking = _sorted((key, "") for key in keys)
+        self.items = {_with(lacking, labels): item for labels, item in items.items()}
         self._name = name
-        self._lacking = _sorted((label, "") for key in self.items for label, _ in key)
+        self._own = _keys(items)
 
     def called(self, key: Labels) -> Metric:
         """So that it is this one alone."""
-        return with_labels(with_labels(self._name, key), self._lacking)
+        return _at_place(self._name, key, self._own)
 
 
 class _Parts(NamedTuple):
     """What the terms of a gate stand for."""
 
     names: dict[Term, Metric]
-    one: dict[Term, Instrument]
+    alone: dict[Term, tuple[Labels, Instrument]]
+    """Those that are one, with the labels beside those given."""
     places: dict[Term, _Places]
-    """Of those that are several."""
+    """Those that are several."""
     sums: dict[Term, Summing]
 
     def joined(self, gate: Gate, key: Labels, others: Labels) -> Binding:
@@ -117,9 +121,9 @@ class _Parts(NamedTuple):
         bound: dict[Term, Bound] = {}
         full: dict[Term, Term] = {}
         missing = []
-        for term, name in self.names.items():
+        for term in self.names:
             item, metric = self._at(term, key, others)
-            if metric != name or name.labels != term.metric.labels:
+            if metric != term.metric:
                 full[term] = Term(term.function, metric)
             if item is not None:
                 bound[term] = item
@@ -132,10 +136,9 @@ class _Parts(NamedTuple):
         name = self.names[term]
         if (summing := self.sums.get(term)) is not None:
             return summing.beside(others), summing.named(others)
-        if (item := self.one.get(term)) is not None:
-            if not _contradict([*_free(name, item), *key]):
-                return item, name
-            return None, with_labels(name, key)
+        if term in self.alone:
+            labels, item = self.alone[term]
+            return (None, _at_place(name, key, _keys([labels]))) if _contradict([*labels, *key]) else (item, name)
         return self.places[term].items.get(key), self.places[term].called(key)
 
 
@@ -189,14 +192,29 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
     return found
 
 
+def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[Labels, Instrument]:
+    """What the name may be, by the labels beside those given. Raises Unknown and UsageError."""
+    given = _keys([name.labels])
+    items = _candidates(gate, term, name, catalog)
+    return {tuple(label for label in catalog.told(item) if label[0] not in given): item for item in items}
+
+
+def _at_place(name: Metric, key: Labels, own: Collection[str]) -> Metric:
+    """`own`: keys of the labels that instruments of the name have."""
+    return with_labels(name, tuple(label for label in key if label[1] or label[0] in own))
+
+
+def _with(labels: Labels, others: Labels) -> Labels:
+    """The others go before."""
+    return _sorted({**dict(labels), **dict(others)}.items())
+
+
+def _keys(several: Iterable[Labels]) -> set[str]:
+    return {key for labels in several for key, _ in labels}
+
+
 def _sorted(labels: Iterable[tuple[str, str]]) -> Labels:
     return tuple(sorted(set(labels)))
-
-
-def _free(name: Metric, item: Instrument) -> Labels:
-    """Labels beside those that were given."""
-    given = {key for key, _ in name.labels}
-    return tuple(label for label in item.labels if label[0] not in given)
 
 
 def _contradict(labels: Sequence[tuple[str, str]]) -> bool:

@@ -64,6 +64,14 @@ def test_what_counts_the_issues_of_an_outcome() -> None:
         assert list(KNOWN.issued(metric(name))) == []
 
 
+def test_a_request_is_in_no_window_where_others_are_in_one() -> None:
+    """Of its kind; what is no figure of requests has the labels that it has."""
+    assert KNOWN.told(LATENCY) == (("model", "m"), ("window", ""))
+    assert KNOWN.told(ISSUED) == ISSUED.labels
+    assert KNOWN.told(counter("errors")) == ()
+    assert KNOWN.told(TURNS) == ()
+
+
 def test_whose_rates_are_told() -> None:
     """Latencies and output tokens of requests."""
     assert KNOWN.paced(LATENCY)

@@ -75,6 +75,23 @@ def test_instruments_of_other_labels_do_not_go_together() -> None:
     assert [binding.missing for binding in bindings(parse(given), [slow, *requests])] == [""]
 
 
+def test_what_has_no_label_is_no_place_of_what_has_it() -> None:
+    """Though it goes with what never has that label, as do all others."""
+    errors = [counter("errors"), counter("errors", route="/a")]
+    found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, counter("requests", route="/a")])
+    assert [binding.missing for binding in found] == ['there is no requests{route=""} to go with the others', ""]
+    found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, REQUESTS])
+    assert [list(each(binding.bound)) for binding in found] == [[errors[0], REQUESTS], [errors[1], REQUESTS]]
+
+
+def test_those_that_contradict_each_other_go_with_nothing() -> None:
+    """Also where a third one is several instruments."""
+    calls = [counter("calls", host=host) for host in "12"]
+    known = [counter("errors", route="/a"), counter("requests", route="/b"), *calls]
+    found = bindings(parse("value(errors)/value(requests)/value(calls) < 1%"), known)
+    assert all(binding.missing for binding in found)
+
+
 def test_a_set_that_lacks_one_says_so() -> None:
     """It is still a result."""
     errors = [Instrument("counter", "errors", (("route", route),)) for route in ("/a", "/b")]
@@ -262,6 +279,23 @@ def test_a_window_is_compared_with_another_and_not_with_itself() -> None:
     share = "sum(llm.issued{window=warm})/sum(llm.issued) < 70%"
     (binding,) = bindings(parse(share), issued)
     assert (binding.text, list(each(binding.bound))) == (share, [issued[0], *issued])
+
+
+def test_requests_of_one_window_do_not_go_with_those_of_another() -> None:
+    """Outside of all windows is a place of its own: of two instruments, and of one beside several."""
+    issued = [counter("llm.issued", "requests", window="w"), counter("llm.issued", "requests")]
+    within, outside = (Instrument("series", "llm.latency", item.labels, "ns") for item in issued)
+    failed = Instrument("series", "llm.failed_latency", issued[0].labels, "ns")
+    found = bindings(parse("max(llm.latency)/value(llm.issued) < 1s"), [*issued, within])
+    assert [(list(binding.bound.values()), binding.missing) for binding in found] == [
+        ([within, issued[0]], ""),
+        ([issued[1]], 'there is no llm.latency{window=""} to go with the others'),
+    ]
+    found = bindings(parse("max(llm.latency)/max(llm.failed_latency) < 1"), [*issued, outside, failed])
+    assert [binding.missing for binding in found] == [
+        'there is no llm.failed_latency{window=""} to go with the others',
+        "there is no llm.latency{window=w} to go with the others",
+    ]
 
 
 def test_labels_given_to_requests_hold_for_both_sides_of_a_share() -> None:

@@ -37,8 +37,23 @@ class Catalog:
         kind, word = self._request(metric.name)
         if words.INSTRUMENTS.get(word, ("",))[0] != "counter":
             return ()
-        labels = tuple(label for label in metric.labels if label[0] != words.LABEL_OF.get(word))
+        labels = _without(words.LABEL_OF.get(word, ""), metric.labels)
         return [item for item in self._issued[kind] if item.has(labels)]
+
+    def unseen(self, metric: Metric) -> list[Instrument]:
+        """What a figure of requests of this name would be wherever they were issued and there is none. `metric`: of
+        its labels that one counts which is the name's own, such as a reason. Empty: it is no figure of requests."""
+        kind, word = self._request(metric.name)
+        named = self.named(metric.name)
+        of, unit = words.INSTRUMENTS.get(word, (None, ""))
+        if of is None or any(item.kind != of for item in named):
+            return []
+        key = words.LABEL_OF.get(word, "")
+        own = tuple(label for label in metric.labels if label[0] == key)
+        seen = {_without(key, item.labels) for item in named if item.has(own)}
+        given = tuple(label for label in own if label[1])
+        places = [item.labels for item in self._issued[kind] if item.labels not in seen]
+        return [Instrument(of, metric.name, tuple(sorted(labels + given)), unit) for labels in places]
 
     def told(self, item: Instrument) -> Labels:
         """Its labels; of requests also an empty one for each that others of their kind have."""
@@ -81,6 +96,10 @@ def _agreed(names: Iterable[Sequence[Labels]]) -> Labels:
         if len(values) == 1 and all(len({key in labels for labels in uses}) == 1 for uses in asked):
             agreed.append((key, values.pop()))
     return tuple(agreed)
+
+
+def _without(key: str, labels: Labels) -> Labels:
+    return tuple(label for label in labels if label[0] != key)
 
 
 def with_labels(metric: Metric, labels: Labels) -> Metric:

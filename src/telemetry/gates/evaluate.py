@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from signal import Signals
 from typing import Final
@@ -171,17 +171,19 @@ def _of_sum(term: Term, counters: Sum, scene: Scene) -> Value:
 
 
 def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Value:
-    """By the same code as in reports. Requests that are lost may also have been the first or the last."""
+    """By the same code as in reports, and 0 where nothing completed. Requests that are lost may also have been the
+    first or the last."""
     whose = f"of {Metric(series.name, series.labels)}"
     if not evidence.whole:
         raise Unknown(f"there is no throughput {whose} for a part of the run: it counts from the first issue on")
     count = evidence.sums(series).count
-    if not count:
-        raise Unknown(f"there are no values {whose}")
     kind, _, word = series.name.rpartition(".")
-    rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
     tokens = word == words.OUTPUT_TOKENS
-    value = rate.tokens_per_s if tokens else rate.requests_per_s
+    completed = replace(series, name=words.name_of(kind, words.LATENCY), unit=words.INSTRUMENTS[words.LATENCY][1])
+    if not count and evidence.sums(completed).count:
+        raise Unknown(f"there are no values {whose}")
+    rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
+    value = 0.0 if not count else rate.tokens_per_s if tokens else rate.requests_per_s
     if value is None:
         raise Unknown(f"nobody knows from when to when the throughput {whose} counts, or that took no time")
     unit = unit_of(words.INSTRUMENTS[words.OUTPUT_TOKENS if tokens else words.ISSUED][1]).per_second()

@@ -99,10 +99,10 @@ class Evidence(Protocol):
         """None without values."""
 
     def sums(self, series: Instrument) -> Sums:
-        """All zero without values."""
+        """All zero without values, and of what the run lacks."""
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
-        """What it was raised by, and in how many events, if that is known."""
+        """What it was raised by, and in how many events, if that is known. Zero of what the run lacks."""
 
     def level(self, gauge: Instrument) -> Level | None:
         """None if it was never set."""

@@ -25,6 +25,9 @@ _SHOWN: Final = 3
 _NEAREST: Final = {SUM: "total", "total": SUM, **dict.fromkeys(THROUGHPUTS, "rate")}
 """Function → what is most like it of other kinds."""
 
+_OF_NOTHING: Final = frozenset({"count", "rate", "value", *THROUGHPUTS})
+"""Functions that are 0 of what never happened."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
@@ -74,17 +77,17 @@ def each(bound: Mapping[Term, Bound]) -> Iterator[Instrument]:
 
 def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], what: str) -> dict[Term, Bound]:
     """The same instruments of another run, `what`; a sum is of all that it has there. Raises Unknown if it lacks
-    one."""
+    one: what no request did is nothing there, but a run without values is no measure."""
     catalog = Catalog(instruments)
-    known = {(item.kind, item.name, item.labels): item for item in instruments}
     found: dict[Term, Bound] = {}
     for term, item in bound.items():
         if isinstance(item, Sum):
             other: Bound | None = summed(item.metric, catalog)
             kind, metric = "counter", item.metric
         else:
-            other = known.get((item.kind, item.name, item.labels))
             kind, metric = item.kind, Metric(item.name, item.labels)
+            known = [*catalog.named(item.name), *(catalog.unseen(metric) if kind == "counter" else ())]
+            other = next((one for one in known if (one.kind, one.labels) == (kind, item.labels)), None)
         if other is None:
             raise Unknown(f"{what} has no {kind} {metric}")
         found[term] = other
@@ -173,7 +176,7 @@ def _renamed(node: Node, names: dict[Term, Term]) -> Node:
 
 def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[Instrument]:
     kinds = FUNCTIONS.get(term.function, PERCENTILE_KINDS)
-    named = catalog.named(name.name)
+    named = [*catalog.named(name.name), *(catalog.unseen(name) if term.function in _OF_NOTHING else ())]
     if not named:
         raise Unknown(printable(_no_such(term, catalog.instruments, kinds)))
     fitting = [item for item in named if item.kind in kinds]

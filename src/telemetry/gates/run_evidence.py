@@ -68,11 +68,12 @@ class RunEvidence:
         return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss)
 
     def sums(self, series: Instrument) -> Sums:
-        return _sums(self._series[_id(series)])
+        stat = self._series.get(_id(series))
+        return Sums(count=0) if stat is None else _sums(stat)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
-        stat = self._counters[_id(counter)]
-        return stat.value, stat.events
+        stat = self._counters.get(_id(counter))
+        return (0, 0) if stat is None else (stat.value, stat.events)
 
     def level(self, gauge: Instrument) -> Level | None:
         stat = self._gauges[_id(gauge)]

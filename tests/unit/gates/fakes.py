@@ -76,7 +76,7 @@ class Fake:
         return quantile(Sorted(self.values[series], self.width), percentile, self.loss)
 
     def sums(self, series: Instrument) -> Sums:
-        values = list(self.values[series])
+        values = list(self.values.get(series, ()))
         if not values:
             return Sums(count=0)
         mean = sum(values) / len(values)
@@ -84,7 +84,8 @@ class Fake:
         return Sums(count=len(values), total=sum(values), min=min(values), max=max(values), stddev=deviation)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
-        return self.counters[counter], int(self.counters[counter]) if self.whole else None
+        value = self.counters.get(counter, 0)
+        return value, int(value) if self.whole else None
 
     def level(self, gauge: Instrument) -> Level | None:
         level = self.gauges[gauge]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.gates.fakes import counter, metric
 
@@ -62,6 +64,22 @@ def test_what_counts_the_issues_of_an_outcome() -> None:
     assert list(KNOWN.issued(metric("chat.expired", reason="x"))) == []
     for name in ("chat.latency", "errors", "chat.tokens", "other.failed"):
         assert list(KNOWN.issued(metric(name))) == []
+
+
+def test_what_never_happened_to_requests_is_where_they_were_issued() -> None:
+    """With the labels of the request, and the one that its name has alone; nowhere where there is one."""
+    busy = counter("chat.failed", "requests", model="m", reason="busy", window="w")
+    known = Catalog([ISSUED, OUTSIDE, LATENCY, busy])
+    assert known.unseen(metric("chat.latency")) == [replace(LATENCY, labels=ISSUED.labels)]
+    assert known.unseen(metric("chat.failed", window="w")) == [replace(OUTSIDE, name="chat.failed")]
+    assert known.unseen(metric("chat.failed", reason="busy"))[0].labels == (("model", "m"), ("reason", "busy"))
+    assert len(known.unseen(metric("chat.failed", reason="gone"))) == 2
+    assert known.unseen(metric("chat.expired", reason="")) == [
+        replace(item, name="chat.expired") for item in (ISSUED, OUTSIDE)
+    ]
+    for name in ("chat.issued", "chat.latncy", "errors", "other.latency"):
+        assert known.unseen(metric(name)) == []
+    assert Catalog([ISSUED, replace(LATENCY, kind="gauge")]).unseen(metric("chat.latency")) == []
 
 
 def test_a_request_is_in_no_window_where_others_are_in_one() -> None:

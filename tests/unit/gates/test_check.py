@@ -472,6 +472,24 @@ def test_a_set_that_is_not_whole_is_inconclusive() -> None:
     ]
 
 
+def test_a_share_of_requests_that_all_failed_fails() -> None:
+    """Each window by itself: in one everything completed, in none everything failed, and in one nobody knows."""
+    issued, latency = (
+        Instrument(*what) for what in (("counter", "q.issued", (), "requests"), ("series", "q.latency"))
+    )
+    within = (("window", "w"),)
+    run = Fake({replace(latency, labels=within): [5.0] * 10}, {replace(issued, labels=within): 10, issued: 3})
+    share = "count(q.latency)/value(q.issued) > 90%"
+    assert [(result.expression, result.outcome, result.reason) for result in check_one(parse(share), run)] == [
+        ("count(q.latency{window=w}) / value(q.issued{window=w}) > 90%", "pass", "100 % > 90 %"),
+        ('count(q.latency{window=""}) / value(q.issued{window=""}) > 90%', "fail", "0 % is not > 90 %"),
+    ]
+    assert [result.outcome for result in check_one(parse(share), lossy(run, math.inf))] == ["inconclusive"] * 2
+    assert said('throughput(q.latency{window=""}) > 1/s', run) == ("fail", "0/s is not > 1/s")
+    assert said('p99(q.latency{window=""}) < 1s', run)[0] == "inconclusive"
+    assert {result.outcome for result in check_one(parse("value(q.after_end) == 0"), run)} == {"pass"}
+
+
 # --- what makes no sense -------------------------------------------------------------------------
 
 

@@ -141,12 +141,21 @@ def test_throughput_of_requests_and_of_tokens() -> None:
 
 
 def test_a_throughput_that_nobody_knows() -> None:
-    """Of a part, without an extent, or before anything completed."""
+    """Of a part, without an extent, or of tokens that nobody counted."""
     extent = Extent(first_ns=0, last_ns=8, last_done_ns=9, end_ns=60, inside=8)
-    for run, why in (
-        (requests(None), "nobody knows from when to when"),
-        (replace(requests(extent), whole=False), "no throughput of llm.latency for a part of the run"),
-        (replace(requests(extent), values={LATENCY: []}), "there are no values of llm.latency"),
+    for run, word, why in (
+        (requests(None), "latency", "nobody knows from when to when"),
+        (replace(requests(extent), whole=False), "latency", "no throughput of llm.latency for a part of the run"),
+        (replace(requests(extent), values={LATENCY: [9]}), "output_tokens", "no values of llm.output_tokens"),
     ):
         with pytest.raises(Unknown, match=why):
-            value("throughput(llm.latency)", run)
+            value(f"throughput(llm.{word})", run)
+
+
+@pytest.mark.parametrize("word", ["latency", "output_tokens"])
+def test_where_no_request_completed_the_throughput_is_nothing(word: str) -> None:
+    """Unless they are among what is lost."""
+    run = replace(requests(None), values={})
+    found = value(f"throughput(llm.{word})", run)
+    assert (found.value, found.possible, found.samples) == (0, (0, 0), 0)
+    assert value(f"throughput(llm.{word})", lossy(run, 1)).possible == (0, math.inf)

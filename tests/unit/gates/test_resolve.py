@@ -104,6 +104,34 @@ def test_a_set_that_lacks_one_says_so() -> None:
     ]
 
 
+def test_what_never_happened_to_requests_can_be_counted() -> None:
+    """Of kinds, windows and figures that there are; other functions need what happened."""
+    issued = counter("llm.issued", "requests", window="w")
+    for function, word in (
+        ("count", "latency"),
+        ("rate", "ttft"),
+        ("throughput", "output_tokens"),
+        ("value", "after_end"),
+        ("count", "failed"),
+    ):
+        gate = f"{function}(llm.{word}{{window=w}}) < 1"
+        (binding,) = bindings(parse(gate), [issued])
+        (never,) = each(binding.bound)
+        assert (binding.text, never.name, never.labels) == (gate, f"llm.{word}", issued.labels)
+        there = [issued] if never.kind == "counter" else [issued, never]
+        assert list(each(elsewhere(binding.bound, there, "the baseline"))) == [never]
+        with pytest.raises(Unknown, match=f"the baseline has no {never.kind} llm.{word}"):
+            elsewhere(binding.bound, [replace(issued, labels=())], "the baseline")
+    (binding,) = bindings(parse("count(llm.latency) >= baseline"), [issued])
+    with pytest.raises(Unknown, match=r"the baseline has no series llm\.latency"):
+        elsewhere(binding.bound, [issued], "the baseline")
+    assert "no series or counter is called llm.latncy" in unknown("count(llm.latncy) < 1", issued)
+    assert "no series or counter is called lm.latency" in unknown("count(lm.latency) < 1", issued)
+    assert "no series is llm.latency{window=v}" in unknown("count(llm.latency{window=v}) < 1", issued)
+    for function in ("p99", "mean", "max", "total"):
+        assert "is called llm.latency" in unknown(f"{function}(llm.latency{{window=w}}) < 1", issued)
+
+
 def test_names_nobody_has() -> None:
     """With the nearest ones, else some that there are."""
     assert unknown("p99(ttfb) < 1", TTFT, ERRORS) == "no series is called ttfb; did you mean ttft?"
@@ -241,7 +269,7 @@ def test_a_throughput_is_of_requests() -> None:
     for instruments, name in (
         ([latency], "llm.latency"),
         ([issued, replace(latency, name="llm.ttft")], "llm.ttft"),
-        ([replace(issued, name="llm.turn.issued"), turn], "llm.turn.latency"),
+        ([issued, turn], "llm.turn.latency"),
     ):
         with pytest.raises(UsageError, match=r"is of the latency or the output_tokens of requests.*`rate\("):
             bindings(parse(f"throughput({name}) > 1"), instruments)
@@ -291,6 +319,8 @@ def test_requests_of_one_window_do_not_go_with_those_of_another() -> None:
         ([within, issued[0]], ""),
         ([issued[1]], 'there is no llm.latency{window=""} to go with the others'),
     ]
+    found = bindings(parse("count(llm.latency)/value(llm.issued) > 90%"), [*issued, within])
+    assert [list(binding.bound.values()) for binding in found] == [[within, issued[0]], [outside, issued[1]]]
     found = bindings(parse("max(llm.latency)/max(llm.failed_latency) < 1"), [*issued, outside, failed])
     assert [binding.missing for binding in found] == [
         'there is no llm.failed_latency{window=""} to go with the others',

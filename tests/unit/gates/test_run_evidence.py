@@ -66,6 +66,14 @@ def test_the_whole_run_is_its_result(tmp_path: Path) -> None:
     assert one("max(heat) <= 8s", evidence).outcome == "pass"
 
 
+def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
+    """Whoever asks knows why it may ask."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(3))
+    for evidence in (RunEvidence(run), evidence_of(run, Choice(from_s=1.0))):
+        assert evidence.sums(Instrument("series", "ttft")).count == 0
+        assert evidence.counted(Instrument("counter", "errors"))[0] == 0
+
+
 def test_without_a_history_the_display_histogram_says_what_it_can(tmp_path: Path) -> None:
     """Its cells are a quarter wide, so a limit inside one is inconclusive; windows are too."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(10))

@@ -94,6 +94,22 @@ def test_quantities(value: float | None, unit: str, text: str) -> None:
     assert humane.quantity(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "decimals", "text"),
+    [
+        (23_560_700, "ns", 3, "23.561 ms"),
+        (0.25, "s", 0, "250 ms"),
+        (7_205, "s", 1, "7,205.0 s"),
+        (1_536, "KiB", 2, "1.50 MiB"),
+        (23_560_700, "tokens", 1, "23,560,700.0"),
+        (-0.5, "", 0, "-0"),
+    ],
+)
+def test_decimals(value: float, unit: str, decimals: int, text: str) -> None:
+    """In the unit that the value has with three digits."""
+    assert humane.with_decimals(value, unit, decimals) == text
+
+
 def test_counts_and_rates() -> None:
     """Counts are written in full; rates are short and keep the unit."""
     assert humane.count(1_234_567) == "1,234,567"

@@ -15,6 +15,8 @@ _S: Final = Fraction(TIME_NS["s"])
 _PERCENT: Final = Fraction(1, 100)
 _SIZES: Final = {"B": 1, "bytes": 1, **BYTES}
 _PLAIN: Final = ("", "1")
+_DECIMALS: Final = 13
+"""Further ones are what floats round."""
 PER_SECOND: Final = "/s"
 MULTIPLES: Final = {"k": 1_000, "M": 1_000_000}
 """They make a number larger, and give it no unit."""
@@ -128,13 +130,16 @@ def shown(value: float | None, unit: Unit | str) -> str:
 
 
 def told_apart(value: float, other: float, unit: Unit | str) -> tuple[str, str]:
-    """Both as people read them, with as many digits as it takes to see which is larger, as far as floats tell."""
+    """Both as people read them. What rounds to the same has a decimal more than it takes to see which is larger, as
+    far as floats tell: with just enough of them, a tenth of a step may look like a whole one."""
     texts = shown(value, unit), shown(other, unit)
     if value == other or texts[0] != texts[1]:
         return texts
     name = unit if isinstance(unit, str) else unit.name
-    for digits in (6, 9, 13):
-        fine = f"{value:.{digits}g}", f"{other:.{digits}g}"
-        if fine[0] != fine[1]:
-            return f"{fine[0]} {name}".rstrip(), f"{fine[1]} {name}".rstrip()
+    what = name.removesuffix(PER_SECOND)
+    behind = PER_SECOND if what != name else "" if not name or humane.carries_unit(name) else f" {name}"
+    for decimals in range(_DECIMALS):
+        if humane.with_decimals(value, what, decimals) != humane.with_decimals(other, what, decimals):
+            fine, beside = (humane.with_decimals(one, what, decimals + 1) for one in (value, other))
+            return f"{fine}{behind}", f"{beside}{behind}"
     return texts

@@ -57,7 +57,7 @@ THOUSAND = series(*range(1, 1001))
         ("p99(ttft) >= 991", "fail", "990 ms is not >= 991 ms"),
         ("p99(ttft) == 990", "pass", "990 ms == 990 ms"),
         ("p99(ttft) != 990", "fail", "990 ms is not != 990 ms"),
-        ("p99(ttft) < 990.0001ms", "pass", "990 ms < 990.0001 ms"),
+        ("p99(ttft) < 990.0001ms", "pass", "990.00000 ms < 990.00010 ms"),
         ("p50(ttft) * 2 < 1001ms", "pass", "1.00 s < 1.00 s"),
         ("p99(ttft) - p50(ttft) < 500ms", "pass", "490 ms < 500 ms"),
         ("p99(ttft) / p50(ttft) < 2", "pass", "1.98 < 2"),
@@ -104,8 +104,8 @@ def test_what_no_float_holds_is_inconclusive() -> None:
 
 def test_digits_tell_a_value_from_its_limit() -> None:
     """What rounds to the same text is written with as many digits as it takes."""
-    assert said("p50(ttft) < 500.01ms", THOUSAND)[1] == "500 ms < 500.01 ms"
-    assert said("max(ttft) < 1000.001ms", THOUSAND)[1] == "1000 ms < 1000.001 ms"
+    assert said("p50(ttft) < 500.01ms", THOUSAND)[1] == "500.000 ms < 500.010 ms"
+    assert said("max(ttft) < 1000.001ms", THOUSAND)[1] == "1.0000000 s < 1.0000010 s"
 
 
 def test_counters_gauges_and_facts() -> None:

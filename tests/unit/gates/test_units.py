@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from telemetry.gates.units import LITERALS, PLAIN, converted, literal, shown, told_apart, unit_of
+from telemetry.gates.units import LITERALS, PLAIN, Unit, converted, literal, shown, told_apart, unit_of
 from telemetry.wire.units import BYTES, TIME_NS
 
 
@@ -98,10 +98,29 @@ def test_values_as_people_read_them(value: float | None, unit: str, text: str) -
     assert shown(value, unit) == text
 
 
-def test_two_values_are_told_apart() -> None:
-    """With as many digits as that takes, and no more."""
-    assert told_apart(1.0, 2.0, "ms") == ("1.00 ms", "2.00 ms")
-    assert told_apart(250.0, 250.0, "ms") == ("250 ms", "250 ms")
-    assert told_apart(250.01, 250.02, "ms") == ("250.01 ms", "250.02 ms")
-    assert told_apart(250.0, 250.0 + 2e-9, unit_of("ms"))[1] == "250.000000002 ms"
-    assert told_apart(250.0, 250.0 + 2e-13, unit_of("ms")) == ("250 ms", "250 ms")
+@pytest.mark.parametrize(
+    ("value", "other", "unit", "texts"),
+    [
+        (1.0, 2.0, "ms", ("1.00 ms", "2.00 ms")),
+        (250.0, 250.0, "ms", ("250 ms", "250 ms")),
+        (250.01, 250.02, "ms", ("250.010 ms", "250.020 ms")),
+        (250.0, 250.0 + 2e-9, "ms", ("250.0000000000 ms", "250.0000000020 ms")),
+        (250.0, 250.0 + 2e-13, "ms", ("250 ms", "250 ms")),
+        (23_560_700, 23_600_000, "ns", ("23.561 ms", "23.600 ms")),
+        (-23_560_700, -23_600_000, "ns", ("-23.561 ms", "-23.600 ms")),
+        (0.999_99, 1.0, "s", ("0.999990 s", "1.000000 s")),
+        (125.2, 125.4, "s", ("125.20 s", "125.40 s")),
+        (7_205, 7_207, "s", ("7,205.0 s", "7,207.0 s")),
+        (24_123_456, 24_153_500, "B", ("23.006 MiB", "23.035 MiB")),
+        (1_200_100, 1_200_400, "B/s", ("1.14450 MiB/s", "1.14479 MiB/s")),
+        (1_234.5, 1_234.6, "tokens", ("1,234.5 tokens", "1,234.6 tokens")),
+        (23_560_700.5, 23_560_700.25, "", ("23,560,700.50", "23,560,700.25")),
+        (1_200.25, 1_200.5, "requests/s", ("1,200.25/s", "1,200.50/s")),
+        (0.499_8, 0.499_9, "%", ("0.49980 %", "0.49990 %")),
+        (1e-14, 1.000_1e-14, "", ("1.00e-14", "1.00e-14")),
+    ],
+)
+def test_two_values_are_told_apart(value: float, other: float, unit: str, texts: tuple[str, str]) -> None:
+    """In the unit that people read them in, with as many decimals as that takes, and no more."""
+    assert told_apart(value, other, unit) == texts
+    assert told_apart(value, other, Unit(unit)) == texts

@@ -80,12 +80,13 @@ class Value:
         )
 
     def over(self, other: Value) -> Value:
-        """Raises Unknown for a division by zero."""
+        """What counts things has no unit beside what it is a share of. Raises Unknown for a division by zero."""
         if other.value == 0:
             raise Unknown("it is a division by zero")
+        unit = self.unit.times(other.unit, -1)
         return self._product(
             other,
-            self.unit.times(other.unit, -1),
+            Unit(scale=unit.scale) if unit.plain and not other.bare else unit,
             self.value / other.value,
             self.possible.times(other.possible.inverse()),
             self.likely.times(other.likely.inverse()),

@@ -446,6 +446,17 @@ def test_counters_have_no_events_in_a_window() -> None:
     assert "how many events made errors" in said("count(errors) < 6 in every 10s", run)[1]
 
 
+def test_a_share_of_a_count_is_a_plain_number() -> None:
+    """What is divided by a number that was written keeps its unit, and so does a time."""
+    failed, tokens = Instrument("counter", "failed", (), "requests"), Instrument("series", "tokens", (), "tokens")
+    run = Fake({TTFT: [2.0] * 24, tokens: [200] * 12}, {failed: 1})
+    assert said("sum(failed)/count(ttft) < 50%", run) == ("pass", "4.17 % < 50 %")
+    assert said("value(failed)/count(ttft) < 0.5", run) == ("pass", "0.0417 < 0.5")
+    assert said("total(tokens)/count(ttft) > 99", run) == ("pass", "100 > 99")
+    assert said("value(failed)/2 < 1", run) == ("pass", "0.5 requests < 1 requests")
+    assert said("total(ttft)/count(ttft) < 3ms", run) == ("pass", "2.00 ms < 3.00 ms")
+
+
 # --- several instruments -------------------------------------------------------------------------
 
 

@@ -237,8 +237,18 @@ def _no_such(term: Term, instruments: Sequence[Instrument], kinds: Sequence[str]
 
 
 def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
-    shown = _some([str(Metric(item.name, item.labels)) for item in fitting])
-    return f"no {fitting[0].kind} is {name}; there {'is' if len(fitting) == 1 else 'are'} {shown}"
+    asked = _keys([name.labels])
+    if asked <= _keys(item.labels for item in fitting):
+        there = {str(replace(name, labels=_asked(item, asked))) for item in fitting}
+        near = get_close_matches(str(name), there, n=len(there), cutoff=0.0)
+    else:
+        near = [str(Metric(item.name, item.labels)) for item in fitting]
+    return f"no {fitting[0].kind} is {name}; there {'is' if len(near) == 1 else 'are'} {_some(near)}"
+
+
+def _asked(item: Instrument, keys: Iterable[str]) -> Labels:
+    """These labels of it; those that it lacks are empty."""
+    return _sorted((key, dict(item.labels).get(key, "")) for key in keys)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -145,9 +145,25 @@ def test_names_nobody_has() -> None:
 
 
 def test_labels_nobody_has() -> None:
-    """With some that there are."""
+    """With the nearest of their values; with some that there are, if nobody has such a label."""
     assert unknown("p99(ttft{route=/x}) < 1", FAST, SLOW) == (
-        "no series is ttft{route=/x}; there are ttft{route=/fast}, ttft{route=/slow}"
+        "no series is ttft{route=/x}; there are ttft{route=/slow}, ttft{route=/fast}"
+    )
+    failed = [
+        counter("failed", model=model, reason=reason, window=window)
+        for window in ("hot", "cool", "warm", "measured")
+        for model in ("a", "b")
+        for reason in ("busy", "gone", "slow")
+    ]
+    assert unknown("sum(failed{window=measurd}) == 0", *failed) == (
+        "no counter is failed{window=measurd}; there are failed{window=measured}, failed{window=warm}, "
+        "failed{window=hot} and 1 more"
+    )
+    assert unknown("sum(failed{model=a,window=hott}) == 0", *failed, counter("failed")).startswith(
+        "no counter is failed{model=a,window=hott}; there are failed{model=a,window=hot}, "
+    )
+    assert unknown("sum(failed{windw=hot}) == 0", *failed[:1]) == (
+        "no counter is failed{windw=hot}; there is failed{model=a,reason=busy,window=hot}"
     )
 
 

@@ -133,7 +133,8 @@ def told_apart(value: float, other: float, unit: Unit | str) -> tuple[str, str]:
     """Both as people read them. What rounds to the same has a decimal more than it takes to see which is larger, as
     far as floats tell: with just enough of them, a tenth of a step may look like a whole one."""
     texts = shown(value, unit), shown(other, unit)
-    if value == other or texts[0] != texts[1]:
+    alike = float(value).is_integer() == float(other).is_integer()  # or one is written out and the other rounded
+    if value == other or (texts[0] != texts[1] and (alike or f"{value:.3g}" != f"{other:.3g}")):
         return texts
     name = unit if isinstance(unit, str) else unit.name
     what = name.removesuffix(PER_SECOND)

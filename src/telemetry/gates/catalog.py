@@ -23,10 +23,13 @@ class Catalog:
         self._named: dict[str, list[Instrument]] = {}
         self._issued: dict[str, list[Instrument]] = {}
         """By kind."""
+        self._lacking: dict[str, dict[str, str]] = {}
+        """Kind → labels of its requests, empty."""
         for item in instruments:
             self._named.setdefault(item.name, []).append(item)
             if item.kind == "counter" and (kind := issued_kind(item.name, item.unit)):
                 self._issued.setdefault(kind, []).append(item)
+                self._lacking.setdefault(kind, {}).update((key, "") for key, _ in item.labels)
 
     def named(self, name: str) -> Sequence[Instrument]:
         return self._named.get(name, ())
@@ -58,8 +61,7 @@ class Catalog:
     def told(self, item: Instrument) -> Labels:
         """Its labels; of requests also an empty one for each that others of their kind have."""
         kind, _ = self._request(item.name)
-        lacking = {key: "" for one in self._issued.get(kind, ()) for key, _ in one.labels}
-        return tuple(sorted({**lacking, **dict(item.labels)}.items()))
+        return tuple(sorted({**self._lacking.get(kind, {}), **dict(item.labels)}.items()))
 
     def paced(self, series: Instrument) -> bool:
         """Whether there are requests whose rates are told by it."""

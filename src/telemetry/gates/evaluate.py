@@ -19,6 +19,7 @@ from telemetry.gates.tokens import wrong
 from telemetry.gates.tree import Baseline, Fact, Metric, Negated, Node, Number, Operation, Term
 from telemetry.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fits
+from telemetry.humane import number_of
 from telemetry.wire import requests as words
 from telemetry.wire.report import Rate
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -180,8 +181,9 @@ def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Valu
     kind, _, word = series.name.rpartition(".")
     tokens = word == words.OUTPUT_TOKENS
     completed = replace(series, name=words.name_of(kind, words.LATENCY), unit=words.INSTRUMENTS[words.LATENCY][1])
-    if not count and evidence.sums(completed).count:
-        raise Unknown(f"there are no values {whose}")
+    if count < (of := evidence.sums(completed).count):
+        known = f"tokens are known of {count:,} of {number_of(of, 'completed request')}"
+        raise Unknown(f"there is no throughput {whose}: {known}")
     rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
     value = 0.0 if not count else rate.tokens_per_s if tokens else rate.requests_per_s
     if value is None:

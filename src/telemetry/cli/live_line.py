@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from telemetry.funnel import Funnel, funnels, without_requests
-from telemetry.humane import count, duration_s, number_of, printable, quantity
+from telemetry.humane import count, duration_s, number_of, printable, quantity, rate
 from telemetry.phrases import backend, instrument
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
@@ -22,12 +22,12 @@ def describe(snapshot: MetricsSnapshot) -> str:
     account = snapshot.accounting
     parts = [
         f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
-        f"{count(snapshot.cost.events_per_s)}/s lost {count(account.lost)}"
+        f"{rate(snapshot.cost.events_per_s)} lost {count(account.lost)}"
     ]
     parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]
     parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
-    parts += [_series(stat) for stat in _busy(list(_telling(snapshot)))]
+    parts += [_series(stat) for stat in _busy(_newest(_telling(snapshot), snapshot))]
     parts += _troubled(snapshot)
     return " · ".join(parts)
 
@@ -57,10 +57,25 @@ def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
             yield stat
 
 
+def _newest(series: Iterable[SeriesStat], snapshot: MetricsSnapshot) -> list[SeriesStat]:
+    """Those that have values; of one that tracking windows tell apart the newest window alone."""
+    ages = words.window_ages(snapshot)
+
+    def age(stat: SeriesStat) -> int:
+        return ages[stat.labels.get(words.WINDOW, "")]
+
+    newest: dict[tuple[str, frozenset[tuple[str, str]]], SeriesStat] = {}
+    for stat in series:
+        place = stat.name, frozenset(label for label in stat.labels.items() if label[0] != words.WINDOW)
+        if stat.count and age(stat) >= age(newest.setdefault(place, stat)):
+            newest[place] = stat
+    return list(newest.values())
+
+
 def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:
     """Each time the first that has at least half as many values in the window as the busiest: those that are about
     as busy would take turns otherwise."""
-    left = [stat for stat in series if stat.count]
+    left = list(series)
     for _ in range(min(_SHOWN, len(left))):
         most = max(stat.window.count for stat in left)
         chosen = next(stat for stat in left if 2 * stat.window.count >= most)

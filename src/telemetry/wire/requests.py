@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from telemetry.wire.events import Kind
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 WINDOW: Final = "window"
 REASON: Final = "reason"
@@ -73,3 +74,18 @@ WITHIN: Final = frozenset({LATENCY, OUTPUT_TOKENS})
 def name_of(kind: str, word: str) -> str:
     """What an instrument of this kind of request is called."""
     return f"{kind}.{word}"
+
+
+def window_ages(snapshot: MetricsSnapshot) -> dict[str, int]:
+    """Tracking window → how many are older. "" is what was outside of any, and the oldest.
+
+    Requests are issued in the order of their windows; in which order they complete nobody knows.
+    """
+    stats: tuple[CounterStat | SeriesStat | GaugeStat, ...] = (
+        *snapshot.counters,
+        *snapshot.series,
+        *snapshot.gauges,
+    )
+    issued_first = sorted(stats, key=lambda stat: not stat.name.endswith(f".{ISSUED}"))
+    windows = dict.fromkeys(("", *(stat.labels[WINDOW] for stat in issued_first if WINDOW in stat.labels)))
+    return {window: age for age, window in enumerate(windows)}

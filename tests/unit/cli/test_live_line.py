@@ -41,6 +41,12 @@ def test_the_numbers_that_matter_first() -> None:
     assert re.fullmatch(r"telemetry +12 s LIVE \S+ ?\S* events \S+ ?\S*/s lost 10", describe(snapshot()))
 
 
+def test_rates_have_one_form() -> None:
+    """Whether one happens to be whole or not."""
+    for per_s, words in ((7_306.0, "7.31 k/s"), (7_290.4, "7.29 k/s"), (12_000.0, "12.0 k/s"), (0.0, "0/s")):
+        assert f" {words} lost" in describe(snapshot(cost=SelfCost(events_per_s=per_s)))
+
+
 def test_progress_with_a_time_of_arrival() -> None:
     """From the share done so far; none at the beginning, none at the end, never above the whole."""
     for done, words in (
@@ -78,6 +84,26 @@ def test_of_requests_latencies_are_shown() -> None:
     assert [part.split()[0] for part in line.split(" · ")[2:]] == ["chat.latency", "chat.ttft"]
     line = describe(snapshot(series=several))
     assert line.split(" · ")[1].startswith("chat.chunk_gap p50")
+
+
+def test_of_tracking_windows_the_newest_that_has_values() -> None:
+    """What is measured now, not the warm-up, however many values that had and however late they came."""
+    windows = ("warm-up", "measured", "next")
+    counters = [
+        CounterStat(name="llm.issued", unit="requests", value=9, labels={"window": name}) for name in windows
+    ]
+    stats = [
+        series("llm.latency", 1, labels={"window": "measured"}),
+        series("llm.latency", 900, labels={"window": "warm-up"}),
+        series("llm.latency", 0, labels={"window": "next"}, count=0),
+        series("llm.ttft", 900, labels={"window": "warm-up"}),
+        series("other", 0),
+    ]
+    line = describe(snapshot(counters=counters, series=stats))
+    assert [part.split()[0] for part in line.split(" · ")[2:]] == [
+        "llm.ttft{window=warm-up}",
+        "llm.latency{window=measured}",
+    ]
 
 
 def test_two_busy_series_and_what_tells_them_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from telemetry.wire import requests as words
 from telemetry.wire.events import KINDS
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 from telemetry.wire.units import TIME_NS
 
 
@@ -27,3 +28,12 @@ def test_what_lies_within_the_latency_has_it_to_lie_in() -> None:
 def test_a_name_is_the_kind_and_the_word() -> None:
     """Joined by a dot, as all names are."""
     assert words.name_of("llm", words.TURN_TTFT) == "llm.turn.ttft"
+
+
+def test_windows_are_as_old_as_their_first_requests() -> None:
+    """Whatever completes first; what only series have comes after them."""
+    stats = [SeriesStat(name="llm.latency", labels={"window": window}) for window in ("own", "measured", "warm-up")]
+    issued = [CounterStat(name="llm.issued", labels={"window": window}) for window in ("warm-up", "measured")]
+    completed = CounterStat(name="llm.completed", labels={"window": "measured"})
+    known = MetricsSnapshot(run_id="r", name="n", state="LIVE", counters=[completed, *issued], series=stats)
+    assert words.window_ages(known) == {"": 0, "warm-up": 1, "measured": 2, "own": 3}

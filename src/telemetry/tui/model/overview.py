@@ -194,7 +194,7 @@ def _others(scene: Scene, view: View) -> Grid:
     )
     if scene.snapshot is None:
         return Grid(columns, empty="none yet")
-    found = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat)
+    found = newest_window_first(_outcomes_as_one(scene.snapshot, view), lambda stat: stat, scene.snapshot)
     sorter = _other_sorter(scene.snapshot, view)
     ordered = in_order(found, sorter, descending=view.descending)
     made = (_other_row(stat, _rate_of(stat, scene.snapshot, view), view) for stat in ordered)

@@ -16,7 +16,7 @@ from telemetry.intervals.figures import Figures
 from telemetry.tui.model import numbers
 from telemetry.tui.model.scene import Moment, Scene, SeriesId, View, series_id
 from telemetry.tui.model.sparkline import movement
-from telemetry.wire.requests import WINDOW
+from telemetry.wire.requests import WINDOW, window_ages
 from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 PINNED: Final = "pinned"
@@ -151,7 +151,7 @@ def matches(text: str, wanted: str) -> bool:
 
 def shown(scene: Scene, view: View) -> tuple[Group, ...]:
     """What passes the filter: pinned ones first, then group by group; within a group in the order of the view."""
-    everything = newest_window_first(passing(scene, view), lambda item: item.stat)
+    everything = newest_window_first(passing(scene, view), lambda item: item.stat, scene.snapshot)
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
         members = tuple(sorted(ordered, key=lambda item: not item.pinned))
@@ -179,19 +179,22 @@ def in_order(
     return [item for _, item in valued] + empty
 
 
-def newest_window_first(items: Iterable[_Item], stat_of: Callable[[_Item], Stat]) -> list[_Item]:
+def newest_window_first(
+    items: Iterable[_Item], stat_of: Callable[[_Item], Stat], snapshot: MetricsSnapshot | None
+) -> list[_Item]:
     """Instruments that tracking windows tell apart: what is measured now is looked at, not the warm-up before it.
-    They stand below all others, and else as they were."""
-    found = list(items)
-    apart = {stat_of(item).name for item in found if WINDOW in stat_of(item).labels}
-    windows: dict[str | None, int] = {}
+    They stand below all others, and else as they were. `snapshot` is the one that they are of."""
+    if snapshot is None:
+        return list(items)
+    ages = window_ages(snapshot)
+    stats: tuple[Stat, ...] = (*snapshot.counters, *snapshot.series, *snapshot.gauges)
+    apart = {stat.name for stat in stats if WINDOW in stat.labels}
 
-    def age(item: _Item) -> int:
+    def youth(item: _Item) -> int:
         stat = stat_of(item)
-        return windows.setdefault(stat.labels.get(WINDOW), len(windows)) if stat.name in apart else len(found)
+        return -ages[stat.labels.get(WINDOW, "")] if stat.name in apart else -len(ages)
 
-    ages = [age(item) for item in found]
-    return [item for _, item in sorted(zip(ages, found, strict=True), key=lambda pair: -pair[0])]
+    return sorted(items, key=youth)
 
 
 def delta_column(percentile: str) -> str:

@@ -21,7 +21,7 @@ from telemetry.tui.model.shown import (
     shown,
     stretch_words,
 )
-from telemetry.wire.snapshot import WindowStat
+from telemetry.wire.snapshot import CounterStat, WindowStat
 
 FAST, SLOW = ("latency", (("route", "/fast"),)), ("latency", (("route", "/slow"),))
 BODY = ("body", ())
@@ -124,10 +124,19 @@ def test_the_newest_tracking_window_stands_first() -> None:
         ("before", None),
         ("own", "measured"),
         ("ttft", "measured"),
-        ("ttft", None),
         ("ttft", "warm-up"),
+        ("ttft", None),
     ]
     assert members(known, View(sort="name", descending=False))[0].stat.name == "before"
+
+
+def test_a_warm_up_that_completes_late_is_no_newer() -> None:
+    """A window is as old as what was issued first in it, whatever the filter leaves."""
+    late = [series("llm.latency", labels={"window": window}) for window in ("measured", "warm-up")]
+    issued = [CounterStat(name="llm.issued", labels={"window": window}) for window in ("warm-up", "measured")]
+    known = Scene(snapshot=snapshot(counters=issued, series=late))
+    for view in (View(), View(filter="latency")):
+        assert [item.stat.labels["window"] for item in members(known, view)] == ["measured", "warm-up"]
 
 
 @pytest.mark.parametrize(

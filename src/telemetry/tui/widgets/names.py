@@ -12,9 +12,9 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from telemetry.abridged import MORE, Abridged, shared_out
 from telemetry.humane import NOTHING
-from telemetry.tui.widgets.abridged import Abridged
-from telemetry.tui.widgets.strips import MORE, fitted
+from telemetry.tui.widgets.strips import fitted
 
 _PIN: Final = "★ "
 _FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
@@ -78,8 +78,8 @@ class _Table:
             else:
                 self._groups.setdefault(row.name, {})[text] = row
         self._bare = _bare(self._groups)
-        self._heads = Abridged(self._bare.get(name, name) for name in self._groups)
-        self._texts = Abridged(text for _, text in self._others.values())
+        self._heads = Abridged((self._bare.get(name, name) for name in self._groups), cell_len)
+        self._texts = Abridged((text for _, text in self._others.values()), cell_len)
         self._values: dict[str, Abridged] = {}
 
     def shown(self, width: int) -> dict[str, str]:
@@ -92,7 +92,7 @@ class _Table:
             rows = list(group.values())
             said = _fitting(rows, width) or [
                 self._squeezed(row, labels, width)
-                for row, labels in zip(rows, _labels(rows, _enough(rows)), strict=True)
+                for row, labels in zip(rows, _labels(rows, _enough(rows), whole=False), strict=True)
             ]
             shown.update(zip(group, said, strict=True))
         return shown
@@ -103,7 +103,7 @@ class _Table:
         rooms = list(others)
         for group in self._groups.values():
             rows = [self._without_front(row) for row in group.values()]
-            for row, labels in zip(rows, _labels(rows, _enough(rows)), strict=True):
+            for row, labels in zip(rows, _labels(rows, _enough(rows), whole=False), strict=True):
                 rooms.append(_frame(row, labels) + sum(self._needs(row, labels)))
         return max(rooms, default=0)
 
@@ -124,12 +124,9 @@ class _Table:
         """What tells the parts of a name apart comes first, then all have more alike."""
         parts = [row.name, *(value for _, value in labels)]
         room = width - _frame(row, labels)
-        rooms = _shares(self._needs(row, labels), room)
-        missing = [cell_len(part) - had for part, had in zip(parts, rooms, strict=True)]
-        more = _shares(missing, room - sum(rooms))
+        rooms = shared_out(self._needs(row, labels), [cell_len(part) for part in parts], room)
         head, *values = (
-            known.cut(part, max(1, had + added))
-            for known, part, had, added in zip(self._known(labels), parts, rooms, more, strict=True)
+            known.cut(part, max(1, had)) for known, part, had in zip(self._known(labels), parts, rooms, strict=True)
         )
         mark = row.mark.removesuffix(MORE) if head.startswith(MORE) else row.mark
         return f"{mark}{head}{{{','.join(values) or MORE}}}"
@@ -145,7 +142,7 @@ class _Table:
         for key, _ in labels:
             if key not in self._values:
                 rows = chain.from_iterable(group.values() for group in self._groups.values())
-                self._values[key] = Abridged(row.labels[key] for row in rows if key in row.labels)
+                self._values[key] = Abridged((row.labels[key] for row in rows if key in row.labels), cell_len)
             yield self._values[key]
 
 
@@ -211,17 +208,21 @@ def _enough(rows: Sequence[_Name]) -> Sequence[str]:
     return keys
 
 
-def _labels(rows: Sequence[_Name], keys: Sequence[str]) -> list[_Labels]:
+def _labels(rows: Sequence[_Name], keys: Sequence[str], *, whole: bool) -> list[_Labels]:
     """Of each row those of these labels that it has; with `–` for those that it has not where rows would look the
-    same without."""
+    same without. That can be of any that have as many of other labels, unless their values stand there `whole`."""
     found = [[(key, row.labels[key]) for key in keys if key in row.labels] for row in rows]
-    if len({tuple(value for _, value in labels) for labels in found}) == len(rows):
+    had = {tuple(key for key, _ in labels) for labels in found}
+    different = {tuple(value for _, value in labels) for labels in found}
+    if len(different) == len(rows) if whole else len({len(some) for some in had}) == len(had):
         return list(found)
     return [[(key, row.labels.get(key, NOTHING)) for key in keys] for row in rows]
 
 
 def _all_said(rows: Sequence[_Name], keys: Sequence[str], *, bare: bool) -> list[str]:
-    return [_said(row, labels, bare=bare) for row, labels in zip(rows, _labels(rows, keys), strict=True)]
+    return [
+        _said(row, labels, bare=bare) for row, labels in zip(rows, _labels(rows, keys, whole=True), strict=True)
+    ]
 
 
 def _said(row: _Name, labels: _Labels, *, bare: bool) -> str:
@@ -234,12 +235,3 @@ def _said(row: _Name, labels: _Labels, *, bare: bool) -> str:
 def _frame(row: _Name, labels: _Labels) -> int:
     """Columns of what stands around the name of an instrument and its values."""
     return cell_len(row.mark) + 2 + max(1, len(labels)) - 1 + (0 if labels else 1)
-
-
-def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """As much as each wants; where there is not enough, the modest have theirs, and the others the same each."""
-    shares = [0] * len(wanted)
-    for done, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        shares[index] = max(0, min(wanted[index], -(-room // (len(wanted) - done))))
-        room -= shares[index]
-    return shares

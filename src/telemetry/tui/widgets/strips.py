@@ -10,15 +10,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from telemetry.abridged import MORE, without_middle
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.theme import Tones
 
-MORE: Final = "…"
 MOST_ROWS: Final = 20
 """That one line is broken into: beyond, a line of megabytes would be all that can be seen."""
 
@@ -27,15 +27,9 @@ MOST_ROWS: Final = 20
 @lru_cache(maxsize=4096)
 def fitted(text: str, width: int, *, right: bool = False) -> str:
     """Exactly `width` columns. What is too long loses its middle: names often differ at the end alone."""
-    taken = cell_len(text)
-    if taken <= width:
-        blank = " " * (width - taken)
-        return blank + text if right else text + blank
-    if width < 1:
-        return ""
-    tail = _tail(text, (width - 1) // 2)
-    head = set_cell_size(text, width - 1 - cell_len(tail))
-    return head + MORE + tail
+    text = without_middle(text, width, cell_len)
+    blank = " " * (width - cell_len(text))
+    return blank + text if right else text + blank
 
 
 def line_strip(line: Line, width: int, tones: Tones) -> Strip:
@@ -59,13 +53,6 @@ def wrapped(line: Line, width: int) -> tuple[Line, ...]:
     if end < len(text.rstrip()):
         rows[-1] = (*_slice(line, start, end - 1), Cell(MORE, "dim"))
     return tuple(rows)
-
-
-def _tail(text: str, width: int) -> str:
-    start = max(0, len(text) - width)
-    while cell_len(text[start:]) > width:
-        start += 1
-    return text[start:]
 
 
 def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:

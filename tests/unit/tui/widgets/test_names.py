@@ -193,6 +193,31 @@ def test_from_what_they_need_on_no_two_names_look_the_same(names: list[str], mor
     assert all(cell_len(name) <= width for name in shown)
 
 
+LONG = st.sampled_from(("measured at 1 per second", "measured at 22 per second", "日本 é warmup", "short")) | TEXTS
+TABLES = st.lists(st.dictionaries(st.sampled_from(KEYS), LONG, min_size=1), max_size=6).map(
+    lambda rows: {
+        f"x.longlonglong{{{','.join(f'{key}={value}' for key, value in sorted(row.items()))}}}" for row in rows
+    }
+)
+
+
+@given(names=TABLES, more=st.integers(0, 30))
+def test_rows_that_lack_labels_of_others_differ_from_what_they_need_on(names: set[str], more: int) -> None:
+    """What is left of a value looks neither like one of another label nor like none."""
+    shown = told_apart(tuple(names), room_needed(tuple(names)) + more)
+    assert len(set(shown)) == len(names)
+
+
+def test_what_is_left_of_a_value_looks_neither_like_none_nor_like_that_of_another_label() -> None:
+    """Where rows have as many labels, but others, `–` stands for those that they have not."""
+    name = "x.longlonglonglonglonglong"
+    lone = (f"{name}{{region=/search long-value-with-dashes per}}", f"{name}{{route=日本 é warmup}}")
+    assert told_apart(lone, room_needed(lone)) == ("…lon…ng{/…r}", "…long…ong{…}")
+    labels = ("model=measured at 1 per second", "window=measured at 22 per second", "zone=x")
+    several = tuple(f"{name}{{{label}}}" for label in labels)
+    assert told_apart(several, room_needed(several)) == ("…lon…ng{m…d,–}", "…lon…ng{–,m…d}", "…long…ong{–,–}")
+
+
 SHARED = st.lists(st.sampled_from(("measured", "at", "per", "second")), max_size=5).map(" ".join)
 
 

@@ -34,7 +34,7 @@ shown = st.text().map(humane.printable)
         ("decode.step_time", 9, False, "deco…time"),
         ("decode", 1, False, "…"),
         ("decode", 0, False, ""),
-        ("数据库延迟", 6, False, "数 …迟"),
+        ("数据库延迟", 6, False, "数…迟 "),
         ("", 2, False, "  "),
     ],
 )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from telemetry.tui.widgets.abridged import Abridged
+from telemetry.abridged import Abridged
 
 WINDOWS = ("warm-up", "measured at 100 per second", "measured at 200 per second")
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry import humane, phrases
+from telemetry.abridged import Abridged
 from telemetry.funnel import Funnel, Number, funnels
 from telemetry.humane import NOTHING, number_of, printable
 from telemetry.recorded.requests import late_words
 from telemetry.report.measured import by_number, few_notes, keep_of, percentile_words, series_table
-from telemetry.report.table import Column, Section, Table, cut
+from telemetry.report.table import Column, Section, Table
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat
@@ -64,8 +65,8 @@ def parts_of(whole: Funnel) -> Sequence[Funnel]:
 def outcomes(of: Funnel, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
     """(what became of them, how many, in words with the reasons). `part`: of a part of a run, where nobody knows
     how many were in flight."""
-    yield "completed", of.completed, f"{humane.count(of.completed)} completed{_named(of.finishes)}"
-    yield "failed", of.failures, f"{humane.count(of.failures)} failed{_named(of.failed)}"
+    yield "completed", of.completed, f"{humane.count(of.completed)} completed{_named(of.finishes, 'finish reason')}"
+    yield "failed", of.failures, f"{humane.count(of.failures)} failed{_named(of.failed, 'reason')}"
     yield "expired", of.expired, f"{humane.count(of.expired)} expired"
     if not part:
         yield "in flight", of.in_flight, f"{humane.count(of.in_flight)} in flight"
@@ -262,17 +263,18 @@ def _word(stat: SeriesStat, kind: str) -> str:
     return word if stat.unit == words.INSTRUMENTS[word][1] else phrases.instrument(word, {}, stat.unit)
 
 
-def _named(numbers: Mapping[str, Number]) -> str:
-    """` (7 stop, 3 length)`, the most first."""
+def _named(numbers: Mapping[str, Number], what: str) -> str:
+    """` (7 stop, 3 length)`, the most first; `what` they are."""
     ordered = sorted(numbers.items(), key=lambda item: -item[1])
-    shown = [f"{humane.count(number)} {_reason(name)}" for name, number in ordered[:_REASONS_SHOWN]]
+    names = [_reason(name) for name, _ in ordered[:_REASONS_SHOWN]]
+    known = Abridged(names)
+    cut = [known.cut(name, _REASON_COLUMNS) for name in names]
+    shown = [f"{humane.count(number)} {name}" for (_, number), name in zip(ordered, cut, strict=False)]
     hidden = len(ordered) - len(shown)
     if hidden:
-        shown.append(number_of(hidden, "more reason"))
+        shown.append(number_of(hidden, f"more {what}"))
     return f" ({', '.join(shown)})" if shown else ""
 
 
 def _reason(name: str) -> str:
-    if not name:
-        return "without a reason"
-    return cut(printable(name), _REASON_COLUMNS) if name.strip() else "(blank)"
+    return (printable(name) if name.strip() else "(blank)") if name else "without a reason"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report
@@ -57,6 +59,9 @@ def test_many_reasons_share_a_line() -> None:
     failed = [counter(FAILED, 10 + number, reason=f"r{number}") for number in range(20)]
     (one,) = sections(counter(ISSUED, 500), *failed)
     assert "390 failed (29 r19, 28 r18, 27 r17, 26 r16, 25 r15, 24 r14, 14 more reasons)" in one.lines[0]
+    completed = [counter(COMPLETED, 10 + number, finish=f"r{number}") for number in range(7)]
+    (one,) = sections(counter(ISSUED, 500), *completed)
+    assert "91 completed (16 r6, 15 r5, 14 r4, 13 r3, 12 r2, 11 r1, 1 more finish reason)" in one.lines[0]
 
 
 def test_series_and_counters_of_requests_stand_nowhere_else() -> None:
@@ -216,15 +221,26 @@ def test_how_late_requests_were_is_said_above_their_figures() -> None:
         ("", "without a reason"),
         (" \t", "(blank)"),
         ("x" * 40, "x" * 40),
-        ("x" * 41, "x" * 39 + "…"),
-        ("\x1b" * 30, r"\x1b" * 9 + r"\x1" + "…"),
-        ("日本" * 30, "日本" * 9 + "日…"),
+        ("x" * 41, "x" * 20 + "…" + "x" * 19),
+        ("\x1b" * 30, r"\x1b" * 5 + "…x1b" + r"\x1b" * 4),
+        ("日本" * 30, "日本" * 5 + "…本" + "日本" * 4),
     ],
 )
 def test_reasons_are_cut(reason: str, said: str) -> None:
     """To a width that leaves room for others; one that nobody could see is said to be blank."""
     (one,) = sections(counter(ISSUED, 2), counter(FAILED, 2, reason=reason))
     assert one.lines == [f"2 issued → 0 completed · 2 failed (2 {said})"]
+
+
+def test_of_long_reasons_stays_what_tells_them_apart() -> None:
+    """Those of one library begin alike, and end alike."""
+    pool = (
+        "HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded (Caused by {} in the pool of servers)"
+    )
+    reasons = [pool.format("ReadTimeoutError"), pool.format("NewConnectionError"), "http_503"]
+    failed = [counter(FAILED, 30 - number, reason=reason) for number, reason in enumerate(reasons)]
+    (one,) = sections(counter(ISSUED, 99), *failed)
+    assert re.search(r"\(30 …[^,]*ReadTimeoutError…, 29 …[^,]*NewConnectionError…, 28 http_503\)", one.lines[0])
 
 
 def test_any_reason_leaves_the_text_in_its_width() -> None:

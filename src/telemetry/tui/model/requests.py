@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from telemetry import humane, phrases
+from telemetry.abridged import Abridged, shared_out
 from telemetry.funnel import Funnel
 from telemetry.humane import NOTHING, number_of, printable
 from telemetry.tui.model import numbers, rows
@@ -27,6 +28,8 @@ NO_WINDOW: Final = "no window"
 _INDENT: Final = "  "
 _TABS_COLUMNS: Final = 46
 """Beside the tabs there is so much less room for the caption."""
+_NAME_COLUMNS: Final = 16
+"""Of a long reason there are so many at least."""
 _STEPS_COLUMNS: Final = 9
 """More, where there is that tab, too."""
 _MARGINS: Final = 3
@@ -211,15 +214,30 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
 
 
 def by_count(counts: Mapping[str, float], width: int) -> str:
-    """`timeout 200 · http_500 25 · 3 others 7`: the most frequent ones that have room in `width` columns."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    """`timeout 200 · http_500 25 · 3 others 7`: the most frequent ones that have room in `width` columns. Of long
+    ones stays what tells them apart; counts are never cut for them."""
+    ordered = [
+        (printable(name) or NOTHING, count) for name, count in sorted(counts.items(), key=lambda item: -item[1])
+    ]
+    said = ""
     for most in range(len(ordered), 0, -1):
-        said = [f"{printable(name) or NOTHING} {humane.count(count)}" for name, count in ordered[:most]]
+        names, tails = (
+            [name for name, _ in ordered[:most]],
+            [f" {humane.count(count)}" for _, count in ordered[:most]],
+        )
         if rest := ordered[most:]:
-            said.append(f"{number_of(len(rest), 'other')} {humane.count(sum(count for _, count in rest))}")
-        if humane.columns(" · ".join(said)) <= width:
+            tails[-1] += f" · {number_of(len(rest), 'other')} {humane.count(sum(count for _, count in rest))}"
+        known, wholes = Abridged(names), [humane.columns(name) for name in names]
+        needs = [
+            max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)
+        ]
+        room = width - humane.columns(" · ".join(tails))
+        rooms = shared_out(needs, wholes, room)
+        cut = (known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True))
+        said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
+        if sum(needs) <= room:
             break
-    return elided(" · ".join(said), width)
+    return elided(said, width)
 
 
 # --- the lower table: how long ---------------------------------------------------------------------

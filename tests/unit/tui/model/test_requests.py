@@ -84,7 +84,8 @@ def test_what_is_odd_is_said_only_where_it_happens() -> None:
         (60, "http_503 40 · timeout 30 · reset 2 · dns 1"),
         (41, "http_503 40 · timeout 30 · 2 others 3"),
         (25, "http_503 40 · 3 others 33"),
-        (10, "http_503 …"),
+        (24, "htt…503 40 · 3 others 33"),
+        (10, "… 40 · 3 …"),
         (0, ""),
     ],
 )
@@ -93,6 +94,32 @@ def test_rare_reasons_go_where_there_is_no_room(width: int, words: str) -> None:
     counts = {"dns": 1, "timeout": 30, "http_503": 40, "reset": 2}
     assert by_count(counts, width) == words
     assert columns(words) <= width
+
+
+POOL = "HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded with url: /v1/chat (Caused by {})"
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (
+            100,
+            "HTTPConnectionPool(… ReadTimeoutError) 30 · HTTPConnectionPool(h…NewConnectionError) 20 · http_503 5",
+        ),
+        (64, "HTTPConnec…outError) 30 · HTTPConnect…tionError) 20 · http_503 5"),
+        (44, "HTTPConnectio…TimeoutError) 30 · 2 others 25"),
+    ],
+)
+def test_of_long_reasons_stays_what_tells_them_apart(width: int, words: str) -> None:
+    """And their counts, in a small terminal as well."""
+    counts = {POOL.format("ReadTimeoutError"): 30, POOL.format("NewConnectionError"): 20, "http_503": 5}
+    assert by_count(counts, width) == words
+    assert columns(words) <= width
+
+
+def test_a_reason_without_end_keeps_its_count() -> None:
+    """Both ends of it stay."""
+    assert by_count({"x" * 90 + "end": 7}, 20) == "xxxxxxxxx…xxxxxend 7"
 
 
 def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:

@@ -67,7 +67,7 @@ def test_tracked_again_it_replaces_what_was_there(tmp_path: Path) -> None:
         [Mark(key=f"m{number}", time_ns=STARTED_NS + 10**9, text="at once") for number in range(3)],
         [Histogram(key="h", time_ns=STARTED_NS, name="h", edges=[0.0, 1.0], counts=[4], axis="train", step=-1)],
     ]
-    refused = "Refused: 1 items: negative_step"
+    refused = "Refused: 1 item: negative_step"
     first = Given("aim", tmp_path, batches, final=False)
     again = Given("aim", tmp_path, [*batches, [step(2, {"a": 2.75}, revision=2)]])
     assert [done.raised for done in call(first, again)] == [[*[""] * 5, refused, ""], [*[""] * 5, refused, "", ""]]

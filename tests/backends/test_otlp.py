@@ -94,7 +94,7 @@ def test_what_a_receiver_rejects_is_counted(tmp_path: Path) -> None:
         assert called.raised == ["", "", ""]
         there.answers = [Answer(), Answer(400, {"Content-Type": "text/plain"}, b"no such thing"), Answer()]
         (called,) = call(Given(to, tmp_path / "b", [[step(2)], [step(3)]]))
-        assert called.raised[1].startswith("Refused: 1 items: http_400"), called
+        assert called.raised[1].startswith("Refused: 1 item: http_400"), called
         there.answers = [Answer(), Answer(503, {"Retry-After": "7"}), Answer(502), Answer(401)]
         (called,) = call(Given(to, tmp_path / "c", [[step(4)]] * 4))
         assert [one.split(":")[0] for one in called.raised] == ["", *["Unavailable"] * 3, "", ""], called

@@ -216,7 +216,7 @@ def test_an_aggregator_whose_producers_are_gone_ends_by_itself(ground: Any) -> N
     ground.popen(sys.executable, program, environ={"TELEMETRY_ENDPOINT": endpoint}).communicate(timeout=30)
     _, err = aggregator.communicate(timeout=30)
     assert aggregator.returncode == 0
-    assert "complete: job, 1 of 1 events applied, 0 lost" in err
+    assert "complete: job, 1 of 1 event applied, 0 lost" in err
     assert ground.final()["reason"] == "all producers have been gone for 0.3 s"
 
 

@@ -295,7 +295,7 @@ def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, 
     code, err = ended(feed)
     assert code == 0, err
     assert "had begun before" in err
-    assert "stopped; 1 messages taken" in err
+    assert "stopped; 1 message taken" in err
 
 
 def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:

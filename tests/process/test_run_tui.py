@@ -178,7 +178,7 @@ def test_q_gives_the_terminal_to_the_command(ground: Any, terminal: Tmux) -> Non
     terminal.type("annabel\n")
     terminal.wait_for("secret?")
     terminal.type("xyzzy\n")
-    terminal.wait_for("annabel knows 5 letters", "LIVE 1 events")
+    terminal.wait_for("annabel knows 5 letters", "LIVE 1 event ")
     terminal.press("C-c")
     screen = terminal.wait_for("complete: asks, ", "shell saw 5")
     assert screen.count("interrupted") == 1

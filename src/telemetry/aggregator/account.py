@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from telemetry import limits
 from telemetry.aggregator.state import PART
+from telemetry.humane import number_of
 from telemetry.ledger import PRODUCER_REASONS, Count, Ledger
 
 _OTHER: Final = "other"
@@ -59,10 +60,10 @@ class Account:
         self._raise_drops(dropped)
         complaints = []
         if emitted < self._horizon:
-            complaints.append(f"says it emitted {emitted:,} events but numbered {self._horizon:,}")
+            complaints.append(f"says it emitted {number_of(emitted, 'event')} but numbered {self._horizon:,}")
         elif emitted < self.ledger.received + self.dropped_by_producer_total:
             complaints.append(
-                f"says it emitted {emitted:,} events, fewer than the {self.ledger.received:,} received "
+                f"says it emitted {number_of(emitted, 'event')}, fewer than the {self.ledger.received:,} received "
                 f"and {self.dropped_by_producer_total:,} it dropped"
             )
         self._horizon = max(self._horizon, emitted)

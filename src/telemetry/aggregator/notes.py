@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from telemetry import limits
+from telemetry.humane import number_of
 from telemetry.wire.events import Expect, Mark, Params, Scalar
 from telemetry.wire.snapshot import MarkStat
 
@@ -63,7 +64,7 @@ class Notes:
 
     @property
     def warnings(self) -> list[str]:
-        return [*self._warnings, *([f"and {self._unsaid:,} more warnings"] if self._unsaid else [])]
+        return [*self._warnings, *([f"and {number_of(self._unsaid, 'more warning')}"] if self._unsaid else [])]
 
 
 def _chars(name: str, value: Scalar) -> int:

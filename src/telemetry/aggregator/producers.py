@@ -15,6 +15,7 @@ from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.ids import IdTable
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.waiting import WaitingRows
+from telemetry.humane import number_of
 from telemetry.ledger import Count, Reason
 from telemetry.wire.control import End, Ended, Hello
 from telemetry.wire.events import EventBatch, Natural
@@ -172,10 +173,12 @@ class Producer:
         self.end = end
         if not (self.sequence.believable(end.batches) and plausible(end.emitted, end.dropped)):
             self.account.close(min(end.emitted, limits.EVENT_NUMBERS), {})
-            return [f"says it made {end.batches:,} batches of {end.emitted:,} events, which can't be"]
+            said = f"{number_of(end.batches, 'batch', 'batches')} of {number_of(end.emitted, 'event')}"
+            return [f"says it made {said}, which can't be"]
         complaints = []
         if end.batches < self.sequence.next_seq:
-            complaints.append(f"says it made {end.batches:,} batches but numbered {self.sequence.next_seq:,}")
+            made = number_of(end.batches, "batch", "batches")
+            complaints.append(f"says it made {made} but numbered {self.sequence.next_seq:,}")
         self.sequence.expect(end.batches)
         return complaints + self.account.close(end.emitted, end.dropped)
 

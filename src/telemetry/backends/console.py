@@ -13,7 +13,7 @@ from telemetry import humane
 from telemetry.backends.items import Artifact, Item, Mark, Params, Reading, SeriesReading, Step, Text
 from telemetry.backends.naming import labelled
 from telemetry.backends.seam import RunFacts
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 
 _LINE_CHARS: Final = 400
 _LINES: Final = 20  # at once; the oldest of more are only counted
@@ -74,7 +74,7 @@ class ConsoleBackend:
 
     def _tell(self) -> None:
         if self._left:
-            self.say(f"{self._left:,} lines are left out")
+            self.say(f"{number_of(self._left, 'line is', 'lines are')} left out")
         for words in self._held.values():
             self.say(words if len(words) <= _LINE_CHARS else f"{words[:_LINE_CHARS]}…")
         self._held, self._left = {}, 0

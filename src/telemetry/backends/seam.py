@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from telemetry.backends.items import Item
 from telemetry.errors import TelemetryError
+from telemetry.humane import number_of
 from telemetry.wire.events import Scalar
 
 GROUP = "telemetry.backends"
@@ -100,7 +101,7 @@ class Refused(Exception):
 
     def __init__(self, reason: str, keys: Sequence[str]) -> None:
         """`reason` is a word such as `too_large`; `keys` are those of the items."""
-        super().__init__(f"{len(keys)} items: {reason}")
+        super().__init__(f"{number_of(len(keys), 'item')}: {reason}")
         self.reason = reason
         self.keys = frozenset(keys)
 

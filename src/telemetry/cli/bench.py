@@ -17,6 +17,7 @@ from msgspec import Struct
 from telemetry.cli import console
 from telemetry.cli.exits import Exit
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.humane import number_of
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -211,7 +212,7 @@ def cpu_percent(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
 
 def machine() -> str:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processors = f"{usable} processor{'s' if usable > 1 else ''}"
+    processors = number_of(usable, "processor")
     return f"{platform.system()} {platform.machine()}, {processors}, Python {platform.python_version()}"
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 from telemetry import limits
 from telemetry.config import Config
 from telemetry.errors import KeysError, TelemetryError
+from telemetry.humane import number_of
 
 Status = Literal["ok", "warn", "fail"]
 Finding = tuple[Status, str] | tuple[Status, str, str]
@@ -135,7 +136,7 @@ def check_open_files(_config: Config) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return "ok", "no limit"
-    found = f"{soft:,} descriptors, enough for about {max(0, soft - 64) // _FDS_A_PRODUCER:,} producers"
+    found = f"{soft:,} descriptors, enough for about {number_of(max(0, soft - 64) // _FDS_A_PRODUCER, 'producer')}"
     if soft < _FDS_LEAST:
         return "warn", found, f"raise it with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
     return "ok", found
@@ -184,7 +185,7 @@ def check_keys(config: Config) -> Finding:
         return "fail", error.message, error.hint
     if trusted.problems:
         return "warn", "; ".join(trusted.problems)
-    return "ok", f"a pair in {folder.path}, {len(trusted.keys):,} others trusted"
+    return "ok", f"a pair in {folder.path}, {number_of(len(trusted.keys), 'other')} trusted"
 
 
 def check_round_trip(_config: Config) -> Finding:

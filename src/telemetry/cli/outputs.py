@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from telemetry.cli import console
 from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.humane import number_of
 
 SUFFIXES: Final = {
     "text": ".txt",
@@ -84,7 +85,7 @@ def outputs(
         return [Output(form, Path(folders[0]) / f"{stem}{SUFFIXES[form]}", True) for form in forms]
     if forms and len(forms) != len(files):
         raise UsageError(
-            f"{len(forms)} formats and {len(files)} files don't go together",
+            f"{number_of(len(forms), 'format')} and {number_of(len(files), 'file')} don't go together",
             hint="name as many of both, or leave out --format: suffixes say it too",
         )
     named = forms or [_form_of(file, known) for file in files]

@@ -280,7 +280,7 @@ def say_outcome(snapshot: MetricsSnapshot) -> None:
 
 def say_where(facts: dict[str, object]) -> None:
     events = facts.get("resumed_with")
-    what = "" if events is None else f" goes on with {events:,} events"
+    what = f" goes on with {number_of(events, 'event')}" if isinstance(events, int) else ""
     console.say(f"run {facts['name']} ({facts['run_id']}){what} in {facts['dir']}")
     console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
     trusted = facts.get("trusted")

@@ -15,6 +15,7 @@ from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
 from telemetry.errors import EndpointError, RunNotFoundError
+from telemetry.humane import number_of
 from telemetry.wire.events import StreamRecord
 
 _TURN_S = 1.0
@@ -79,7 +80,7 @@ def _record_lines(target: runs.Target) -> Iterator[bytes]:
                     yield _record_line(record)
             following = stream.next_seq
             if stream.missed:
-                console.say(f"{stream.missed:,} records can't be had any more")
+                console.say(f"{number_of(stream.missed, 'record')} can't be had any more")
     try:
         yield from map(_record_line, _records_on_disk(target, following))
     except RunNotFoundError:

@@ -12,6 +12,7 @@ from telemetry.comparison.model import ONE_SIDED
 from telemetry.comparison.options import Options
 from telemetry.comparison.patterns import check, matches
 from telemetry.comparison.sides import SideName, unfit
+from telemetry.humane import number_of
 from telemetry.wire.report import Report
 
 DIFFERENT_UNITS: Final = "different units"
@@ -80,10 +81,10 @@ def _obstacle(
     sides: tuple[tuple[SideName, Sequence[dict[Figure, Reading]]], ...] = (("before", before), ("after", after))
     for name, side in sides:
         if lacking := sum(figure not in run for run in side):
-            return f"{lacking} of {len(side)} runs {name} lack it"
+            return f"{lacking} of {number_of(len(side), 'run')} {name} {'lacks' if lacking == 1 else 'lack'} it"
         if few := sum(run[figure].value is None for run in side):
             return (
-                f"too few values in {few} of {len(side)} runs {name}: "
+                f"too few values in {few} of {number_of(len(side), 'run')} {name}: "
                 f"{figure.statistic} needs {needed(figure.statistic):,}"
             )
         if not all(math.isfinite(value) for value in _values(figure, side)):

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from telemetry.comparison.figures import Figure, duration_s
 from telemetry.comparison.model import RunFacts
+from telemetry.humane import number_of
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 
@@ -48,9 +49,9 @@ def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
         }
     for word, number in found.items():
         if number:
-            return f"{number} of {total} {_runs(total)} {side} {'is' if number == 1 else 'are'} {word}"
+            return f"{number} of {number_of(total, 'run')} {side} {'is' if number == 1 else 'are'} {word}"
     if failed := sum(_failed(report) for report in reports):
-        return f"the command failed in {failed} of {total} {_runs(total)} {side}"
+        return f"the command failed in {failed} of {number_of(total, 'run')} {side}"
     return ""
 
 
@@ -74,7 +75,3 @@ def by_turns(before: Sequence[Report], after: Sequence[Report]) -> list[tuple[in
 def _failed(report: Report) -> bool:
     command = report.snapshot.command
     return command is not None and (command.signal is not None or command.exit_code not in (0, None))
-
-
-def _runs(number: int) -> str:
-    return "run" if number == 1 else "runs"

@@ -10,8 +10,6 @@ from telemetry.daemon.fold import Fold
 from telemetry.daemon.refine import HOLE
 from telemetry.humane import number_of
 
-_NEWER = "notes of the journal are of a newer version and were passed over"
-
 
 def journal_losses(fold: Fold) -> Iterator[str]:
     """After the end of its entries."""
@@ -19,15 +17,16 @@ def journal_losses(fold: Fold) -> Iterator[str]:
     if reader.tail_damaged:
         until = humane.timestamp(fold.numbers.wall_ns(fold.now_ns))
         yield (
-            f"{reader.tail_bytes:,} bytes at the end of the journal are damaged and left out: "
+            f"{_are(reader.tail_bytes, 'byte', 'at the end of the journal')} damaged and left out: "
             f"what came after {until} is not in the result"
         )
     elif reader.tail_bytes:
-        yield f"the journal ended with {reader.tail_bytes:,} torn bytes, which are left out"
+        torn = number_of(reader.tail_bytes, "torn byte, which is", "torn bytes, which are")
+        yield f"the journal ended with {torn} left out"
     if reader.damaged:
         yield HOLE
     if fold.unreadable:
-        yield f"{fold.unreadable:,} {_NEWER}"
+        yield f"{_are(fold.unreadable, 'note', 'of the journal')} of a newer version and passed over"
 
 
 def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
@@ -36,8 +35,14 @@ def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
         if file is not None and file.failed:
             yield f"the {name} could not be written: {file.failed}"
     if filler.lost_seconds:
-        yield f"{number_of(filler.lost_seconds, 'second of the history is', 'seconds of the history are')} lost"
+        yield f"{_are(filler.lost_seconds, 'second', 'of the history')} lost"
     if filler.lost_records:
-        yield f"{number_of(filler.lost_records, 'record of the stream is', 'records of the stream are')} lost"
+        yield f"{_are(filler.lost_records, 'record', 'of the stream')} lost"
     if ahead := filler.unjournaled_records(fold):
-        yield f"the journal lost {ahead:,} records that the record log has; those sent again are in it twice"
+        records = number_of(ahead, "record")
+        yield f"the journal lost {records} that the record log has; what was sent again is in it twice"
+
+
+def _are(number: int, one: str, where: str) -> str:
+    """`1 record of the stream is`, `2 records of the stream are`."""
+    return number_of(number, f"{one} {where} is", f"{one}s {where} are")

@@ -26,6 +26,7 @@ from telemetry.daemon.opening import open_history
 from telemetry.daemon.refine import CUT, Refinement, Refiner, another_may_succeed, damage
 from telemetry.daemon.resume import Claim, bytes_in, claim, restarted, result_of
 from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.humane import number_of
 from telemetry.store.final import write_final
 from telemetry.store.journal import JournalReader, append_notes
 from telemetry.store.levels import damaged_bytes
@@ -150,7 +151,7 @@ def _damage(directory: RunDirectory) -> Iterator[str]:
     """What can't be read of a history that goes on behind it."""
     with suppress(OSError, RunDirectoryError):
         if damaged := damaged_bytes(directory.history):
-            yield f"{damaged:,} bytes in the middle of the history can't be read"
+            yield f"{number_of(damaged, 'byte')} in the middle of the history can't be read"
 
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:

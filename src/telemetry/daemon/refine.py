@@ -11,6 +11,7 @@ from typing import Final
 
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.exact import ExactPass
+from telemetry.humane import number_of
 from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWriter
 from telemetry.wire.codec import decode_batch
 
@@ -44,7 +45,7 @@ def obstacle(journal: JournalWriter | None) -> str:
 
 def damage(damaged_bytes: int) -> str:
     """Why percentiles are not exact of a run that recorded more than can be read."""
-    return f"{damaged_bytes:,} bytes of the journal are damaged"
+    return f"{number_of(damaged_bytes, 'byte of the journal is', 'bytes of the journal are')} damaged"
 
 
 def another_may_succeed(reason: str) -> bool:

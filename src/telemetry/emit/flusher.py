@@ -15,6 +15,7 @@ from telemetry.emit import notice
 from telemetry.emit.conversation import Conversation, Link
 from telemetry.emit.outbox import Outbox
 from telemetry.errors import EndpointError, TelemetryError
+from telemetry.humane import number_of
 from telemetry.transport.endpoints import ipc_path
 from telemetry.wire.control import Ended, Hello, Welcome
 
@@ -57,7 +58,8 @@ class Ending:
         if self.account is not None or not (self.unacknowledged or self.left):
             return ""
         if self.unacknowledged:
-            what = f"{_events(self.unacknowledged)} not acknowledged and may be lost: {self.reason}"
+            events = number_of(self.unacknowledged, "event was", "events were")
+            what = f"{events} not acknowledged and may be lost: {self.reason}"
         else:
             what = f"{self.reason}; all events were acknowledged"
         return "; ".join(filter(None, (what, self.remedy)))
@@ -337,10 +339,6 @@ class _GoneWatch:
 def _sent(outbox: Outbox) -> int:
     """Events so far that were not dropped, numbered or not yet."""
     return outbox.emitted + outbox.waiting + len(outbox.records) - sum(outbox.dropped.values())
-
-
-def _events(count: int) -> str:
-    return "1 event was" if count == 1 else f"{count:,} events were"
 
 
 def unreachable(endpoint: str, waited_s: float) -> EndpointError:

@@ -18,6 +18,7 @@ from telemetry.emit.flusher import Ending
 from telemetry.emit.keeper import AggregatorKeeper
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import environment, telemetry_command
+from telemetry.humane import number_of
 from telemetry.ledger import Reason
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Hello
@@ -148,6 +149,7 @@ def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], 
     account = Accounting(emitted=emitted, received=taken, applied=taken, dropped_by_producer=lost)
     warnings = []
     if ending.unacknowledged:
-        warnings = [f"{ending.unacknowledged:,} events of this program were not acknowledged and may be lost"]
+        events = number_of(ending.unacknowledged, "event of this program was", "events of this program were")
+        warnings = [f"{events} not acknowledged and may be lost"]
     snapshot = replace(report.snapshot, accounting=account, producers=[own], warnings=warnings)
     return replace(report, snapshot=snapshot)

@@ -13,6 +13,7 @@ from telemetry.errors import UsageError
 from telemetry.funnel import joined, shifted
 from telemetry.histogram.layout import Layout
 from telemetry.histogram.ranks import parse_percentile, rank
+from telemetry.humane import number_of
 from telemetry.merging.history import Added
 from telemetry.merging.inputs import Input, SeriesId, identity
 from telemetry.merging.numbers import Moments, Number, carried, mean_of, plain, stddev_of, total_of
@@ -89,7 +90,7 @@ def _lack(one: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
     if not counts:
         return f"run {one.label} has no history"
     if 0 <= known < stat.count:
-        return f"the history of run {one.label} has {known:,} of {stat.count:,} values"
+        return f"the history of run {one.label} has {known:,} of {number_of(stat.count, 'value')}"
     return f"the history of run {one.label} contradicts its result"
 
 

@@ -109,9 +109,10 @@ def comparison_facts(comparison: Comparison) -> Iterator[str]:
     level = humane.percent(comparison.confidence)
     tested = sum(metric.p_adjusted is not None for metric in comparison.metrics)
     if tested:
+        of_all = f"for all {tested:,} together" if tested > 1 else "for the only one"
         ways = "each run is held against its neighbour · " if comparison.paired else ""
         yield (
-            f"{ways}intervals: {level} for one figure · verdicts: {level} for all {tested:,} together · "
+            f"{ways}intervals: {level} for one figure · verdicts: {level} {of_all} · "
             f"smallest difference that matters: {humane.percent(comparison.min_effect)}"
         )
     if comparison.calibration:

@@ -8,7 +8,7 @@ from typing import Final
 
 from telemetry import humane, phrases
 from telemetry.comparison import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.report import compared
 from telemetry.report.html import curves, page
 from telemetry.report.html.sections import block, table
@@ -104,7 +104,8 @@ def _charts(comparison: Comparison) -> str:
     )
     charts = [_chart(curve, comparison) for curve in ordered[:_CURVES_SHOWN]]
     hidden = len(ordered) - len(charts)
-    more = f'<p class="soft">{hidden:,} more series are in the JSON form.</p>' if hidden else ""
+    left = number_of(hidden, "more series is", "more series are")
+    more = f'<p class="soft">{left} in the JSON form.</p>' if hidden else ""
     return "".join(charts) + more
 
 

@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from typing import Final
 
 from telemetry import humane, phrases
-from telemetry.humane import NOTHING, printable
+from telemetry.humane import NOTHING, number_of, printable
 from telemetry.report.measured import by_number
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
@@ -116,7 +116,7 @@ def _beside(
 
 
 def _hidden(number: int) -> str:
-    return f"{humane.count(number)} more series over time {'is' if number == 1 else 'are'} in the JSON form"
+    return f"{number_of(number, 'more series over time is', 'more series over time are')} in the JSON form"
 
 
 def _title(report: Report) -> str:

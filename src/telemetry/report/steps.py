@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from telemetry import humane
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import AxisStat
@@ -55,7 +55,7 @@ def values(stat: AxisStat) -> Section:
     shown = list(stat.values.items())[:_VALUES_SHOWN]
     rows = [[printable(name), _NOT_FINITE if value is None else humane.scaled(value)] for name, value in shown]
     hidden = len(stat.values) - len(shown)
-    notes = [f"{humane.count(hidden)} more {'is' if hidden == 1 else 'are'} in the JSON form"] if hidden else []
+    notes = [f"{number_of(hidden, 'more is', 'more are')} in the JSON form"] if hidden else []
     table = Table([Column("name"), Column("newest value")], rows)
     return Section(f"{TITLE}: {printable(stat.name)}", table=table, notes=notes)
 

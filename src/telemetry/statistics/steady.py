@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from telemetry.humane import number_of
 from telemetry.statistics.shifts import Floats, Shift, clearest_shift, differ, is_slope
 
 LEAST_STEPS: Final = 10
@@ -92,8 +93,7 @@ class _Parts:
         size = rows.shape[1]
         there = int((~np.isnan(rows)).sum(axis=1).min()) if rows.size else 0
         if there < LEAST_STEPS:
-            have = "1 step has" if there == 1 else f"{there} steps have"
-            return f"{have} values, and it takes {LEAST_STEPS} to tell"
+            return f"{number_of(there, 'step has', 'steps have')} values, and it takes {LEAST_STEPS} to tell"
         names = names or ["the figure", *(f"figure {number}" for number in range(2, len(rows) + 1))]
         shifts = {at: (names[row], shift) for at, row, shift in _shifts(rows, tolerance)}
         parts = _Parts(rows, tolerance, names, sorted({0, *shifts, size}), shifts)

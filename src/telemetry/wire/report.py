@@ -239,14 +239,15 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         unended = sum(stat.completeness == "incomplete" for stat in producers)
         if self.verdict != "incomplete" or not unended:
             return ""
-        return f"{unended:,} of {len(producers):,} {'producer' if len(producers) == 1 else 'producers'} never ended"
+        return f"{unended:,} of {_number_of(len(producers), 'producer')} never ended"
 
     def headline(self) -> str:
         """One line: how complete, what run, how many events, how many lost, or what is unknown of that."""
         account = self.snapshot.accounting
-        facts = [f"{account.applied:,} of {account.emitted:,} events applied", f"{account.lost:,} lost"]
+        facts = [f"{account.applied:,} of {_number_of(account.emitted, 'event')} applied", f"{account.lost:,} lost"]
         if self.unknown:
-            facts = [f"{account.applied:,} events applied", *([facts[1]] if account.lost else []), self.unknown]
+            applied = f"{_number_of(account.applied, 'event')} applied"
+            facts = [applied, *([facts[1]] if account.lost else []), self.unknown]
         return f"{self.verdict}: {self.snapshot.name}, {', '.join(facts)}"
 
     def __str__(self) -> str:
@@ -255,6 +256,11 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
 
 def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
     return of.name, frozenset(of.labels.items())
+
+
+def _number_of(number: int, what: str) -> str:
+    """As `telemetry.humane` has it, which the wire does not know."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _after(wall_ns: int) -> str:

@@ -52,8 +52,11 @@ def test_expectations_are_replaced_and_bounded() -> None:
 def test_warnings_come_once_and_end_in_a_number() -> None:
     """A flood of different warnings is cut and counted."""
     notes = Notes()
-    for number in range(limits.WARNINGS_KEPT + 3):
+    for number in range(limits.WARNINGS_KEPT + 1):
         notes.warn(f"w{number}")
         notes.warn("w0")
+    assert notes.warnings[-1] == "and 1 more warning"
+    for number in range(2):
+        notes.warn(f"v{number}")
     assert len(notes.warnings) == limits.WARNINGS_KEPT + 1
     assert notes.warnings[-1] == "and 3 more warnings"

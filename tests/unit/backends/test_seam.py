@@ -16,6 +16,7 @@ def test_what_it_says_can_be_read() -> None:
     assert "not installed" in str(missing("aim", "aim", ModuleNotFoundError(name="aim")))
     refused = Refused("too_large", ["r1", "r2"])
     assert (str(refused), refused.keys) == ("2 items: too_large", {"r1", "r2"})
+    assert str(Refused("too_large", ["r1"])) == "1 item: too_large"
     assert (Unavailable("busy").after_s, Unavailable("busy", 3.0).after_s) == (0.0, 3.0)
     assert NotConfigured("no").exit_code == 1
 

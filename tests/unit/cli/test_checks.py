@@ -87,7 +87,7 @@ def test_keys_are_looked_at(root: Path) -> None:
     folder.make_pair()
     folder.trust("ann", folder.own().public.decode())
     status, found, *_ = checks.check_keys(Config())
-    assert (status, "1 others trusted" in found) == ("ok", True)
+    assert (status, "1 other trusted" in found) == ("ok", True)
     (folder.trusted_path / "bob").write_text("nonsense")
     status, found, *_ = checks.check_keys(Config())
     assert (status, "bob holds no public key" in found) == ("warn", True)

@@ -45,7 +45,7 @@ def test_a_folder_that_is_there_needs_no_slash(tmp_path: Path) -> None:
     ("forms", "files", "said"),
     [
         (["json", "md"], [], "several formats need several files"),
-        (["json"], ["a", "b"], "1 formats and 2 files"),
+        (["json"], ["a", "b"], "1 format and 2 files"),
         ([], ["a.doc"], ".doc of a.doc says no format"),
         ([], ["out/"], "which formats"),
         (["json", "md"], ["out/", "a"], "out/ is a folder"),

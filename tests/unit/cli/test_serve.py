@@ -73,6 +73,8 @@ def test_a_run_that_goes_on_is_told_from_a_new_one(capsys: pytest.CaptureFixture
     serve.say_where(HERE | {"resumed_with": 250_886})
     said = capsys.readouterr().err.splitlines()[0]
     assert said == "telemetry: run job (r1) goes on with 250,886 events in /d"
+    serve.say_where(HERE | {"resumed_with": 1})
+    assert "goes on with 1 event in /d" in capsys.readouterr().err
 
 
 def test_an_address_with_a_key_is_quoted(capsys: pytest.CaptureFixture[str]) -> None:

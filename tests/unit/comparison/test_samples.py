@@ -39,7 +39,7 @@ def test_what_only_one_side_has(run: Run, series: Callable[..., Any]) -> None:
 
 def test_what_some_runs_lack(run: Run) -> None:
     """They may have lacked it because of what is to be found out."""
-    assert sample([run(), run(series=[]), run()], [run()]).obstacle == "1 of 3 runs before lack it"
+    assert sample([run(), run(series=[]), run()], [run()]).obstacle == "1 of 3 runs before lacks it"
 
 
 def test_units_that_differ(run: Run, series: Callable[..., Any]) -> None:

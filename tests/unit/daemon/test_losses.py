@@ -46,7 +46,7 @@ def test_a_torn_end(journal: Path) -> None:
         file.write(b"".join(frame([b"x" * 2_000], 3 * SECOND_NS, BATCH))[:1_234])
     assert said(journal) == [
         "the journal ended with 1,234 torn bytes, which are left out",
-        "2 notes of the journal are of a newer version and were passed over",
+        "2 notes of the journal are of a newer version and passed over",
     ]
 
 
@@ -63,6 +63,31 @@ def test_a_damaged_end(journal: Path) -> None:
     )
 
 
+def test_one_is_singular(journal: Path) -> None:
+    """A byte, a note, a second, a record."""
+    with journal.open("ab") as file:
+        file.write(b"".join(frame([b"x"], 3 * SECOND_NS, BATCH))[:1])
+    assert said(journal)[0] == "the journal ended with 1 torn byte, which is left out"
+    filler: Any = SimpleNamespace(
+        history=None, records=None, lost_seconds=1, lost_records=1, unjournaled_records=lambda fold: 1
+    )
+    none: Any = None
+    assert list(file_losses(none, filler)) == [
+        "1 second of the history is lost",
+        "1 record of the stream is lost",
+        "the journal lost 1 record that the record log has; what was sent again is in it twice",
+    ]
+    one: Any = SimpleNamespace(
+        reader=SimpleNamespace(tail_damaged=True, tail_bytes=1, damaged=False),
+        numbers=SimpleNamespace(wall_ns=lambda _: 0),
+        now_ns=0,
+        unreadable=1,
+    )
+    damaged, newer = journal_losses(one)
+    assert damaged.startswith("1 byte at the end of the journal is damaged and left out: ")
+    assert newer == "1 note of the journal is of a newer version and passed over"
+
+
 def test_files_that_lack_something() -> None:
     """Each lack is a line with its number."""
     filler: Any = SimpleNamespace(
@@ -77,5 +102,5 @@ def test_files_that_lack_something() -> None:
         "the history could not be written: full",
         "1,000 seconds of the history are lost",
         "2 records of the stream are lost",
-        "the journal lost 3 records that the record log has; those sent again are in it twice",
+        "the journal lost 3 records that the record log has; what was sent again is in it twice",
     ]

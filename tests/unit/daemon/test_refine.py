@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.daemon.refine import HOLE, Refinement, Refiner, another_may_succeed, obstacle
+from telemetry.daemon.refine import HOLE, Refinement, Refiner, another_may_succeed, damage, obstacle
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.rundir import RunDirectory
 from telemetry.testing import frame
@@ -220,6 +220,12 @@ def test_a_gap_is_told_from_the_cap(
     found = outcome(begin(recorded), wait_until)
     assert (found.exact, found.reason) == (False, reason)
     assert found.warnings == ([HOLE] if lost else [])
+
+
+def test_a_byte_that_is_damaged_is_one() -> None:
+    """And several are several."""
+    assert damage(1) == "1 byte of the journal is damaged"
+    assert damage(1_234) == "1,234 bytes of the journal are damaged"
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, co
     service = make_again(dead)
     assert service.parts.numbers.run.records == 3
     assert service.snapshot().warnings == [
-        "the journal lost 1 records that the record log has; those sent again are in it twice",
+        "the journal lost 1 record that the record log has; what was sent again is in it twice",
         ONCE,
     ]
     peer = connect(service)

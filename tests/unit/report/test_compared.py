@@ -19,6 +19,7 @@ from telemetry.report.compared import (
     amount,
     change,
     comparison_content,
+    comparison_facts,
     figure_name,
     interval,
     obstacles,
@@ -242,6 +243,15 @@ def test_figures_without_a_difference_are_summarised() -> None:
     assert section.lines[1].endswith("step 5 p50, …")
     assert section.table is None
     assert len(section.notes) == 1
+
+
+def test_one_figure_that_is_tested_has_no_others() -> None:
+    """Nothing is held together with it."""
+    whole = sample()
+    tested = [metric for metric in whole.metrics if metric.p_adjusted is not None]
+    for metrics, said in ((tested, f"for all {len(tested)} together"), (tested[:1], "for the only one")):
+        facts = " ".join(comparison_facts(replace(whole, metrics=metrics)))
+        assert f"verdicts: 95 % {said} · " in facts
 
 
 def test_what_one_side_has_alone_is_told_once() -> None:

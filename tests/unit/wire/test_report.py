@@ -27,6 +27,10 @@ def report(**changes: object) -> Report:
 def test_the_headline_names_completeness_and_loss() -> None:
     """The first line says whether the numbers can be trusted."""
     assert str(report()) == "lossy: demo, 990 of 1,000 events applied, 10 lost"
+    one = report(completeness="complete", accounting=Accounting(emitted=1, received=1, applied=1))
+    assert str(one) == "complete: demo, 1 of 1 event applied, 0 lost"
+    one = report(completeness="interrupted", accounting=Accounting(emitted=1, received=1, applied=1))
+    assert str(one).startswith("interrupted: demo, 1 event applied, what came ")
 
 
 ENDED = ProducerStat(producer="a", status="ended", completeness="complete")

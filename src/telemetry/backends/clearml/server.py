@@ -13,6 +13,7 @@ from telemetry.backends.clearml.events import Event
 from telemetry.backends.clearml.target import Identity, artifact_entry, hyperparams
 from telemetry.backends.items import Artifact
 from telemetry.backends.seam import NotConfigured, Unavailable, missing
+from telemetry.humane import number_of
 from telemetry.wire.events import Scalar
 
 _VERSION: Final = "2.13"  # of the server's interface: from 2020 on
@@ -53,7 +54,7 @@ class Server:
         for answer in answers or []:
             said = self._checked(answer, "events.add_batch")
             if said.get("errors"):
-                raise ValueError(f"ClearML refused {said['errors']} events: {said.get('errors_info')}")
+                raise ValueError(f"ClearML refused {number_of(said['errors'], 'event')}: {said.get('errors_info')}")
 
     def picture(self, item: Artifact) -> tuple[str, str] | None:
         return (item.uri, item.uri) if item.uri.startswith(("http://", "https://", "s3://", "gs://")) else None

@@ -22,6 +22,7 @@ from msgspec import Struct
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.tensorboard.events import ROOT, Encoder, Setting, settings
+from telemetry.humane import number_of
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
 
@@ -152,7 +153,8 @@ class TensorBoardBackend:
                 _claim(file)
             if file.size < size:
                 raise NotConfigured(
-                    f"{file.path} has {file.size} bytes, and {size} were written", hint="it was cut or removed"
+                    f"{file.path} has {number_of(file.size, 'byte')}, and {size} were written",
+                    hint="it was cut or removed",
                 )
             os.ftruncate(file.fd, size)
             file.size = size

@@ -7,7 +7,7 @@
 
    Each appends to `host`. A figure of class `curves` with a block of JSON in it is drawn when the page is there. */
 Object.assign(telemetry, (() => {
-  const { element, svg, count, durationNs, quantity, nature } = telemetry;
+  const { element, svg, count, numberOf, durationNs, quantity, nature } = telemetry;
   const COLORS = 8, LEFT = 68, RIGHT = 14, TOP = 12, BOTTOM = 30;
   const NARROWEST = 12; // cells of a distribution, so that few bars are not walls
   const LOG_FROM = 20; // largest over smallest value from which a logarithmic axis shows more
@@ -267,7 +267,7 @@ Object.assign(telemetry, (() => {
           if (Math.abs(area.across(time) - at) < Math.abs(area.across(middle[best]) - at)) best = index;
         });
         const span = `${durationNs(data.start[best] * 1e9)} – ${durationNs(data.end[best] * 1e9)}`;
-        readout.replaceChildren(element("strong", {}, span), ` ${count(data.count[best])} values `,
+        readout.replaceChildren(element("strong", {}, span), ` ${numberOf(data.count[best], "value", "values")} `,
           ...reading(shown, (line) => line.values[best], data.unit));
         return area.across(middle[best]);
       }, () => readout.replaceChildren(hint));
@@ -309,7 +309,7 @@ Object.assign(telemetry, (() => {
         let cell = first;
         while (cell < last - 1 && area.across(from(cell + 1)) < at) cell++;
         const ends = `${quantity(edge(cell) * data.cell_unit, data.unit)} – ${quantity(from(cell + 1), data.unit)}`;
-        readout.replaceChildren(element("strong", {}, ends), ` ${count(counts.get(cell) ?? 0)} values`);
+        readout.replaceChildren(element("strong", {}, ends), ` ${numberOf(counts.get(cell) ?? 0, "value", "values")}`);
         return (area.across(from(cell)) + area.across(from(cell + 1))) / 2;
       }, () => readout.replaceChildren(hint));
       return area.plot;

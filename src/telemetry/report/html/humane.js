@@ -34,6 +34,8 @@ const telemetry = (() => {
     return Number.isInteger(value) ? grouped(String(value)) : scaled(value);
   }
 
+  const numberOf = (value, one, more) => `${count(value)} ${value === 1 ? one : more}`;
+
   function scaled(value) {
     if (!known(value)) return NOTHING;
     if (value === 0) return "0";
@@ -84,7 +86,7 @@ const telemetry = (() => {
   const svg = (name, attributes = {}, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-  return { NOTHING, count, scaled, durationNs, quantity, nature, element, svg };
+  return { NOTHING, count, numberOf, scaled, durationNs, quantity, nature, element, svg };
 })();
 
 {

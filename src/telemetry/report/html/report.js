@@ -1,7 +1,7 @@
 "use strict";
 /* The table of series: rows are made when they are looked at, details when they are asked for. */
 {
-  const { element, svg, count, quantity } = telemetry;
+  const { element, svg, count, numberOf, quantity } = telemetry;
   const CHUNK = 100;
   const place = document.getElementById("series-table");
   const data = place && JSON.parse(document.getElementById("series-data").textContent);
@@ -48,8 +48,8 @@
     const bounds = one.bounds[index - first.percentiles];
     if (!bounds) return element("td", {}, text);
     const [, , beyond, within, few] = bounds;
-    const title = few ? `Rests on too few values: ${count(beyond)} lie beyond.`
-      : `With ${data.confidence} confidence within ${within}; ${count(beyond)} values lie beyond.`;
+    const title = few ? `Rests on too few values: ${numberOf(beyond, "lies", "lie")} beyond.`
+      : `With ${data.confidence} confidence within ${within}; ${numberOf(beyond, "value lies", "values lie")} beyond.`;
     return element("td", { title, class: few ? "few" : undefined }, text, element("small", {}, within));
   }
 

@@ -85,7 +85,7 @@ def test_no_answer_and_refused_events(session: Session) -> None:
     """A network passes; an event that the server does not take is found by taking the batch apart."""
     made = Server(Identity("p", "n"), {"task": "t1"})
     session.data = {"errors": 1, "errors_info": "bad"}
-    with pytest.raises(ValueError, match="refused 1 events"):
+    with pytest.raises(ValueError, match="refused 1 event:"):
         made.send([{"type": "log", "method": "get"}])
     session.error = OSError("no route")
     with pytest.raises(Unavailable, match="no route"):

@@ -19,7 +19,6 @@ from telemetry.wire.snapshot import (
     BackendStat,
     CommandFacts,
     MetricsSnapshot,
-    Pending,
     ProducerStat,
     SeriesStat,
 )
@@ -114,12 +113,13 @@ def batches(number: int) -> str:
     return number_of(number, "batch", "batches")
 
 
-def waiting(pending: Pending) -> Iterator[str]:
-    """What a run waits for beside producers."""
+def waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
+    """What has come and is in no number: while a run drains that is what it waits for, beside producers."""
+    pending, yet = snapshot.pending, "" if snapshot.state in TERMINAL else " yet"
     if pending.events:
         yield f"{number_of(pending.events, 'event')} without a definition"
     if pending.deferred:
-        yield number_of(pending.deferred, "deferred task")
+        yield f"{number_of(pending.deferred, 'text')} not counted{yet}"
 
 
 def outside(stat: SeriesStat) -> str:

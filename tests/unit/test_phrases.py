@@ -68,8 +68,11 @@ def test_a_producer_is_known_by_name_rank_and_place() -> None:
 def test_batches_and_what_is_waited_for_are_counted() -> None:
     """One batch is no batches; nothing is said of what there is none of."""
     assert (batches(1), batches(1_200)) == ("1 batch", "1,200 batches")
-    assert list(waiting(Pending(events=3, deferred=2))) == ["3 events without a definition", "2 deferred tasks"]
-    assert list(waiting(Pending())) == []
+    going_on = MetricsSnapshot(run_id="r", name="n", state="LIVE", pending=Pending(events=3, deferred=2))
+    assert list(waiting(going_on)) == ["3 events without a definition", "2 texts not counted yet"]
+    over = MetricsSnapshot(run_id="r", name="n", state="COMPLETE", pending=Pending(events=1, deferred=1))
+    assert list(waiting(over)) == ["1 event without a definition", "1 text not counted"]
+    assert list(waiting(replace(over, pending=Pending()))) == []
 
 
 def test_values_that_do_not_fit_are_counted_by_why() -> None:

@@ -94,8 +94,8 @@ def facts(report: Report) -> Iterator[str]:
     if silent:
         yield f"never ended: {', '.join(silent)}"
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
-    if waiting := [*awaited, *phrases.waiting(snapshot.pending)]:
-        yield printable(f"waiting for {', '.join(waiting)}")
+    if waiting := ", ".join([*awaited, *phrases.waiting(snapshot)]):
+        yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)
 
 
 def stretch_words(stretch: Stretch) -> str:

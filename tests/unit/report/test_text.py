@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -230,7 +231,18 @@ def test_a_live_run_says_so() -> None:
     said = render_text(Report(snapshot=snapshot, source="status"))
     assert "running for 3.00 s" in said
     assert "from the aggregator, while the run goes on" in said
-    assert "waiting for p1, 4 events without a definition, 2 deferred tasks" in said
+    assert "waiting for p1, 4 events without a definition, 2 texts not counted yet" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "line"), [("LIVE", "1 text not counted yet"), ("COMPLETE", "1 text not counted")]
+)
+def test_only_a_run_that_drains_waits(state: Any, line: str) -> None:
+    """Before, texts are counted as they come; afterwards nobody counts those that are left."""
+    snapshot = MetricsSnapshot(run_id="r1", name="job", state=state, pending=Pending(deferred=1))
+    said = render_text(Report(snapshot=snapshot, source="status")).splitlines()
+    assert line in said
+    assert not any("waiting for" in one for one in said)
 
 
 @pytest.mark.parametrize(

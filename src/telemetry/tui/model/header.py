@@ -187,7 +187,7 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     """What a run that is draining still waits for, and how long it will."""
     pending = snapshot.pending
     waiting = [_named(snapshot)] if pending.producers else []
-    waiting += list(phrases.waiting(pending))
+    waiting += list(phrases.waiting(snapshot))
     yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all has come, closing the books", "warn")
     if pending.deadline_s is not None:
         yield Piece(f"at most {pending.deadline_s:.0f} s more", "plain", 1)

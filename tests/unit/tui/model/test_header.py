@@ -72,12 +72,12 @@ def test_progress_is_not_that_of_the_past() -> None:
 
 
 def test_draining_says_what_is_pending_and_for_how_long() -> None:
-    """By name those that are waited for, and events and tasks with their numbers."""
+    """By name those that are waited for, and events and texts with their numbers."""
     pending = Pending(producers=["a", "x\n"], events=1_200, deferred=2, deadline_s=7.2)
     shown = scene(state="DRAINING", pending=pending, producers=[producer("a", rank=3)])
     assert said(shown, 160)[0].startswith(" DRAINING  bench")
     assert said(shown, 160)[-1] == (
-        r"waiting for http rank 3 (node1:4711), x\n, 1,200 events without a definition, 2 deferred tasks"
+        r"waiting for http rank 3 (node1:4711), x\n, 1,200 events without a definition, 2 texts not counted yet"
         " · at most 7 s more · complete so far · 0 lost"
     )
     many = Pending(producers=[str(number) for number in range(9)])

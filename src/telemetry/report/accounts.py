@@ -55,7 +55,7 @@ def producers(report: Report) -> Section:
         Column("applied", 1),
         Column("missing", 1),
     ]
-    rows = [_producer_row(stat, over=report.source != "status" or report.final) for stat in troubled]
+    rows = [_producer_row(stat, over=_is_over(report)) for stat in troubled]
     notes = [f"{fine} more, all complete"] if len(troubled) < len(everyone) else []
     for stat in troubled[:PRODUCERS_SHOWN]:
         said = list(_producer_notes(stat, report, alone=len(everyone) == 1))
@@ -63,11 +63,23 @@ def producers(report: Report) -> Section:
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
 
 
+def _is_over(report: Report) -> bool:
+    """Whether the run goes on no more, as far as anybody knows."""
+    return report.source != "status" or report.final
+
+
 def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
     """`over`: the run is, and nobody is live."""
     status = "not ended" if over and stat.status == "live" else stat.status
+    lacks = stat.missing or stat.unrepairable or stat.dropped or stat.dropped_by_producer
+    well = status == "live" and stat.completeness == "incomplete" and not lacks
     numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
-    return [phrases.producer(stat), status, stat.completeness, *(humane.count(number) for number in numbers)]
+    return [
+        phrases.producer(stat),
+        status,
+        "complete so far" if well else stat.completeness,
+        *(humane.count(number) for number in numbers),
+    ]
 
 
 def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
@@ -89,7 +101,7 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
 
 def _whereabouts(stat: ProducerStat, report: Report) -> str:
     """Of one that has not ended, unless it is well."""
-    over = report.source != "status" or report.final
+    over = _is_over(report)
     if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
         return ""
     silence = report.snapshot.time_ns - stat.last_event_ns

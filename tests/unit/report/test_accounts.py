@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from telemetry.report.accounts import losses, producers
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, ProducerStat
@@ -31,3 +33,19 @@ def test_producers_without_trouble_are_one_line() -> None:
     table = producers(Report(snapshot=snapshot(producers=[well, ill]), source="file")).table
     assert table is not None
     assert [row[0] for row in table.rows] == ["b"]
+
+
+def test_a_live_producer_that_lacks_nothing_is_complete_so_far() -> None:
+    """Until it ends the wire has another word for it, which reads as trouble."""
+    well = ProducerStat(producer="a", completeness="incomplete", emitted=7, applied=7)
+    late = replace(well, status="late")
+    lacking = [
+        replace(well, **fact) for fact in ({"missing": 1}, {"dropped": {"negative": 1}}, {"unrepairable": 1})
+    ]
+    live = Report(snapshot=replace(snapshot(producers=[well, late, *lacking]), state="LIVE"), source="status")
+    table = producers(live).table
+    assert table is not None
+    assert [row[2] for row in table.rows] == ["complete so far", *["incomplete"] * 4]
+    table = producers(replace(live, source="last_live")).table
+    assert table is not None
+    assert table.rows[0][2] == "incomplete"

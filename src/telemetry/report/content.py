@@ -141,7 +141,7 @@ def progress(snapshot: MetricsSnapshot) -> Section:
 
 def marks(snapshot: MetricsSnapshot) -> Section:
     """The newest moments that somebody named."""
-    shown = snapshot.marks[-_MARKS_SHOWN:]
+    shown = sorted(snapshot.marks, key=lambda mark: mark.time_ns)[-_MARKS_SHOWN:]
     earlier = [f"the last {len(shown)} of {len(snapshot.marks)}"] if len(shown) < len(snapshot.marks) else []
     lines = [f"{humane.clock_time(mark.time_ns)}  {phrases.instrument(mark.text, mark.labels)}" for mark in shown]
     return Section("Marks, UTC", earlier + lines)

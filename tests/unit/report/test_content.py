@@ -19,7 +19,7 @@ from telemetry import humane, render
 from telemetry.errors import UsageError
 from telemetry.ledger import Reason
 from telemetry.recorded import RecordedRun
-from telemetry.report.content import cost, params, stretch_words, warnings
+from telemetry.report.content import cost, marks, params, stretch_words, warnings
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, Stretch
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY
@@ -312,3 +312,11 @@ def test_one_is_singular() -> None:
     (line,) = cost(replace(BARE, cost=SelfCost(ticks=1, ticks_late=1, frames=1))).lines
     assert "in 1 frame ·" in line
     assert "1 of 1 tick late" in line
+
+
+def test_marks_stand_in_the_order_of_their_times() -> None:
+    """However late one came of another source; of one moment as they came."""
+    at_s = ((3, "c"), (1, "a"), (2, "b"), (1, "a2"))
+    known = [MarkStat(text=text, time_ns=seconds * 10**9) for seconds, text in at_s]
+    found = marks(MetricsSnapshot(run_id="r", name="n", state="COMPLETE", marks=known))
+    assert [line.split()[-1] for line in found.lines] == ["a", "a2", "b", "c"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from telemetry.recorded.requests import late_words
 from telemetry.report.measured import by_number, few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire import requests as words
+from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat
 
@@ -23,9 +24,14 @@ _REASONS_SHOWN: Final = 6
 _REASON_COLUMNS: Final = 40
 _AT_MOST: Final = "≈"
 """Before a percentile of several windows together."""
+_CELLS: Final = (
+    "bounds are ends of cells of the display histogram, up to a quarter too high; `telemetry report` has them from "
+    "the values, where there is a history"
+)
 _OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
 _LATENCIES: Final = {words.LATENCY: ("50", "99"), words.CORRECTED: ("99",)}
 """Word → the percentiles that windows are compared by."""
+_PER_S: Final = {"requests_per_s": "requests", "tokens_per_s": "output tokens"}
 _RATES: Final = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts", "overall": "overall"}
 
 
@@ -76,9 +82,9 @@ def facts(report: Report, of: Funnel) -> Iterator[str]:
     """What became of them, and their rates by each definition."""
     shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
     yield printable(f"{humane.count(of.issued)} issued → {' · '.join(shown)}")
-    for what, field in (("requests", "requests_per_s"), ("output tokens", "tokens_per_s")):
+    for field, what in _PER_S.items():
         known = [(words, getattr(getattr(of.rates, name), field)) for name, words in _RATES.items()]
-        said = [f"{humane.rate(rate)} {words}" for words, rate in known if rate is not None]
+        said = [f"{_rate(rate, of, field)} {words}" for words, rate in known if rate is not None]
         if said:
             yield f"{what}: {' · '.join(said)}"
     if is_part(report):
@@ -144,6 +150,8 @@ def early_stopping(report: Report, of: Funnel) -> Section:
     ]
     percent = humane.percent(figures.confidence)
     notes = [f"with {percent} confidence, as MLPerf's early stopping reckons; “more” are samples still missing"]
+    if any(_of_cells(of.series[word], stops.values()) for word, stops in found.items() if word in of.series):
+        notes.append(_CELLS)
     return Section(title, table=Table(heads, rows), notes=notes)
 
 
@@ -221,8 +229,13 @@ def _window(of: Funnel) -> str:
 def _window_row(of: Funnel, name: str, part: bool) -> list[str]:
     counts = (of.issued, of.completed, of.failures, of.expired, None if part else of.in_flight)
     overall = of.rates.overall
-    rates = (humane.rate(rate) for rate in (overall.requests_per_s, overall.tokens_per_s))
+    rates = (_rate(getattr(overall, field), of, field) for field in _PER_S)
     return [printable(name), *map(humane.count, counts), *rates]
+
+
+def _rate(per_s: float | None, of: Funnel, field: str) -> str:
+    """One request that completed is no rate of requests."""
+    return NOTHING if field == "requests_per_s" and of.completed == 1 else humane.rate(per_s)
 
 
 def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
@@ -239,6 +252,13 @@ def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collec
 
 def _has_values(of: Funnel, word: str) -> bool:
     return word in of.series and of.series[word].count > 0
+
+
+def _of_cells(stat: SeriesStat, stops: Iterable[EarlyStop]) -> bool:
+    """Whether bounds are no closer than the cells of its display histogram; the greatest value is."""
+    ends = {edge(cell + 1) * stat.cell_unit for cell, _ in stat.histogram if 0 <= cell < CELLS}
+    bounds = {stop.bound for stop in stops} - {None, stat.max}
+    return bool(bounds) and bounds <= ends
 
 
 def _stop(stop: EarlyStop | None, unit: str) -> str:

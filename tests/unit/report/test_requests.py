@@ -18,7 +18,7 @@ from telemetry.report.requests import KINDS_SHOWN, requests
 from telemetry.report.table import Section
 from telemetry.wire.report import Stretch
 from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, TTFT
-from telemetry.wire.snapshot import CounterStat, SeriesStat
+from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 
 def sections(*stats: CounterStat | SeriesStat) -> list[Section]:
@@ -98,6 +98,35 @@ def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
     assert early.table is not None
     assert early.title == "Requests: llm, early stopping"
     assert early.table.rows == [["latency", "1.00 µs", "1.00 µs", "592 more"]]
+
+
+def test_bounds_that_are_cells_of_the_display_histogram_are_marked() -> None:
+    """They look as exact as those from the values; the greatest value is the same from either."""
+    known = with_requests(report(counter(ISSUED, 70), series(LATENCY, [1_000] * 60 + [9_000] * 10)))
+    (figures,) = known.requests
+    stops = figures.early_stopping["latency"]
+    assert stops["50"].bound == 1_024
+    closer = replace(figures, early_stopping={"latency": {**stops, "50": replace(stops["50"], bound=1_001)}})
+    of_cells, of_values = (
+        next(one for one in requests(made) if one.title.endswith("early stopping"))
+        for made in (known, replace(known, requests=[closer]))
+    )
+    assert len(of_cells.notes) == 2
+    assert of_cells.notes[1].startswith("bounds are ends of cells of the display histogram")
+    assert len(of_values.notes) == 1
+    _, alike = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70))
+    assert len(alike.notes) == 1
+
+
+def test_one_request_has_no_rate() -> None:
+    """However fast it was; its tokens have."""
+    extent = Extent(first_ns=0, last_ns=0, last_done_ns=2 * SECOND, end_ns=2 * SECOND)
+    tokens = series("output_tokens", [30], extent=extent)
+    for number, said in ((1, "– as LoadGen counts · – overall"), (2, "0.5/s as LoadGen counts · 1/s overall")):
+        stats = [counter(ISSUED, number), counter(COMPLETED, number), series(LATENCY, [5] * number, extent=extent)]
+        one, *_ = sections(*stats, tokens)
+        assert one.lines[1].endswith(f"requests: {said}")
+        assert one.lines[2].endswith("15/s overall")
 
 
 def test_turns_are_in_order() -> None:

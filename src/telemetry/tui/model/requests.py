@@ -216,28 +216,29 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
 def by_count(counts: Mapping[str, float], width: int) -> str:
     """`timeout 200 · http_500 25 · 3 others 7`: the most frequent ones that have room in `width` columns. Of long
     ones stays what tells them apart; counts are never cut for them."""
-    ordered = [
-        (printable(name) or NOTHING, count) for name, count in sorted(counts.items(), key=lambda item: -item[1])
-    ]
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
     said = ""
     for most in range(len(ordered), 0, -1):
-        names, tails = (
-            [name for name, _ in ordered[:most]],
-            [f" {humane.count(count)}" for _, count in ordered[:most]],
-        )
+        names = [printable(name) or NOTHING for name, _ in ordered[:most]]
+        tails = [f" {humane.count(count)}" for _, count in ordered[:most]]
         if rest := ordered[most:]:
             tails[-1] += f" · {number_of(len(rest), 'other')} {humane.count(sum(count for _, count in rest))}"
-        known, wholes = Abridged(names), [humane.columns(name) for name in names]
-        needs = [
-            max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)
-        ]
         room = width - humane.columns(" · ".join(tails))
-        rooms = shared_out(needs, wholes, room)
-        cut = (known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True))
+        if most > 1 and sum(min(humane.columns(name), _NAME_COLUMNS) for name in names) > room:
+            continue  # which costs less than to see what tells them apart
+        cut, fit = _cut(names, room)
         said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
-        if sum(needs) <= room:
+        if fit:
             break
     return elided(said, width)
+
+
+def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
+    """In so many columns together, and whether that leaves of each what tells it from the others."""
+    known, wholes = Abridged(names), [humane.columns(name) for name in names]
+    needs = [max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)]
+    rooms = shared_out(needs, wholes, room)
+    return [known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True)], sum(needs) <= room
 
 
 # --- the lower table: how long ---------------------------------------------------------------------

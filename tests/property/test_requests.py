@@ -73,8 +73,9 @@ class Model:
     def complete(self, at: int, tokens: int | None) -> list[tuple[str, int, float]]:
         rows = [("completed", at, 1.0), ("latency", at, at - self.issued)]
         if self.planned is not None:
-            rows.append(("latency_corrected", at, at - self.planned))
-            rows.append(("queue_delay", self.issued, max(0, self.issued - self.planned)))
+            late = max(0, self.issued - self.planned)
+            rows.append(("latency_corrected", at, at - self.issued + late))
+            rows.append(("queue_delay", self.issued, late))
         moments = [moment for moment, _ in self.outputs]
         if moments:
             rows.append(("ttft", moments[0], moments[0] - self.issued))

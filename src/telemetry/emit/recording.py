@@ -13,6 +13,7 @@ from telemetry.emit.recorders import checked_ns
 from telemetry.emit.records import Place
 from telemetry.emit.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.emit.timing import Timer
+from telemetry.humane import number_of
 from telemetry.wire.events import Reduction
 
 _IMAGE: Final = "image"  # the kind of artifact that backends show
@@ -113,7 +114,9 @@ class Recording:
         def made() -> bytes:
             encoded, left_out = records.table(name, columns, rows, self._place(step, axis, at_ns))
             if left_out:
-                self._steps.leave_out(f"a part of table {name!r}", f"{left_out:,} rows have no place in it")
+                self._steps.leave_out(
+                    f"a part of table {name!r}", f"no place in it for {number_of(left_out, 'row')}"
+                )
             return encoded
 
         self._put("table", name, made)

@@ -59,7 +59,8 @@ class Windows:
             said = f"{self._unclear_count:,} of {self._windows(step)} can't tell, the first {_when(window)}"
             return self._made(text, window, verdict._replace(reason=f"{said}: {verdict.reason}"))
         if missing := self._missing:
-            return self._unknown(text, f"the history lacks {missing:,} of {self._due:,} windows of {step}")
+            due = number_of(self._due, "window")
+            return self._unknown(text, f"the history lacks {missing:,} of {due} of {step}")
         assert self._worst is not None
         _, window, verdict = self._worst
         said = f"{verdict.reason} {_when(window)}, the worst of {self._windows(step)}"

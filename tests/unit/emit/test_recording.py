@@ -129,7 +129,7 @@ def test_only_a_declaration_raises(aggregator: FakeAggregator, said: Callable[[]
     assert len(lines) == 9
     assert lines[0].startswith("telemetry: text 'a' is left out: 'str' object cannot be")
     assert lines[2] == (
-        "telemetry: a part of table 'c' is left out: 1 rows have no place in it. It is counted; this is said once"
+        "telemetry: a part of table 'c' is left out: no place in it for 1 row. It is counted; this is said once"
     )
 
 

@@ -24,7 +24,7 @@ from telemetry.wire.snapshot import SeriesStat
 
 KEEP: Final[Mapping[str, int]] = {**rows.KEEP, "trend": 1, "max": 2, "p90": 3, "rate": 5}
 """At 80 columns: name, p50, p90, p99, p99.9, max and trend."""
-NO_WINDOW: Final = "no window"
+NO_WINDOW: Final = "(outside)"
 _INDENT: Final = "  "
 _TABS_COLUMNS: Final = 46
 """Beside the tabs there is so much less room for the caption."""

@@ -171,7 +171,7 @@ def test_windows_are_rows_of_their_kind() -> None:
 def test_outside_any_window_has_a_name() -> None:
     """Where there are windows."""
     counters = [counter("llm.issued", 5), counter("llm.issued", 7, window="a\x1b")]
-    assert column(requests(llm(counters=counters), RUN).funnels, "name") == ["llm", "  no window", "  a\\x1b"]
+    assert column(requests(llm(counters=counters), RUN).funnels, "name") == ["llm", "  (outside)", "  a\\x1b"]
 
 
 def test_series_stand_in_an_order_of_their_own() -> None:

@@ -38,11 +38,12 @@ settings.load_profile("telemetry")
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed before Hypothesis does, so that the header can name it and workers share it.
 
-    What a shell starts behind its back is to ignore these two signals, and so would all that the tests start.
+    What a shell starts behind its back, or nohup, is to ignore these signals, and so would all that the tests
+    start.
     """
-    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, usual)
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
 

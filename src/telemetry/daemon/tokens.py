@@ -1,7 +1,7 @@
 """Tokens are counted in processes of their own, a thread for each: the loop gives texts away and picks up numbers.
 
 A worker that dies or hangs is replaced. The texts it had go to others one by one, so that one that kills workers is
-found: it is given up when it has killed two.
+found: it is given up when two have died that had it alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from telemetry import limits
 from telemetry.config.schema import TokensConfig
 from telemetry.daemon.token_process import TokenProcess, WorkerGone
 from telemetry.errors import TelemetryError
-from telemetry.humane import printable
+from telemetry.humane import number_of, printable
 
 _LOG = logging.getLogger("telemetry.daemon")
-_KILLED_BY_ONE: Final = 2  # workers: the first may have been killed by somebody else
+_KILLED_BY_ONE: Final = 2  # workers: one may have been killed by somebody else
 _CLOSE_S: Final = 5.0  # for threads whose workers are killed
 
 Answer = list[tuple[int, int | None]]
@@ -32,7 +32,7 @@ Answer = list[tuple[int, int | None]]
 class _Job(NamedTuple):
     texts: list[tuple[int, str]]
     deaths: int = 0
-    """Of workers that had them."""
+    """Of workers that had a text alone."""
 
 
 class TokenCounter:
@@ -133,11 +133,12 @@ class TokenCounter:
 
     def again(self, job: _Job) -> None:
         """A worker died of this job, or with it."""
-        if len(job.texts) == 1 and job.deaths + 1 >= _KILLED_BY_ONE:
+        deaths = job.deaths + 1 if len(job.texts) == 1 else 0
+        if deaths >= _KILLED_BY_ONE:
             self.done([(number, None) for number, _ in job.texts])
             return
         for text in job.texts:
-            self._jobs.put(_Job([text], job.deaths + 1))
+            self._jobs.put(_Job([text], deaths))
 
     def give_back(self, job: _Job) -> None:
         """Nobody has touched it."""
@@ -191,7 +192,9 @@ class _Lane:
         except WorkerGone as gone:
             self._let_go()
             if not self._counter.closing:
-                _LOG.warning("a worker with %d texts is gone, another follows: %s", len(job.texts), gone)
+                _LOG.warning(
+                    "a worker with %s is gone, another follows: %s", number_of(len(job.texts), "text"), gone
+                )
                 self._counter.again(job)
             return
         self._counter.done([(number, count) for (number, _), count in zip(job.texts, counts, strict=True)])

@@ -27,6 +27,7 @@ class Stand:
 
     deadly: str = ""
     begins = True
+    waits = True
     started: list[Stand]
 
     def __init__(self, tokenizer: str) -> None:
@@ -43,7 +44,7 @@ class Stand:
         self.asked.append(list(texts))
         if self.dead.is_set() or (self.deadly and self.deadly in texts):
             raise WorkerGone("dead")
-        if "wait" in texts:
+        if self.waits and "wait" in texts:
             self.dead.wait(20.0)
             raise WorkerGone("killed")
         return [None if text == "refused" else len(text) for text in texts]
@@ -124,14 +125,30 @@ def test_a_counter_wants_no_more_than_it_can_use(stand: type[Stand], make: Make,
     assert not counter.hungry
 
 
-def test_a_text_that_kills_two_workers_is_given_up(stand: type[Stand], make: Make, wait_until: WaitUntil) -> None:
+def test_a_text_that_kills_two_workers_alone_is_given_up(
+    stand: type[Stand], make: Make, wait_until: WaitUntil
+) -> None:
     """Its neighbours are counted, none twice."""
     stand.deadly = "poison"
     counter = make()
     counter.submit(numbered(["a", "poison", "ccc"]))
     assert collect(counter, 3, wait_until) == {0: 1, 1: None, 2: 3}
     deaths = [one for one in stand.started if one.asked and "poison" in one.asked[-1]]
-    assert len(deaths) == 2
+    assert [len(one.asked[-1]) for one in deaths] == [3, 1, 1]
+
+
+def test_a_text_that_two_workers_died_with_by_chance_is_counted(
+    stand: type[Stand], make: Make, wait_until: WaitUntil
+) -> None:
+    """Once among others, and once alone: that tells nothing of it."""
+    counter = make()
+    counter.submit(numbered(["wait", "bb"]))
+    for deaths in range(2):
+        wait_until(lambda deaths=deaths: len(stand.started) > deaths and stand.started[deaths].asked)
+        stand.waits = deaths < 1
+        stand.started[deaths].kill()
+    assert collect(counter, 2, wait_until) == {0: 4, 1: 2}
+    assert [one.asked[0] for one in stand.started] == [["wait", "bb"], ["wait"], ["bb"]]
 
 
 def test_a_worker_that_is_killed_is_replaced(tokenizer_file: Path, make: Make, wait_until: WaitUntil) -> None:

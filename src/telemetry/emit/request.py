@@ -57,7 +57,7 @@ class Request(Struct, eq=False, gc=False):
     _input: int | float | str | None
     """How many tokens, or the text they are in."""
     _turn: Turn | None
-    _made_ns: int
+    _told_ns: int
     """When `issue` was called, which may be long after `_issued_ns`: age counts from here."""
     _first_ns: int | None = None
     _times: array[int] | None = None

@@ -82,7 +82,9 @@ class Requests:
         if self._host.state == "idle":
             return self._ignored
         family = self._family
-        at = _now() if at_ns is None else family.moment(at_ns)
+        at = told = _now()
+        if at_ns is not None:
+            at = family.moment(at_ns)
         due = planned
         if due is not None and not (type(due) is int and EARLY_NS <= due < at + FAR_NS):
             due = family.due(due, at)
@@ -95,7 +97,7 @@ class Requests:
         if conversation is not None or turn is not None:
             hash(key)  # no turn is counted for a request that can't be
             place = self._turn(conversation, family, at, turn)
-        request = Request(family, at, due, key, given, place, at if at_ns is None else _now())
+        request = Request(family, at, due, key, given, place, told)
         if key is not None and self._by_key.setdefault(key, request) is not request:
             request._key = None
         rows = (family.ids[words.ISSUED], at, 1.0)
@@ -201,7 +203,7 @@ class Requests:
         age_ns = int(self.expire_s * 1e9)
         rows: list[float] = []
         for request in oldest:
-            if now_ns - request._made_ns >= age_ns:
+            if now_ns - request._told_ns >= age_ns:
                 rows += request.expire(now_ns) or ()
         for idle in self._conversations.end_idle(now_ns - age_ns):
             rows += idle.rows(now_ns)

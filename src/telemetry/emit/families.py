@@ -131,7 +131,7 @@ class Family:
             return
         try:
             said = records.clean(value, _GIVEN_CHARS)
-            given = repr(said) if isinstance(value, str) else str(said)
+            given = repr(said) if isinstance(value, str) else said
         except Exception:  # noqa: BLE001 – it is the caller's, and may have no words
             given = f"a {type(value).__name__}"
         self.say_once(what, f"requests of {self.kind!r} were given {given} as {what}, {outcome}")

@@ -42,7 +42,7 @@ def outgoing(numbers: Numbers) -> OutgoingBatch:
 
 def to_columns(data: bytes) -> tuple[Any, Any, Any]:
     """A frame to three aligned columns, markers checked."""
-    body = rows.canonical_body(codec.decode_batch(data).rows)
+    body = codec.decode_batch(data).rows.body
     assert body is not None
     view = np.frombuffer(body, ROW)
     marks = view["m0"].astype(np.uint16) + view["m1"] + view["m2"]
@@ -55,7 +55,7 @@ def row_forms(events: int) -> list[Form]:
     packer = struct.Struct("<" + "dqd" * events)
     frame = bytes(codec.encode_batch(outgoing(numbers)))
     plain = msgspec.msgpack.Decoder(list[float | int])
-    body = codec.decode_batch(frame).rows
+    body = codec.decode_batch(frame).rows.data
     triples = list(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
     named = [{"id": a, "time": b, "value": c} for a, b, c in triples]
     encode = msgspec.msgpack.encode

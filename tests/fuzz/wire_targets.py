@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.aggregator import records as aggregator_records
 from telemetry.aggregator import rows as aggregator_rows
 from telemetry.aggregator.records import count_events, definition_id
-from telemetry.aggregator.rows import Rows, count_rows, decode_rows
+from telemetry.aggregator.rows import Rows, read_rows
 from telemetry.ledger import FRAME_REASONS, Reason
 from telemetry.store import rollup
 from telemetry.wire import codec, control, frames, history, rows
@@ -49,19 +49,18 @@ def check_batch(data: bytes) -> EventBatch | None:
     assert min(batch.seq, batch.first, *batch.anchor) >= 0
     check_rows(batch.rows)
     records = sum(check_record(raw) for raw in batch.records)
-    assert count_events(batch) == count_rows(batch.rows).events + records
+    assert count_events(batch) == batch.rows.events + records
     return batch
 
 
-def check_rows(raw: Raw) -> None:
-    count = count_rows(raw)
-    if not count.readable:
-        assert count.events == 1
+def check_rows(array: rows.RowArray) -> None:
+    if array.count is None:
+        assert array.events == 1
         return
-    assert count.events <= limits.BATCH_ROWS
-    read: Rows = decode_rows(raw)
-    assert len(read.ids) == len(read.times) == len(read.values) == count.events
-    if count.events:
+    assert array.events == array.count <= limits.BATCH_ROWS
+    read: Rows = read_rows(array)
+    assert len(read.ids) == len(read.times) == len(read.values) == array.count
+    if array.count:
         assert read.ids.min() >= 0
         assert read.ids.max() <= limits.PRODUCER_IDS
 
@@ -195,7 +194,7 @@ TARGETS: Final = (
         arrays=True,
         run=run_rows,
         form=Msgpack(),
-        seeds=lambda: [bytes(codec.decode_batch(data).rows) for data in valid.frames()],
+        seeds=lambda: [bytes(codec.decode_batch(data).rows.data) for data in valid.frames()],
         covers=(rows, aggregator_rows),
         head=b"\x93",
         bytes_each=400,

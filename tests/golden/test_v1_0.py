@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from telemetry.wire import codec, control, events, history, snapshot
-from telemetry.wire.rows import canonical_body
 
 HERE = Path(__file__).parent / "v1.0"
 VERSION = (1, 0)
@@ -272,7 +271,7 @@ def test_golden_batch_of_rows_decodes() -> None:
     assert (decoded.version, decoded.producer, decoded.seq, decoded.first) == (VERSION, "p1", 1, 14)
     assert decoded.anchor == (MONO_NS, WALL_NS)
     assert decoded.dropped == {"buffer_full": 2}
-    body = canonical_body(decoded.rows)
+    body = decoded.rows.body
     assert body is not None
     assert [
         field for row in struct.iter_unpack(">xdxQxd", body) for field in row

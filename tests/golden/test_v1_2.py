@@ -19,7 +19,6 @@ from tests.golden import test_v1_0 as v1_0
 from tests.golden import test_v1_1 as v1_1
 
 from telemetry.wire import codec, control, events, snapshot
-from telemetry.wire.rows import canonical_body
 
 HERE = Path(__file__).parent / "v1.2"
 VERSION = (1, 2)
@@ -186,7 +185,7 @@ def test_golden_batch_of_rows_decodes() -> None:
     assert decoded.anchor == (MONO_NS, WALL_NS)
     assert decoded.dropped == {"buffer_full": 2}
     assert [codec.decode_record(raw) for raw in decoded.records] == [DEFINE]
-    body = canonical_body(decoded.rows)
+    body = decoded.rows.body
     assert body is not None
     assert [field for row in struct.iter_unpack(">xdxQxd", body) for field in row] == v1_0.ROWS
 

@@ -20,7 +20,6 @@ from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.codec import decode_batch
-from telemetry.wire.rows import row_count
 
 JOB = """
 import os, telemetry
@@ -66,7 +65,7 @@ def segments(ground: Any) -> list[Path]:
 
 def journaled_rows(ground: Any) -> int:
     frames = JournalReader(here(ground).journal).frames()
-    return sum(row_count(decode_batch(frame.data).rows) for frame in frames if frame.kind == BATCH)
+    return sum(decode_batch(frame.data).rows.events for frame in frames if frame.kind == BATCH)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from telemetry.emit.announcer import Announcer
 from telemetry.emit.outbox import Outbox
 from telemetry.emit.recorders import build_recorders
 from telemetry.ledger import Reason
-from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch, decode_record
 
 STEPS = st.lists(
@@ -43,7 +42,7 @@ def test_emitted_is_sent_plus_dropped(steps: list[tuple[str, int]]) -> None:
                 continue
             batch = decode_batch(packed.frame)
             assert batch.first >= following
-            assert packed.events == rows.row_count(batch.rows) + len(batch.records)
+            assert packed.events == batch.rows.events + len(batch.records)
             sent += packed.events
             following = batch.first + packed.events
             assert sum(batch.dropped.values()) + sent == following

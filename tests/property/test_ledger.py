@@ -22,6 +22,7 @@ from telemetry.testing.builders import MONO_NS, Row
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.control import End, Hello
 from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Gauge, Mark, Sample
+from telemetry.wire.rows import read
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -185,7 +186,7 @@ def test_every_event_is_somewhere(
         made, end = producers[stat.producer]
         assert stat.received == received[stat.producer]
         assert stat.waiting == 0
-        if not any(one.batch.rows == b"\xc0" for one in made):  # a producer that counts its own rows
+        if not any(one.batch.rows.count is None for one in made):  # a producer that counts its own rows
             assert stat.emitted == end.emitted
             assert stat.missing == sum(one.events for one in made) - received[stat.producer]
         came = {one.batch.seq for one in new if one.batch.producer == stat.producer}
@@ -218,8 +219,10 @@ LIES = st.fixed_dictionaries(
         "first": st.integers(0, (1 << 63) - 1),
         "dropped": st.dictionaries(st.text(max_size=5), st.integers(0, (1 << 63) - 1), max_size=3),
         "anchor": st.tuples(st.integers(0, (1 << 63) - 1), st.integers(0, (1 << 63) - 1)),
-        "rows": st.binary(max_size=60).map(lambda tail: Raw(b"\xc4" + bytes([len(tail)]) + tail))
-        | st.lists(st.none() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(), max_size=9).map(loose_rows),
+        "rows": st.binary(max_size=60).map(lambda tail: read(b"\xc4" + bytes([len(tail)]) + tail))
+        | st.lists(st.none() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(), max_size=9).map(
+            lambda numbers: read(loose_rows(numbers))
+        ),
         "records": st.lists(st.sampled_from([BROKEN_RECORD, Raw(b"\xc0"), Raw(b"\x91\xa6define")]), max_size=3),
     },
 )

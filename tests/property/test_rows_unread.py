@@ -45,7 +45,7 @@ def read(frame: bytes | bytearray) -> object:
         batch = decode_batch(frame)
     except Malformed as malformed:
         return malformed.reason
-    return [bytes(part) if isinstance(part, msgspec.Raw) else part for part in map(batch.__getattribute__, FIELDS)]
+    return [getattr(batch, name) for name in FIELDS]
 
 
 FIELDS = [name for name in EventBatch.__struct_fields__ if name != "records"]
@@ -62,8 +62,10 @@ def test_a_batch_of_many_canonical_rows_is_found_to_end_with_them() -> None:
     for rows in (6, 40, 21_845, 21_846):
         frame = bytes(encode_batch(OutgoingBatch(PROTOCOL, "p", 0, 0, (1, 1), {}, [], [1.0, 1 << 40, 2.0] * rows)))
         header = 3 if rows <= 21_845 else 5
-        assert at_end(frame, TOPIC_BYTES) == len(frame) - header - ROW_BYTES * rows
-        assert at_end(frame[:-9] + b"\xcf" + frame[-8:], TOPIC_BYTES) == -1
+        found = at_end(frame, TOPIC_BYTES)
+        assert found is not None
+        assert (found.count, len(found.data)) == (rows, header + ROW_BYTES * rows)
+        assert at_end(frame[:-9] + b"\xcf" + frame[-8:], TOPIC_BYTES) is None
 
 
 @pytest.mark.parametrize(
@@ -80,4 +82,4 @@ def test_only_the_field_of_rows_is_left_unread(end: tuple[object, ...]) -> None:
 def test_a_mark_far_from_the_end_is_no_header() -> None:
     """Records may hold any byte, and be longer than the rows that a short header can tell of."""
     for distance in (3 * 21_846, 10**6):
-        assert at_end(bytes(TOPIC_BYTES) + b"\xdc" * distance, TOPIC_BYTES) == -1
+        assert at_end(bytes(TOPIC_BYTES) + b"\xdc" * distance, TOPIC_BYTES) is None

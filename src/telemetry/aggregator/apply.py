@@ -7,30 +7,30 @@ entry there, and one more in `telemetry.aggregator.routes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.group import WALL_TIMES, Group, Lot
+from telemetry.aggregator.group import WALL_TIMES, Group, Lot, Part
 from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
-from telemetry.aggregator.rows import Rows, canonical_body, count_rows, loosen, unpack
+from telemetry.aggregator.rows import Rows, loosen, unpack
 from telemetry.aggregator.waiting import Waiting
+from telemetry.histogram.layout import constant
 from telemetry.ledger import Reason
 from telemetry.wire.events import EventBatch
 
 Index = NDArray[np.intp]
-Values = NDArray[np.float64]
-Walls = Callable[[Index | slice], NDArray[np.int64]]
-"""Computes the wall clock of some of the rows: most kinds need it of none."""
-Handler = Callable[[Index, Values, Walls], None]
-Witness = Callable[[Group, Index | None, int], None]
-"""Sees all rows that are applied, of all kinds at once: a group, which of its rows (None: all), the wall clock."""
+Handler = Callable[[Part], None]
+Witness = Callable[[int, Part], None]
+"""Sees all rows that are applied, kind by kind."""
 
+_FIRST_ROUTES: Final = [constant(kind << INDEX_BITS) for kind in range(len(KIND_CODES) + 1)]
+_INFINITE: Final = int(np.array(np.inf).view(np.uint64))
+"""As bits, numbers that are negative, infinite or none are no smaller."""
 _SIGNED: Final = KIND_CODES["gauge"]
 """The kind that takes negative values."""
 
@@ -99,39 +99,32 @@ class Applier:
 
     def _apply_rows(self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int) -> None:
         """Joins canonical rows up to a chunk, which stays in the cache; larger batches go by themselves."""
-        packed: list[tuple[Lot, EventBatch, memoryview]] = []
+        lots: list[Lot] = []
+        bodies: list[memoryview] = []
         joined = 0
         for producer, batch in zip(owners, batches, strict=True):
-            count = count_rows(batch.rows)
-            if not count.readable:
-                producer.account.ledger.drop(Reason.MALFORMED_ROWS, count.events)
+            rows = batch.rows
+            if rows.count is None:
+                producer.account.ledger.drop(Reason.MALFORMED_ROWS, rows.events)
                 continue
-            lot = Lot(producer, producer.steady(batch.anchor), count.events)
-            body = canonical_body(batch.rows)
-            if body is None:
-                self._arrive(Group([lot], loosen(batch.rows)), now_ns)
-            elif count.events:
-                packed.append((lot, batch, body))
-                joined += count.events
+            lot = Lot(producer, producer.steady(batch.anchor), rows.count)
+            if rows.body is None:
+                self._arrive([lot], loosen(rows), now_ns)
+            elif rows.count:
+                lots.append(lot)
+                bodies.append(rows.body)
+                joined += rows.count
             if joined >= limits.CHUNK_EVENTS:
-                self._apply_packed(packed, now_ns)
-                packed, joined = [], 0
-        if packed:
-            self._apply_packed(packed, now_ns)
+                self._arrive(lots, _join(bodies), now_ns)
+                lots, bodies, joined = [], [], 0
+        if lots:
+            self._arrive(lots, _join(bodies), now_ns)
 
-    def _apply_packed(self, packed: Sequence[tuple[Lot, EventBatch, memoryview]], now_ns: int) -> None:
-        rows = unpack(packed[0][2] if len(packed) == 1 else b"".join(body for _, _, body in packed))
-        if rows is not None:
-            self._arrive(Group([lot for lot, _, _ in packed], rows), now_ns)
-            return
-        for lot, batch, body in packed:  # one of them only looked canonical; its neighbours go on
-            self._arrive(Group([lot], unpack(body) or loosen(batch.rows)), now_ns)
-
-    def _arrive(self, group: Group, now_ns: int) -> None:
-        if not len(group):
-            return
-        group.note_lag(now_ns)
-        self._deliver(group, now_ns)
+    def _arrive(self, lots: list[Lot], rows: Rows, now_ns: int) -> None:
+        group = Group(lots, rows)
+        if len(group):
+            group.note_lag(now_ns)
+            self._deliver(group, now_ns)
 
     def _release(self, producer: Producer, now_ns: int) -> None:
         """Rows that waited for a definition which has come."""
@@ -146,36 +139,38 @@ class Applier:
 
     def _deliver(self, group: Group, now_ns: int) -> None:
         """Credits every row to its producer's ledger and hands the good ones to their kinds."""
-        routes, values = group.routes, group.rows.values
-        least, most = values.item(values.argmin()), values.item(values.argmax())
-        if least >= 0 and most < np.inf and routes.item(routes.argmin()) >= 0:  # false for a NaN anywhere
+        bits, routes = group.rows.values.view(np.uint64), group.routes
+        if bits.item(bits.argmax()) < _INFINITE and routes.item(routes.argmin()) >= 0:
             for lot in group.lots:
                 lot.producer.account.ledger.apply(lot.rows)
             self._dispatch(group, None, now_ns)
             return
         outcome = _outcomes(group)
         self._settle(group, outcome, now_ns)
-        good = np.flatnonzero(outcome == _APPLIED)
-        if len(good):
+        good = (outcome == _APPLIED).nonzero()[0]
+        if good.size:
             self._dispatch(group, good, now_ns)
 
     def _dispatch(self, group: Group, good: Index | None, now_ns: int) -> None:
         """Good rows (all, if `good` is None) to the handlers of their kinds."""
-        self._witness(group, good, now_ns)
-        routes = group.routes if good is None else group.routes[good]
+        routes, values = group.routes, group.rows.values
+        if good is not None:
+            routes, values = routes.take(good), values.take(good)
         first, last = routes.item(routes.argmin()) >> INDEX_BITS, routes.item(routes.argmax()) >> INDEX_BITS
-        if first == last and good is None:
-            index = (routes - (first << INDEX_BITS)).astype(np.intp)
-            self._handlers[first](index, group.rows.values, partial(group.walls, now_ns=now_ns))
+        if first == last:
+            self._hand(first, Part(routes - (first << INDEX_BITS), values, group, good, now_ns))
             return
         for kind in range(first, last + 1):
-            of_kind = _rows_of(kind, routes, first, last)
-            if of_kind.size:
-                at = of_kind if good is None else good[of_kind]
-                index = routes.take(of_kind).astype(np.intp)
+            at = _rows_of(kind, routes, first, last)
+            if at.size:
+                index = routes.take(at)
                 if kind:
-                    index -= kind << INDEX_BITS
-                self._handlers[kind](index, group.rows.values.take(at), partial(_walls_of, group, at, now_ns))
+                    index -= _FIRST_ROUTES[kind]
+                self._hand(kind, Part(index, values.take(at), group, at if good is None else good.take(at), now_ns))
+
+    def _hand(self, kind: int, part: Part) -> None:
+        self._witness(kind, part)
+        self._handlers[kind](part)
 
     def _settle(self, group: Group, outcome: NDArray[np.int8], now_ns: int) -> None:
         """Books what became of each lot's rows, and keeps those that wait."""
@@ -210,18 +205,19 @@ def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
     return found
 
 
+def _join(bodies: list[memoryview]) -> Rows:
+    return unpack(bodies[0] if len(bodies) == 1 else b"".join(bodies))
+
+
 def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:
     """Those of a kind, among routes of the kinds `first` to `last`."""
-    below, above = (kind + 1) << INDEX_BITS, kind << INDEX_BITS
     if kind == first:
-        return (routes < below).nonzero()[0]
-    if kind == last:
-        return (routes >= above).nonzero()[0]
-    return ((routes >= above) & (routes < below)).nonzero()[0]
-
-
-def _walls_of(group: Group, at: Index, now_ns: int, rows: Index | slice) -> NDArray[np.int64]:
-    return group.walls(at[rows], now_ns)
+        chosen = routes < _FIRST_ROUTES[kind + 1]
+    elif kind == last:
+        chosen = routes >= _FIRST_ROUTES[kind]
+    else:
+        chosen = (routes >= _FIRST_ROUTES[kind]) & (routes < _FIRST_ROUTES[kind + 1])
+    return chosen.nonzero()[0]
 
 
 def _refuse_late(

@@ -102,9 +102,9 @@ class Aggregator:
         )
         self._extents = Extents(self._registry, self._notes.warn)
         handlers: dict[int, Handler] = {
-            KIND_CODES["series"]: lambda index, value, _: self.series.record(index, value),
-            KIND_CODES["counter"]: lambda index, value, _: self._counters.record(index, value),
-            KIND_CODES["gauge"]: lambda index, value, walls: self._gauges.record(index, value, walls(slice(None))),
+            KIND_CODES["series"]: lambda part: self.series.record(part.indices, part.values),
+            KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
+            KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.walls()),
         }
         reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents, self._steps)
         self._applier = Applier(self._book, reader, handlers, self._extents.witness)

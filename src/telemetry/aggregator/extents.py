@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.extent_tail import Tail, TailRows
-from telemetry.aggregator.group import Group
+from telemetry.aggregator.group import Part
 from telemetry.aggregator.registry import OVERFLOW, Registry
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, route
+from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
 from telemetry.aggregator.state import PART, Column
 from telemetry.aggregator.values import LARGEST, bounded, grown, plain
-from telemetry.aggregator.witnessed import Columns, Slots, Witnessed, slots_of
+from telemetry.aggregator.witnessed import Columns, Slots, Witnessed, slot_of
 from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import Extent
 from telemetry.wire.units import TIME_NS
@@ -88,8 +88,8 @@ class Extents:
         """The leader of each follower."""
         self._leads = _Places()
         self._follows = _Places()
-        self._concerned = _Places()
-        """0 for leaders and followers."""
+        self._concerned = {code: np.zeros(0, np.bool_) for code in KIND_CODES.values()}
+        """By kind: whether an index is one of a leader or a follower. The last answers for all beyond it."""
         self._ns_per_unit = np.zeros(0)
         self._first = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)
@@ -182,7 +182,7 @@ class Extents:
         if unit in TIME_NS:
             self._ns_per_unit[leader] = TIME_NS[unit]
             self._leads.put(_slot("series", index), leader)
-            self._concerned.put(_slot("series", index), 0)
+            self._concern("series", index)
         else:
             self._warn(f"series {name!r} has no unit of time: nothing is known of when its values began")
 
@@ -192,22 +192,24 @@ class Extents:
         self._leader_of = grown(self._leader_of, place + 1)
         self._leader_of[place] = leader
         self._follows.put(_slot(kind, index), place)
-        self._concerned.put(_slot(kind, index), 0)
+        self._concern(kind, index)
+
+    def _concern(self, kind: Kind, index: int) -> None:
+        code = KIND_CODES[kind]
+        self._concerned[code] = grown(self._concerned[code], index + 2)
+        self._concerned[code][index] = True
 
     # --- in --------------------------------------------------------------------------------------
 
-    def witness(self, group: Group, good: Index | None, now_ns: int) -> None:
-        """Rows that are applied: those of the group, or the `good` ones of them. `now_ns` is wall clock."""
-        if not self._followers:
-            return
-        slots = slots_of(group.routes)
-        at = (self._concerned[slots] >= 0).nonzero()[0]
-        if good is not None:
-            at = np.intersect1d(at, good, assume_unique=True)
-        if at.size:
-            self._witnessed.add(group, at, slots.take(at), now_ns)
-            if self._witnessed.rows >= _MOST_WITNESSED:
-                self.settle()
+    def witness(self, kind: int, part: Part) -> None:
+        """Rows that are applied."""
+        concerned = self._concerned[kind]
+        if concerned.size:
+            at = concerned.take(part.indices, mode="clip").nonzero()[0]
+            if at.size:
+                self._witnessed.add(kind, part, at)
+                if self._witnessed.rows >= _MOST_WITNESSED:
+                    self.settle()
 
     def settle(self) -> None:
         """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
@@ -215,10 +217,10 @@ class Extents:
         if not self._witnessed.rows:
             return
         rows, self._witnessed = self._witnessed.columns(), Witnessed()
-        ends, group, taken = rows.group_ends, 0, 0
-        while (group := bisect_left(ends, taken + self._tail.rows_until_due, group)) < len(ends):
-            self._take(rows, slice(taken, ends[group]))
-            taken = ends[group]
+        ends, part, taken = rows.part_ends, 0, 0
+        while (part := bisect_left(ends, taken + self._tail.rows_until_due, part)) < len(ends):
+            self._take(rows, slice(taken, ends[part]))
+            taken = ends[part]
             self._look_through()
         self._take(rows, slice(taken, ends[-1]))
 
@@ -288,7 +290,7 @@ class Extents:
 
 
 def _slot(kind: Kind, index: int) -> int:
-    return int(slots_of(np.array([route(kind, index)], np.int32))[0])
+    return slot_of(KIND_CODES[kind], index)
 
 
 def _key(name: str, labels: dict[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:

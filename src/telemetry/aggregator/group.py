@@ -40,12 +40,14 @@ class Group:
 
     def _look_up(self) -> Routes:
         ids = self.rows.ids
+        if len(self.lots) == 1:
+            return self.lots[0].producer.ids.look_up(ids)
         start = 0
         pieces = []
         for lot in self.lots:
             pieces.append(lot.producer.ids.look_up(ids[start : start + lot.rows]))
             start += lot.rows
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return np.concatenate(pieces)
 
     def owners(self) -> NDArray[np.intp]:
         """The lot each row belongs to."""
@@ -69,6 +71,27 @@ class Group:
             lot = self.owners()[at]
             offset, made = offset[lot], made[lot]
         return walls_of(self.rows.times[at], offset, made, now_ns)
+
+
+class Part(NamedTuple):
+    """Rows of a group that are of one kind."""
+
+    indices: NDArray[np.intp]
+    """Of their instruments."""
+    values: NDArray[np.float64]
+    group: Group
+    at: NDArray[np.intp] | None
+    """Which of the group's rows they are; None: all."""
+    now_ns: int
+    """Wall clock."""
+
+    def walls(self) -> NDArray[np.int64]:
+        """Wall clock of each; most kinds need it of none."""
+        return self.group.walls(slice(None) if self.at is None else self.at, self.now_ns)
+
+    def rows(self, some: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Which of the group's rows some of them are."""
+        return some if self.at is None else self.at.take(some)
 
 
 def walls_of(

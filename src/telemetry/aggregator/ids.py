@@ -27,7 +27,7 @@ class IdTable:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._entries = np.array([MALFORMED, UNKNOWN], np.int32)
+        self._entries = np.array([MALFORMED, UNKNOWN], np.intp)
 
     def __getitem__(self, row_id: int) -> int:
         return int(self._entries[min(row_id + 1, len(self._entries) - 1)])
@@ -42,13 +42,13 @@ class IdTable:
         return True
 
     @property
-    def bound(self) -> Routes:
+    def bound(self) -> NDArray[np.int32]:
         """The route of each id up to the highest that has one. Once, a new table can be given them."""
         used = int((self._entries != UNKNOWN).nonzero()[0][-1])
-        return self._entries[1 : used + 1]
+        return self._entries[1 : used + 1].astype(np.int32)
 
     @bound.setter
-    def bound(self, routes: Routes) -> None:
+    def bound(self, routes: NDArray[np.int32]) -> None:
         if len(routes) > limits.PRODUCER_IDS or (len(routes) and not self._grow(len(routes))):
             raise ValueError(f"no room for {len(routes)} ids")
         self._entries[1 : len(routes) + 1] = routes
@@ -72,7 +72,7 @@ class IdTable:
             return True
         if not self._budget.take(room - had):
             return False
-        entries = np.full(room + 2, UNKNOWN, np.int32)
+        entries = np.full(room + 2, UNKNOWN, np.intp)
         entries[: had + 1] = self._entries[: had + 1]
         self._entries = entries
         return True

@@ -20,7 +20,7 @@ from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
-from telemetry.aggregator.rows import Rows, count_rows
+from telemetry.aggregator.rows import Rows
 from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.ledger import Reason
@@ -69,7 +69,7 @@ class StreamedRecord(NamedTuple):
 
 def count_events(batch: EventBatch) -> int:
     """Events in a batch, readable or not: rows, and records but definitions."""
-    events = count_rows(batch.rows).events
+    events = batch.rows.events
     if batch.records:
         events += sum(record_tag(raw) != _DEFINE for raw in batch.records)
     return events
@@ -160,7 +160,7 @@ class RecordReader:
             return None
         times = np.array(self._walls, np.uint64)
         rows = Rows(np.zeros(0, np.intp), times, np.array(self._values, np.float64))
-        group = Group(self._lots, rows, np.array(self._routes, np.int32))
+        group = Group(self._lots, rows, np.array(self._routes, np.intp))
         self._routes, self._values, self._walls, self._lots = [], [], [], []
         return group
 

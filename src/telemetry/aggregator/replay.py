@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Registry
-from telemetry.aggregator.routes import INDEX_BITS
-from telemetry.aggregator.rows import count_rows, decode_rows
+from telemetry.aggregator.routes import INDEX_BITS, Routes
+from telemetry.aggregator.rows import read_rows
 from telemetry.wire.codec import Malformed, decode_record
 from telemetry.wire.events import EventBatch, Sample
 
@@ -35,9 +35,9 @@ def replay_series(batch: EventBatch, producer: Producer | None, registry: Regist
 
 
 def _rows(batch: EventBatch, producer: Producer) -> SeriesValues:
-    if not count_rows(batch.rows).readable:
+    if batch.rows.count is None:
         return _NOTHING
-    rows = decode_rows(batch.rows)
+    rows = read_rows(batch.rows)
     return _of_series(producer.ids.look_up(rows.ids), rows.values)
 
 
@@ -51,10 +51,10 @@ def _samples(batch: EventBatch, registry: Registry) -> SeriesValues:
         if isinstance(record, Sample):
             routes.append(registry.find("series", record.name, record.labels, record.unit))
             values.append(record.value)
-    return _of_series(np.array(routes, np.int32), np.array(values, np.float64))
+    return _of_series(np.array(routes, np.intp), np.array(values, np.float64))
 
 
-def _of_series(routes: NDArray[np.int32], values: NDArray[np.float64]) -> SeriesValues:
+def _of_series(routes: Routes, values: NDArray[np.float64]) -> SeriesValues:
     """The same test of values as when they were applied."""
     if not len(routes):
         return _NOTHING

@@ -1,4 +1,4 @@
-"""A route: one int32 that says where a row goes, `kind << 24 | index`, or, if negative, why it goes nowhere."""
+"""A route: one number that says where a row goes, `kind << 24 | index`, or, if negative, why it goes nowhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from telemetry.wire.events import Kind
 
-Routes = NDArray[np.int32]
+Routes = NDArray[np.intp]
 
 INDEX_BITS: Final = 24
 KIND_CODES: Final[dict[Kind, int]] = {"series": 0, "counter": 1, "gauge": 2}

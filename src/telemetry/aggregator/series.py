@@ -135,16 +135,18 @@ class SeriesTable:
     def record(self, index: Indices, value: Floats) -> None:
         """Adds values to series: finite and >= 0, any number. Raises OverflowError after 2**32 without `roll`."""
         for start in range(0, value.size, limits.CHUNK_EVENTS):
-            end = start + limits.CHUNK_EVENTS
-            chunk, chunk_index = value[start:end], index[start:end]
-            smallest, largest = chunk.item(chunk.argmin()), chunk.item(chunk.argmax())
-            if largest < SQUARABLE:
-                self._record_chunk(chunk_index, chunk, smallest, largest)
-            else:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    self._record_chunk(chunk_index, chunk, smallest, largest)
+            chunk = slice(start, start + limits.CHUNK_EVENTS)
+            self._record_chunk(index[chunk], value[chunk])
 
-    def _record_chunk(self, index: Indices, value: Floats, smallest: float, largest: float) -> None:
+    def _record_chunk(self, index: Indices, value: Floats) -> None:
+        smallest, largest = value.item(value.argmin()), value.item(value.argmax())
+        if largest < SQUARABLE:
+            self._count(index, value, smallest, largest)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._count(index, value, smallest, largest)
+
+    def _count(self, index: Indices, value: Floats, smallest: float, largest: float) -> None:
         self._moments.record(index, value, largest)
         if len(self._groups) == 1:
             self._groups[0].record(index, value, smallest, largest)

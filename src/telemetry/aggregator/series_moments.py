@@ -230,9 +230,9 @@ class Moments:
             fractions |= value >= limits.EXACT_INTEGER
         if not fractions.item(fractions.argmax()):
             return
-        having = index[fractions]
-        if self.integral.take(having).any():
-            self.integral[having] = False
+        fractions &= self.integral.take(index)
+        if fractions.item(fractions.argmax()):
+            self.integral[index[fractions]] = False
             used = ~np.isnan(self._shift[: self.size])
             self._seek_fractions = bool((self.integral[: self.size] & used).any())
 

@@ -67,7 +67,7 @@ class TickColumns:
         """Slots of finite values >= 0, whose minimum and maximum are given. Values above the range fall into its
         last slot, below it into the first ones; `count` says whether to count both."""
         if self._one_scale is not None:
-            ticks = value * self._one_scale
+            ticks = value if self._one_scale == 1.0 else value * self._one_scale
             smallest, largest = smallest * self._one_scale, largest * self._one_scale
         else:
             ticks = self.scale.take(rows)
@@ -75,7 +75,7 @@ class TickColumns:
             smallest, largest = ticks.item(ticks.argmin()), ticks.item(ticks.argmax())
         if count and smallest < 1.0:
             self._count_below(rows, value, ticks)
-        np.rint(ticks, out=ticks)
+        ticks = np.rint(ticks)
         if largest > self._lowest_ceiling:
             self._hold_below_ceiling(rows, ticks, count)
             smallest = min(smallest, self._lowest_ceiling)

@@ -1,4 +1,4 @@
-"""Rows of many groups, kept until there are many: few cost nearly as much as many."""
+"""Rows of many parts, kept until there are many: few cost nearly as much as many."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.group import Group, Lot, walls_of
-from telemetry.aggregator.routes import INDEX_BITS, Routes
+from telemetry.aggregator.group import Lot, Part, walls_of
 
 Index = NDArray[np.intp]
-Slots = NDArray[np.int32]
+Slots = NDArray[np.intp]
 """Routes in another order, so that those of all kinds are small numbers: `index << 2 | kind`."""
 
 _KIND_BITS: Final = 2
-_INDEX_MASK: Final = np.int32((1 << INDEX_BITS) - 1)
 
 
 class Columns(NamedTuple):
-    """Rows of all groups, in order."""
+    """Rows of all parts, in order."""
 
     slots: Slots
     values: NDArray[np.float64]
     walls: NDArray[np.int64]
-    group_ends: list[int]
-    """How many of them come up to the end of each group."""
+    part_ends: list[int]
+    """How many of them come up to the end of each part."""
 
 
 class Witnessed:
@@ -35,41 +33,40 @@ class Witnessed:
 
     def __init__(self) -> None:
         self.rows = 0
-        self._slots: list[Slots] = []
-        self._values: list[NDArray[np.float64]] = []
-        self._times: list[NDArray[np.uint64]] = []
-        self._clocks: list[tuple[int, int, int]] = []
-        """Of each lot: how far its producer's clock is behind the wall clock, when it was made, when it came."""
-        self._owned: list[int] = []
-        """Rows of each lot, which has some."""
+        self._parts: list[tuple[int, int, Index, NDArray[np.float64], NDArray[np.uint64]]] = []
+        """Of each: how many rows, their kind, index, values and times."""
+        self._lots: list[tuple[int, tuple[int, int], int]] = []
+        """Of each, which has some: how many rows, the anchor, when they came."""
 
-    def add(self, group: Group, at: Index, slots: Slots, now_ns: int) -> None:
-        """Rows of a group and their slots. `now_ns` is wall clock."""
-        rows, lots = group.rows, group.lots
-        self._slots.append(slots)
-        self._values.append(rows.values.take(at))
-        self._times.append(rows.times[at])
-        for lot, owned in zip(lots, (at.size,) if len(lots) == 1 else _in_lots(at, lots), strict=True):
-            if owned:
-                clock_ns, wall_ns = lot.anchor
-                self._clocks.append((wall_ns - clock_ns, wall_ns or now_ns, now_ns))
-                self._owned.append(owned)
-        self.rows += at.size
+    def add(self, kind: int, part: Part, some: Index) -> None:
+        """Some rows of a part; at least one."""
+        at, lots, rows = part.rows(some), part.group.lots, some.size
+        times = part.group.rows.times[at]
+        self._parts.append((rows, kind, part.indices.take(some), part.values.take(some), times))
+        if len(lots) == 1:
+            self._lots.append((rows, lots[0].anchor, part.now_ns))
+        else:
+            owned = zip(_in_lots(at, lots), lots, strict=True)
+            self._lots += [(count, lot.anchor, part.now_ns) for count, lot in owned if count]
+        self.rows += rows
 
     def columns(self) -> Columns:
         """All of them; at least one was added."""
-        offset, made, now_ns = np.array(self._clocks).repeat(self._owned, axis=0).T
+        rows, kinds, indices, values, times = zip(*self._parts, strict=True)
+        owned, anchors, came = zip(*self._lots, strict=True)
+        offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]
+        made = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, came, strict=True)]
+        clocks = (np.repeat(clock, owned) for clock in (offsets, made, came))
         return Columns(
-            np.concatenate(self._slots),
-            np.concatenate(self._values),
-            walls_of(np.concatenate(self._times, dtype=np.uint64), offset, made, now_ns),
-            list(accumulate(slots.size for slots in self._slots)),
+            np.concatenate(indices) << _KIND_BITS | np.repeat(kinds, rows),
+            np.concatenate(values),
+            walls_of(np.concatenate(times, dtype=np.uint64), *clocks),
+            list(accumulate(rows)),
         )
 
 
-def slots_of(routes: Routes) -> Slots:
-    """Of routes that are bound; others have slots below 0."""
-    return (routes & _INDEX_MASK) << _KIND_BITS | routes >> INDEX_BITS
+def slot_of(kind: int, index: int) -> int:
+    return index << _KIND_BITS | kind
 
 
 def _in_lots(rows: Index, lots: Sequence[Lot]) -> list[int]:

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.histogram.layout import PAGE_BITS, PAGE_SLOTS, Integers, Layout
+from telemetry.histogram.layout import PAGE_BITS, PAGE_SLOTS, Integers, Layout, constant
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
 
-_OFFSET_MASK: Final = np.int64(PAGE_SLOTS - 1)
-_PAGE_SHIFT: Final = np.int64(PAGE_BITS)
+_OFFSET_MASK: Final = constant(PAGE_SLOTS - 1)
+_PAGE_SHIFT: Final = constant(PAGE_BITS)
 _ONE_FRESH: Final = np.uint32(1)
 _ONE: Final = np.int64(1)
 BLOCK_PAGES: Final = 512
@@ -120,7 +120,7 @@ class PagedCounts:
         self.layout = layout
         self.rows = 0
         self.used = 1
-        self._pages_per_row = np.int64(layout.pages)
+        self._pages_per_row = constant(layout.pages)
         self._table = np.zeros(0, dtype=np.int64)
         self.fresh = np.zeros((16, PAGE_SLOTS), dtype=np.uint32)
         self.fresh_sums = np.zeros(16, dtype=np.int64)
@@ -159,7 +159,8 @@ class PagedCounts:
             self._allocate(keys[pages == 0])
             pages = self._table.take(keys)
         if pages.size > self.used:  # one pass over the sums costs less than finding each
-            self.fresh_sums[: self.used] += np.bincount(pages, minlength=self.used)
+            sums = self.fresh_sums[: self.used]
+            sums += np.bincount(pages, minlength=self.used)
         else:
             np.add.at(self.fresh_sums, pages, _ONE)
         np.bitwise_and(slots, _OFFSET_MASK, out=slots)

@@ -56,8 +56,7 @@ class Heard:
     def received(self) -> int:
         """Events."""
         return sum(
-            rows.row_count(batch.rows) + sum(record_tag(raw) != "define" for raw in batch.records)
-            for batch in self.batches
+            batch.rows.events + sum(record_tag(raw) != "define" for raw in batch.records) for batch in self.batches
         )
 
     def rows(self) -> Iterator[tuple[str, int, float]]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from telemetry.wire.codec import decode_batch, encode_batch
 from telemetry.wire.events import EventBatch, EventRecord, OutgoingBatch
+from telemetry.wire.rows import read
 from telemetry.wire.version import PROTOCOL
 
 Row = tuple[float, int, float]
@@ -59,4 +60,4 @@ def loose_rows(numbers: Sequence[object]) -> Raw:
 
 def with_raw_rows(original: EventBatch, rows: Raw) -> EventBatch:
     """The batch with other rows."""
-    return replace(original, rows=rows)
+    return replace(original, rows=read(rows))

@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from telemetry import limits
 from telemetry.ledger import Reason
 from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response
-from telemetry.wire.events import RECORD_DECODER, EventBatch, EventRecord, OutgoingBatch, StreamRecord
+from telemetry.wire.events import RECORD_DECODER, EventBatch, EventRecord, OutgoingBatch, RawBatch, StreamRecord
 from telemetry.wire.history import Interval, fits_together
 from telemetry.wire.journal import Checkpoint, Note
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -70,8 +70,8 @@ class _TagHead(Struct, array_like=True, frozen=True):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NO_ROWS: Final = _ENCODER.encode([])
-_BATCH_HEAD: Final = 0x90 | len(EventBatch.__struct_fields__)  # an array of its fields and no more
-_BATCH: Final = msgspec.msgpack.Decoder(EventBatch)
+_BATCH_HEAD: Final = 0x90 | len(RawBatch.__struct_fields__)  # an array of its fields and no more
+_BATCH: Final = msgspec.msgpack.Decoder(RawBatch)
 _SNAPSHOT: Final = msgspec.msgpack.Decoder(MetricsSnapshot)
 _STREAM: Final = msgspec.msgpack.Decoder(StreamRecord)
 _REQUEST: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
@@ -119,7 +119,7 @@ def decode_batch(frame: _Bytes) -> EventBatch:
     payload = _payload(frame, frames.EVENTS)
     batch = _with_rows_unread(frame) if isinstance(frame, bytes) else None
     try:
-        batch = batch or _BATCH.decode(payload)
+        batch = batch or _with_rows(_BATCH.decode(payload))
     except BAD_INPUT as error:
         raise _unreadable(error, _array_version(payload)) from None
     if not may_talk(batch.version):
@@ -130,14 +130,27 @@ def decode_batch(frame: _Bytes) -> EventBatch:
 def _with_rows_unread(frame: bytes) -> EventBatch | None:
     """The batch, if it ends with canonical rows: msgpack would walk through all their numbers. Else None, also if
     what it ends with is not its field `rows`, but in it or behind it."""
-    start = wire_rows.at_end(frame, frames.TOPIC_BYTES)
-    if start < 0 or frame[frames.TOPIC_BYTES] != _BATCH_HEAD:
+    rows = wire_rows.at_end(frame, frames.TOPIC_BYTES)
+    if rows is None or frame[frames.TOPIC_BYTES] != _BATCH_HEAD:
         return None
     try:
-        batch = _BATCH.decode(frame[frames.TOPIC_BYTES : start] + _NO_ROWS)
+        batch = _BATCH.decode(frame[frames.TOPIC_BYTES : -len(rows.data)] + _NO_ROWS)
     except BAD_INPUT:
         return None
-    return replace(batch, rows=Raw(memoryview(frame)[start:])) if bytes(batch.rows) == _NO_ROWS else None
+    return _with_rows(batch, rows) if bytes(batch.rows) == _NO_ROWS else None
+
+
+def _with_rows(batch: RawBatch, rows: wire_rows.RowArray | None = None) -> EventBatch:
+    return EventBatch(
+        batch.version,
+        batch.producer,
+        batch.seq,
+        batch.first,
+        batch.anchor,
+        batch.dropped,
+        batch.records,
+        rows or wire_rows.read(batch.rows),
+    )
 
 
 def decode_record(raw: Raw | bytes) -> EventRecord:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
+from telemetry.wire.rows import RowArray
 from telemetry.wire.version import Version
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS)]
@@ -282,10 +283,8 @@ STREAMED: Final = (Mark, Params, Expect, Span, Note, Artifact, Session, Axis, Ta
 """Record types of producers that go on to the record stream as they are; the others only change numbers."""
 
 
-class EventBatch(Struct, array_like=True, frozen=True, gc=False):
-    """One frame of topic `ev/1`.
-
-    Every event of a producer has a number, from 0 up: first the records but for `define`, in order, then the
+class _BatchHead(Struct, array_like=True, frozen=True, gc=False):
+    """Every event of a producer has a number, from 0 up: first the records but for `define`, in order, then the
     rows. An event that the producer itself dropped has a number too, so that
 
         first number of the next batch = `first` + events in this batch + events dropped between the two.
@@ -299,12 +298,23 @@ class EventBatch(Struct, array_like=True, frozen=True, gc=False):
     """(monotonic, wall) nanoseconds, read together: turns any time of the batch into wall time."""
     dropped: Drops
     records: Annotated[list[Raw], Meta(max_length=limits.BATCH_RECORDS)]
+
+
+class RawBatch(_BatchHead, frozen=True, gc=False):
+    """One frame of topic `ev/1`, as it is on the wire."""
+
     rows: Raw
     """A flat array `id, time, value, id, time, value, …`; see `telemetry.wire.rows`."""
 
 
+class EventBatch(_BatchHead, frozen=True, gc=False):
+    """The same, with its rows looked at."""
+
+    rows: RowArray
+
+
 class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
-    """The encoding side of `EventBatch`: values instead of raw bytes."""
+    """The encoding side of `RawBatch`: values instead of raw bytes."""
 
     version: Version
     producer: str

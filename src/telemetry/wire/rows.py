@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
 
@@ -28,55 +28,63 @@ _LOOSE: Final[msgspec.msgpack.Decoder[list[int | float]]] = msgspec.msgpack.Deco
 )
 
 
-def row_count(rows: Raw) -> int:
-    """Rows in the array, read from its header. Raises ValueError unless it is an array of whole rows."""
-    data = memoryview(rows)
-    length, _ = _array_header(data)
-    if length % 3:
-        raise ValueError(f"rows hold {length} numbers, not a multiple of 3")
-    return length // 3
+class RowArray(Struct, frozen=True, gc=False):
+    """What a batch has for rows, read as far as its header and the markers."""
+
+    data: memoryview
+    """As it came."""
+    count: int | None = None
+    """None if it is no array of whole rows, or of more than a frame of canonical ones could hold."""
+    body: memoryview | None = None
+    """The 27-byte rows, if all are canonical."""
+
+    @property
+    def events(self) -> int:
+        """What can't be read counts as one; by the producer's event numbers the rest of it is missing."""
+        return 1 if self.count is None else self.count
 
 
-def canonical_body(rows: Raw) -> memoryview | None:
-    """The 27-byte rows if the array has the size canonical rows would have, else None.
-
-    The markers inside still have to be checked by whoever reads the body.
-    """
+def read(rows: Raw | bytes) -> RowArray:
+    """Looks at any msgpack value."""
     data = memoryview(rows)
     length, header = _array_header(data)
+    count = length // 3
+    if length < 0 or length % 3 or count > limits.BATCH_ROWS:
+        return RowArray(data)
     body = data[header:]
-    return body if len(body) == length // 3 * ROW_BYTES and length % 3 == 0 else None
+    if len(body) != count * ROW_BYTES or bytes(body)[::_APART] != _MARKS * count:
+        return RowArray(data, count)
+    return RowArray(data, count, body)
 
 
-def at_end(data: bytes, begin: int) -> int:
-    """Where canonical rows begin that `data` ends with, found without a walk through all numbers; −1 if it can't be
-    seen. That what lies between `begin` and them is all the rest of a batch has to be shown by reading it."""
+def at_end(data: bytes, begin: int) -> RowArray | None:
+    """Canonical rows that `data` ends with, found without a walk through all numbers; None if they can't be seen.
+    That what lies between `begin` and them is all the rest of a batch has to be shown by reading it."""
     size = len(data)
     for mark, width in _LONG_ARRAYS.items():
         header = 1 + width
         first = begin + (size - begin - header) % ROW_BYTES
         for start in range(first, min(size - header, begin + _HEAD_BYTES), ROW_BYTES):
-            length = (size - start - header) // ROW_BYTES * 3
-            if data[start] == mark and int.from_bytes(data[start + 1 : start + header], "big") == length:
-                return start if data[start + header :: _APART] == _MARKS * (length // 3) else -1
-    return -1
+            count = (size - start - header) // ROW_BYTES
+            if data[start] == mark and int.from_bytes(data[start + 1 : start + header], "big") == 3 * count:
+                if data[start + header :: _APART] != _MARKS * count:
+                    return None
+                rows = memoryview(data)[start:]
+                return RowArray(rows, count, rows[header:])
+    return None
 
 
-def loose(rows: Raw) -> list[int | float]:
+def loose(rows: RowArray) -> list[int | float]:
     """Any msgpack numbers, flat. Raises msgspec.MsgspecError for anything else."""
-    return _LOOSE.decode(rows)
+    return _LOOSE.decode(rows.data)
 
 
 def _array_header(data: memoryview) -> tuple[int, int]:
-    """(elements, bytes of the header). Raises ValueError for anything but an array."""
-    if not len(data):
-        raise ValueError("rows are empty")
-    first = data[0]
+    """(elements, bytes of the header); −1 elements for anything but an array."""
+    first = data[0] if len(data) else 0
     if first & 0xF0 == 0x90:
         return first & 0x0F, 1
     width = _LONG_ARRAYS.get(first)
-    if width is None:
-        raise ValueError(f"rows begin with 0x{first:02x}, not with an array")
-    if len(data) <= width:
-        raise ValueError("the header of rows is cut off")
+    if width is None or len(data) <= width:
+        return -1, 0
     return int.from_bytes(data[1 : 1 + width], "big"), 1 + width

@@ -42,6 +42,7 @@ from telemetry.wire.events import (
     StepEnd,
     Table,
 )
+from telemetry.wire.rows import read
 
 NOW = WALL_NS + 10**9
 UNREADABLE_DEFINE = Raw(msgspec.msgpack.encode(["define", 5, "", "no such kind"]))
@@ -242,5 +243,5 @@ def test_an_id_without_room_stays_unknown() -> None:
 
 def test_a_batch_without_readable_rows_still_counts() -> None:
     """Null instead of rows counts as one malformed event beside the records."""
-    sent: EventBatch = replace(batch(records=[Mark("m")]), rows=Raw(b"\xc0"))
+    sent: EventBatch = replace(batch(records=[Mark("m")]), rows=read(b"\xc0"))
     assert count_events(sent) == 2

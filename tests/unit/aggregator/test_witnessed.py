@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.group import Group, Lot
+from telemetry.aggregator.group import Group, Lot, Part
 from telemetry.aggregator.producers import Producer, ProducerBook
-from telemetry.aggregator.routes import Routes, route
+from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.rows import Rows
-from telemetry.aggregator.witnessed import Witnessed, slots_of
+from telemetry.aggregator.witnessed import Witnessed, slot_of
 
 NOW_NS = 10**18
+COUNTER = KIND_CODES["counter"]
 
 
 @pytest.fixture
@@ -28,20 +29,19 @@ def group(lots: list[Lot], routes: list[int]) -> Group:
     """Each row has its place as value, and the hundredfold of it as time; the first one has none."""
     places = np.arange(len(routes))
     rows = Rows(places, (100 * places).astype(np.uint64), places.astype(np.float64))
-    return Group(lots, rows, np.array(routes, np.int32))
+    return Group(lots, rows, np.array(routes, np.intp))
 
 
 def add(witnessed: Witnessed, rows: Group, now_ns: int, at: list[int] | None = None) -> None:
-    """Rows of the group, or all of them."""
-    chosen = np.arange(len(rows)) if at is None else np.array(at)
-    witnessed.add(rows, chosen, slots_of(rows.routes)[chosen], now_ns)
+    """Rows of the group, or all of them, which are of counters."""
+    part = Part(rows.routes, rows.rows.values, rows, None, now_ns)
+    witnessed.add(COUNTER, part, np.arange(len(rows)) if at is None else np.array(at))
 
 
-def test_slots_tell_routes_apart() -> None:
+def test_slots_tell_instruments_apart() -> None:
     """They are small where routes of a second kind are beyond 16 million."""
-    routes = [route(kind, index) for kind in ("series", "counter", "gauge") for index in (0, 1, (1 << 24) - 1)]
-    slots = slots_of(np.array(routes, np.int32)).tolist()
-    assert len(set(slots)) == len(routes)
+    slots = [slot_of(kind, index) for kind in KIND_CODES.values() for index in (0, 1, (1 << INDEX_BITS) - 1)]
+    assert len(set(slots)) == len(slots)
     assert slots[:2] == [0, 4]
     assert slots[3] == 1
     assert min(slots) >= 0
@@ -55,10 +55,10 @@ def test_rows_of_several_groups_and_lots(producer: Producer) -> None:
     add(witnessed, group([Lot(producer, (0, 0), 2)], [8, 9]), NOW_NS + 1)
     assert witnessed.rows == 7
     rows = witnessed.columns()
-    assert rows.slots.tolist() == (4 * np.array([7, 8, 9, 7, 8, 8, 9])).tolist()
+    assert rows.slots.tolist() == [slot_of(COUNTER, index) for index in (7, 8, 9, 7, 8, 8, 9)]
     assert rows.values.tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert rows.walls.tolist() == [1_000, 1_100, 5_100, 5_200, 5_300, NOW_NS + 1, 100]
-    assert rows.group_ends == [5, 7]
+    assert rows.part_ends == [5, 7]
 
 
 def test_rows_of_some_lots_only(producer: Producer) -> None:
@@ -67,9 +67,9 @@ def test_rows_of_some_lots_only(producer: Producer) -> None:
     lots = [Lot(producer, (0, 1_000), 2), Lot(producer, (0, 5_000), 2), Lot(producer, (0, 9_000), 1)]
     add(witnessed, group(lots, [7, 8, 9, 7, 8]), NOW_NS, at=[1, 4])
     rows = witnessed.columns()
-    assert rows.slots.tolist() == [4 * 8, 4 * 8]
+    assert rows.slots.tolist() == [slot_of(COUNTER, 8)] * 2
     assert rows.walls.tolist() == [1_100, 9_400]
-    assert rows.group_ends == [2]
+    assert rows.part_ends == [2]
 
 
 def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
@@ -88,10 +88,23 @@ def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
     assert grown < 100 * 2_000
 
 
+def test_rows_of_a_part_are_those_of_its_group(producer: Producer) -> None:
+    """A part has some rows of a group, of which some are kept: times and clocks are theirs."""
+    rows = group([Lot(producer, (0, 50), 2), Lot(producer, (0, 70), 4)], [1, 2, 3, 1, 2, 3])
+    of_kind = np.array([0, 2, 5])
+    part = Part(rows.routes[of_kind], rows.rows.values[of_kind], rows, of_kind, NOW_NS)
+    witnessed = Witnessed()
+    witnessed.add(COUNTER, part, np.array([1, 2]))
+    found = witnessed.columns()
+    assert found.slots.tolist() == [slot_of(COUNTER, 3)] * 2
+    assert found.values.tolist() == [2, 5]
+    assert found.walls.tolist() == [270, 570]
+
+
 @pytest.mark.parametrize("cut", range(1, 6))
 def test_where_groups_end_changes_no_row(producer: Producer, cut: int) -> None:
     """The same rows in one group or in two."""
-    routes: Routes = np.array([1, 2, 3, 1, 2, 3], np.int32)
+    routes: Routes = np.array([1, 2, 3, 1, 2, 3], np.intp)
     lots = [Lot(producer, (0, 50), cut), Lot(producer, (0, 70), 6 - cut)]
     whole, halves = Witnessed(), Witnessed()
     add(whole, group(lots, routes.tolist()), NOW_NS)

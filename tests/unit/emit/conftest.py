@@ -81,7 +81,7 @@ class Reader:
 
     @staticmethod
     def events(batch: EventBatch) -> int:
-        return rows.row_count(batch.rows) + sum(record_tag(raw) != "define" for raw in batch.records)
+        return batch.rows.events + sum(record_tag(raw) != "define" for raw in batch.records)
 
 
 class Desk:

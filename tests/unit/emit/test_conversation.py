@@ -13,7 +13,6 @@ from telemetry import limits
 from telemetry.emit import records
 from telemetry.emit.conversation import Conversation
 from telemetry.errors import KeysError, ProtocolError
-from telemetry.wire import rows
 from telemetry.wire.control import (
     Ack,
     CannotResend,
@@ -141,9 +140,9 @@ def test_one_batch_at_a_time_while_full_ones_wait(talk: Conversation, desk: Any,
     """True means: come again at once."""
     desk.fill(2 * limits.BATCH_EVENTS + 10)
     assert [talk.flush(), talk.flush()] == [True, False]
-    assert [rows.row_count(batch.rows) for batch in link.batches] == [limits.BATCH_EVENTS] * 2
+    assert [batch.rows.count for batch in link.batches] == [limits.BATCH_EVENTS] * 2
     assert talk.flush() is False
-    assert rows.row_count(link.batches[2].rows) == 10
+    assert link.batches[2].rows.count == 10
     assert [batch.seq for batch in link.batches] == [0, 1, 2]
 
 
@@ -158,7 +157,7 @@ def test_a_full_pipe_keeps_the_batch_at_the_head(talk: Conversation, desk: Any, 
     link.room = 9
     talk.flush()
     talk.flush()
-    assert [(batch.seq, rows.row_count(batch.rows)) for batch in link.batches] == [(0, 5), (1, 3)]
+    assert [(batch.seq, batch.rows.count) for batch in link.batches] == [(0, 5), (1, 3)]
     assert talk.all_sent
 
 
@@ -443,7 +442,7 @@ def test_another_epoch_is_another_aggregator(talk: Conversation, desk: Any, link
     assert talk.flush() is False
     talk.step()
     send_all(talk)
-    sent = [(batch.seq, len(batch.records), rows.row_count(batch.rows)) for batch in link.batches[3:]]
+    sent = [(batch.seq, len(batch.records), batch.rows.count) for batch in link.batches[3:]]
     assert sent == [(3, 1, 0), (1, 1, 1), (2, 1, 1), (4, 1, 1)]
 
 

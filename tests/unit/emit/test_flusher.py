@@ -16,7 +16,6 @@ from telemetry.emit import flusher as flusher_module
 from telemetry.emit.conversation import Conversation
 from telemetry.emit.flusher import Flusher, FlusherParts
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
-from telemetry.wire import rows
 from telemetry.wire.control import Ack, End, Ended, Error, Hello, Pong, Request, Response, Welcome
 
 WaitUntil = Callable[..., Any]
@@ -88,7 +87,7 @@ def test_events_are_sent_within_a_period(bench: Bench, wait_until: WaitUntil) ->
     assert flusher.wait_for_welcome(5.0) == WELCOME
     bench.desk.fill(5)
     wait_until(lambda: bench.link.frames, what="a batch")
-    assert rows.row_count(bench.link.batches[0].rows) == 5
+    assert bench.link.batches[0].rows.count == 5
 
 
 def test_it_does_not_sleep_while_a_full_batch_waits(bench: Bench, wait_until: WaitUntil, make_desk: Any) -> None:
@@ -123,7 +122,7 @@ def test_finishing_before_the_welcome_still_delivers(bench: Bench) -> None:
     ).start()
     ending = flusher.finish(10.0)
     assert ending.account is not None
-    assert rows.row_count(bench.link.batches[0].rows) == 3
+    assert bench.link.batches[0].rows.count == 3
 
 
 def test_an_aggregator_that_takes_nothing_is_waited_for_within_bounds(bench: Bench) -> None:

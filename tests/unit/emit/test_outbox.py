@@ -38,7 +38,7 @@ def test_rows_are_canonical(desk: Any) -> None:
     """27 bytes an event: the aggregator reads them in place."""
     desk.fill(50)
     batch = desk.pack()
-    body = rows.canonical_body(batch.rows)
+    body = batch.rows.body
     assert body is not None
     assert len(body) == 50 * rows.ROW_BYTES
     assert {body[at] for at in range(18, len(body), rows.ROW_BYTES)} == {rows.VALUE_MARK}
@@ -58,8 +58,8 @@ def test_a_batch_is_bounded(desk: Any, make_desk: Any) -> None:
     for number in range(limits.BATCH_RECORDS + 7):
         desk.outbox.records.append(records.mark(str(number), {}, 1))
     first, second = desk.pack(), desk.pack()
-    assert (rows.row_count(first.rows), len(first.records)) == (limits.BATCH_EVENTS, limits.BATCH_RECORDS)
-    assert (rows.row_count(second.rows), len(second.records)) == (5, 7)
+    assert (first.rows.count, len(first.records)) == (limits.BATCH_EVENTS, limits.BATCH_RECORDS)
+    assert (second.rows.count, len(second.records)) == (5, 7)
     assert second.first == limits.BATCH_EVENTS + limits.BATCH_RECORDS
 
 
@@ -79,8 +79,8 @@ def test_rows_wait_until_every_definition_was_sent(desk: Any) -> None:
     desk.definitions += [records.mark("d", {}, 0)] * (limits.BATCH_RECORDS + 1)
     desk.fill(1)
     first, second = desk.pack(), desk.pack()
-    assert (rows.row_count(first.rows), len(first.records)) == (0, limits.BATCH_RECORDS)
-    assert (rows.row_count(second.rows), len(second.records)) == (1, 1)
+    assert (first.rows.count, len(first.records)) == (0, limits.BATCH_RECORDS)
+    assert (second.rows.count, len(second.records)) == (1, 1)
 
 
 def test_the_oldest_rows_go_beyond_the_bound(desk: Any, read: Any) -> None:

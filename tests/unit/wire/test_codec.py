@@ -137,7 +137,7 @@ def test_what_a_producer_encodes_is_what_is_decoded() -> None:
     for name in ("version", "producer", "seq", "first", "anchor", "dropped"):
         assert getattr(batch, name) == getattr(out, name)
     assert [codec.decode_record(raw) for raw in batch.records] == out.records
-    assert msgspec.msgpack.decode(batch.rows) == out.rows
+    assert msgspec.msgpack.decode(batch.rows.data) == out.rows
     assert [field.name for field in msgspec.structs.fields(OutgoingBatch)] == [
         field.name for field in msgspec.structs.fields(type(batch))
     ]

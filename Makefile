@@ -91,7 +91,9 @@ $(VENV)/bin/python:
 	@echo "Making $(VENV) with $$($(PYTHON) -V)"
 	@$(PYTHON) -m venv $(VENV)
 
-# Editable, so that an edit needs no new set-up; a changed pyproject.toml does.
+# Editable, so that an edit needs no new set-up; a changed pyproject.toml does, and what is compiled.
+SETUP := pyproject.toml hatch_build.py src/telemetry/aggregator/_usual.c
+
 define install
 	@echo "Installing $(1) into $(VENV)"
 	@$(BIN)/pip install --quiet --editable '$(1)' || { \
@@ -102,9 +104,9 @@ define install
 	@touch $@
 endef
 
-$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.core: $(SETUP) | $(VENV)/bin/python
 	$(call install,.)
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: $(SETUP) | $(VENV)/bin/python
 	$(call install,.[dev])
 	@touch $(VENV)/.core

@@ -95,6 +95,14 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
     return measure
 
 
+def uncompiled(measure: Measure) -> Measure:
+    """In this process from now on: as where there was no compiler at installation."""
+    from telemetry.aggregator import series_group
+
+    series_group.record_usual = None
+    return measure
+
+
 def small(rate: int) -> str:
     """What batches of 1k are called that come as fast."""
     return f"batches of 1k, {gathered(1_000, rate)} a turn ({rate:,} events/s)"
@@ -112,6 +120,8 @@ def hdr() -> Measure:
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     "10k": lambda: ours(FrameMaker(10_000), 1, journaled=False),
     **{small(rate): lambda rate=rate: _small(rate, journaled=False) for rate in RATES},  # type: ignore[misc]
+    "10k, nothing compiled": lambda: uncompiled(ours(FrameMaker(10_000), 1, journaled=False)),
+    "1k, nothing compiled": lambda: uncompiled(_small(RATES[-1], journaled=False)),
     "10k with journal": lambda: ours(FrameMaker(10_000), 1, journaled=True),
     "1k with journal": lambda: _small(RATES[0], journaled=True),
     _PEER: hdr,
@@ -141,6 +151,8 @@ def run(size: Size) -> Outcome:
     figures = [
         figure("10k", "batches of 10k", LIMITS_NS[10_000]),
         *(figure(small(rate), small(rate), LIMITS_NS[1_000]) for rate in RATES),
+        figure("10k, nothing compiled", "batches of 10k, nothing compiled", None),
+        figure("1k, nothing compiled", f"{small(RATES[-1])}, nothing compiled", None),
         figure("10k with journal", "batches of 10k, journal on", None),
         figure("1k with journal", f"{small(RATES[0])}, journal on", None),
     ]

@@ -36,6 +36,7 @@ INGEST_LIMITS_NS: Final = {10_000: 60.0, 1_000: 90.0}
 CALL_LIMITS_NS: Final = {"issue": 600.0, "first": 150.0, "chunk": 150.0, "complete": 1_500.0 + 100.0 * CHUNKS}
 """CPU time of the thread that calls; the flush, which another thread does, is in the figures of whole requests."""
 LIMIT_MIB: Final = 200.0
+_UNCOMPILED: Final = f"{ingest.small(ingest.RATES[-1])}, nothing compiled"
 _WHOLE: Final = "whole request"
 _HDR: Final = "HdrHistogram record_value"
 _ISSUED: Final = "in flight"
@@ -232,6 +233,7 @@ CALLS: Final[dict[str, Callable[[], Measure]]] = {
     "complete": complete,
     _WHOLE: whole,
 }
+_ALONE: Final = (1_000, CHUNKS, ingest.gathered(1_000, ingest.RATES[-1]))
 INGESTS: Final[dict[str, tuple[int, int, int, float | None]]] = {
     "batches of 10k": (10_000, CHUNKS, 1, INGEST_LIMITS_NS[10_000]),
     **{
@@ -243,12 +245,14 @@ INGESTS: Final[dict[str, tuple[int, int, int, float | None]]] = {
         )
         for rate in ingest.RATES
     },
+    _UNCOMPILED: (*_ALONE, None),
     "batches of 10k, few chunks": (10_000, FEW_CHUNKS, 1, None),
     "batches of 1k, few chunks": (1_000, FEW_CHUNKS, ingest.gathered(1_000, ingest.RATES[0]), None),
 }
 ALTERNATIVES: Final[dict[str, Callable[[], Measure]]] = {
     **CALLS,
     **{name: lambda asked=asked: ingested(*asked[:3]) for name, asked in INGESTS.items()},  # type: ignore[misc]
+    _UNCOMPILED: lambda: ingest.uncompiled(ingested(*_ALONE)),
     _ISSUED: lambda: held(False),
     _STREAMING: lambda: held(True),
 }

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "benchmarks", "examples", "docs", ".ci")
-NO_TEXT = {".bin", ".png"}
+NO_TEXT = {".bin", ".png", ".so"}
 SKIPPED_PARTS = {"__pycache__", "node_modules", "snapshot_report.html"}
 LONGEST_PAUSE_S = 0.05
 

@@ -139,6 +139,8 @@ class SeriesTable:
             self._record_chunk(index[chunk], value[chunk])
 
     def _record_chunk(self, index: Indices, value: Floats) -> None:
+        if len(self._groups) == 1 and self._groups[0].record_usual(index, value, self._moments):
+            return
         smallest, largest = value.item(value.argmin()), value.item(value.argmax())
         if largest < SQUARABLE:
             self._count(index, value, smallest, largest)

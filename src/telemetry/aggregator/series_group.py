@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.series_moments import Moments
 from telemetry.aggregator.series_ticks import Indices, TickColumns, highest_tick
 from telemetry.aggregator.state import PART
+from telemetry.aggregator.usual import record_usual
 from telemetry.aggregator.values import grown
 from telemetry.errors import InstrumentError
 from telemetry.histogram.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
@@ -117,6 +119,21 @@ class SeriesGroup:
         """Counts finite values >= 0, whose minimum and maximum are given."""
         slots = self.ticks.slots(rows, value, smallest, largest, count=True)
         self.counts.add(rows, slots)
+
+    def record_usual(self, index: Indices, value: Floats, moments: Moments) -> bool:
+        """The same, and what `moments` does, if no row needs anything special. For a group that has all series."""
+        ticks, counts, layout = self.ticks, self.counts, self.layout
+        if record_usual is None or index.size > counts.room:
+            return False
+        range_of_rows = ticks.scale, ticks.highest_tick
+        pages = counts.table, counts.fresh, counts.fresh_sums, layout.pages
+        room = moments.room
+        reach = record_usual(index, value, *moments.collecting, *range_of_rows, *pages, layout.half_bits, room)
+        if reach < 0:
+            return False
+        moments.collected(index.size, reach)
+        counts.added(index.size)
+        return True
 
     def roll(self) -> IntervalSlots:
         """Ends an interval: moves the window, returns what was counted since the last roll."""

@@ -154,6 +154,21 @@ class Moments:
             with np.errstate(over="ignore", invalid="ignore"):
                 self._collect(index, value, shift, split)
 
+    @property
+    def room(self) -> float:
+        """Sums of deviations stay exact while they reach no further."""
+        return limits.EXACT_INTEGER - self._reach if self._events + limits.CHUNK_EVENTS <= FOLD_EVENTS else 0.0
+
+    @property
+    def collecting(self) -> tuple[Floats, NDArray[np.complex128], Floats, Floats, NDArray[np.bool_]]:
+        """What usual rows change, and what tells that they are: shift, sums, minimum, maximum, whether integral."""
+        return self._shift, self._sums, self.interval_min, self.interval_max, self.integral
+
+    def collected(self, events: int, reach: float) -> None:
+        """Usual rows are in the columns."""
+        self._events += events
+        self._reach += reach
+
     def _collect(self, index: Indices, value: Floats, shift: Floats, split: bool) -> None:
         terms = self._terms[: index.size]
         deviation = terms.real

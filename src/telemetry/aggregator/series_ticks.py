@@ -63,6 +63,11 @@ class TickColumns:
         self._one_scale = scale if self.rows == 0 or self._one_scale == scale else None
         self.rows = rows
 
+    @property
+    def highest_tick(self) -> Floats:
+        """Where the range of each row ends."""
+        return self._highest_tick
+
     def slots(self, rows: Indices, value: Floats, smallest: float, largest: float, *, count: bool) -> Integers:
         """Slots of finite values >= 0, whose minimum and maximum are given. Values above the range fall into its
         last slot, below it into the first ones; `count` says whether to count both."""

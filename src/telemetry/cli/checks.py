@@ -72,6 +72,17 @@ def check_libzmq(_config: Config) -> Finding:
     return "ok", found
 
 
+def check_compiled(_config: Config) -> Finding:
+    from telemetry.aggregator.usual import record_usual
+
+    if record_usual is None:
+        advice = (
+            "if it matters, install a compiler and Python's headers (gcc and python3-dev), then telemetry again"
+        )
+        return "ok", "nothing, so that the aggregator takes up to twice the time for each event", advice
+    return "ok", "what the aggregator does with most rows"
+
+
 def check_runtime_directory(_config: Config) -> Finding:
     from telemetry.transport import runtime_directory
 
@@ -237,6 +248,7 @@ def _clock_source() -> str:
 CHECKS: Final[list[tuple[str, Callable[[Config], Finding], bool]]] = [
     ("versions", check_versions, False),
     ("ZeroMQ", check_libzmq, False),
+    ("compiled", check_compiled, False),
     ("runtime directory", check_runtime_directory, False),
     ("temporary directory", check_temporary_directory, False),
     ("run directory", check_run_directory, False),

@@ -169,6 +169,20 @@ class PagedCounts:
         np.add.at(self.fresh.reshape(-1), slots, _ONE_FRESH)
 
     @property
+    def table(self) -> Integers:
+        """The page of each row and page number; 0 for none."""
+        return self._table
+
+    @property
+    def room(self) -> int:
+        """So many more may be added before `settle`."""
+        return FRESH_LIMIT - self._fresh_events
+
+    def added(self, events: int) -> None:
+        """Somebody else counted so many into `fresh` and `fresh_sums`."""
+        self._fresh_events += events
+
+    @property
     def order(self) -> Integers:
         """Used pages by ascending row and page number."""
         if self._order is None:

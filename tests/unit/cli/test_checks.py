@@ -61,6 +61,15 @@ def test_few_descriptors_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit -n 4096" in advice
 
 
+def test_what_is_compiled_is_told(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing need be; what it costs and what helps is said."""
+    assert checks.check_compiled(Config()) == ("ok", "what the aggregator does with most rows")
+    monkeypatch.setattr("telemetry.aggregator.usual.record_usual", None)
+    status, found, *advice = checks.check_compiled(Config())
+    assert (status, "twice the time" in found) == ("ok", True)
+    assert "gcc and python3-dev" in advice[0]
+
+
 def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exported address at which nobody answers would make every `start` fail."""
     monkeypatch.setenv("TELEMETRY_ENDPOINT", f"ipc://{os.getcwd()}/nobody")

@@ -1,0 +1,186 @@
+"""Rows of series that need nothing special, in C: what is usual, and that nothing else is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from telemetry import limits
+from telemetry.aggregator import series_group
+from telemetry.aggregator.series import SeriesTable
+from telemetry.aggregator.state import encode, save
+from telemetry.histogram.layout import Layout
+
+LAYOUT = Layout.of(3)
+Record = Callable[..., float]
+
+
+def cut(*entries: Any) -> Any:
+    """The inner ones: what lies beside them in memory is as good."""
+    return np.array(entries)[1:-1]
+
+
+def columns(**changed: Any) -> dict[str, Any]:
+    """Of two series, whole numbers and fractions, whose first pages are there; two usual rows of each."""
+    table = np.ones(4 * LAYOUT.pages, np.int64)[LAYOUT.pages : -LAYOUT.pages]
+    table[:] = 0
+    table[0], table[1], table[LAYOUT.pages] = 1, 2, 3
+    return {
+        "index": np.array([0, 1, 0, 1], np.intp),
+        "value": np.array([3.0, 0.75, 300.0, 0.0]),
+        "shift": cut(0.0, 100.0, 0.0, 0.0),
+        "sums": np.zeros(2, np.complex128),
+        "least": np.array([3.5, math.inf]),
+        "most": np.array([299.5, -math.inf]),
+        "integral": cut(False, True, False, False),
+        "scale": cut(1.0, 1.0, 2.0, 1.0),
+        "highest_tick": cut(1e6, 1e6, 1e6, 1e6),
+        "table": table,
+        "fresh": np.zeros((4, 256), np.uint32),
+        "fresh_sums": np.zeros(4, np.int64),
+        "pages_per_row": LAYOUT.pages,
+        "half_bits": LAYOUT.half_bits,
+        "room": float(limits.EXACT_INTEGER),
+    } | changed
+
+
+def call(record: Record, given: dict[str, Any]) -> float:
+    return record(*given.values())
+
+
+def test_usual_rows_are_added_up(compiled: Record) -> None:
+    """Deviations and their squares, minimum and maximum, counts by slot and by page; and how far the sums reach."""
+    given = columns()
+    assert call(compiled, given) == 4 * 300.0
+    assert given["sums"].tolist() == [complex(-97 + 200, 97**2 + 200**2), complex(0.75, 0.5625)]
+    assert given["least"].tolist() == [3.0, 0.0]
+    assert given["most"].tolist() == [300.0, 0.75]
+    assert given["fresh_sums"].tolist() == [0, 1, 1, 2]
+    counted = [(int(page), int(slot)) for page, slot in zip(*given["fresh"].nonzero(), strict=True)]
+    assert counted == [(1, 3), (2, 300 - 256), (3, 0), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"shift": np.array([100.0, math.nan])},
+        {"integral": np.array([True, True])},
+        {"value": np.array([3.0, 0.25, 300.0, 0.0])},
+        {"highest_tick": np.array([299.0, 1e6])},
+        {"value": np.array([3.0, 0.5, 600.0, 0.0])},
+        {"value": np.array([2.0**53, 0.5, 2.0**53, 0.0]), "scale": np.array([2.0**-50, 2.0])},
+        {"value": np.array([3.0, 0.5, -1.0, 0.0])},
+        {"value": np.array([3.0, 0.5, math.nan, 0.0])},
+        {"value": np.array([3.0, 0.5, math.inf, 0.0])},
+        {"index": np.array([0, 1, 2, 1])},
+        {"index": np.array([0, 1, 2, 1]), "table": np.ones(3 * LAYOUT.pages, np.int64)},
+        {"index": np.array([0, 1, -1, 1])},
+        {"table": np.zeros(2 * LAYOUT.pages, np.int64)},
+        {"table": np.full(2 * LAYOUT.pages, 4)},
+        {"table": np.ones(2 * LAYOUT.pages, np.int64)[: LAYOUT.pages]},
+        {"room": 1_200.0},
+        {"room": 4e4, "shift": np.array([100.0, 1e4])},
+    ],
+    ids=[
+        *("a new series", "a first fraction", "below the range", "above it", "no page", "an imprecise integer"),
+        *("negative", "no number", "infinite", "no such series", "pages of no series", "before all series"),
+        *("no pages at all", "a page that is not there", "half a table", "values that reach too far"),
+        "a series that reaches too far",
+    ],
+)
+def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str, Any]) -> None:
+    """Also not for the rows before it."""
+    given = columns(**changed)
+    before = {name: np.copy(column) for name, column in given.items()}
+    assert call(compiled, given) == -1.0
+    for name, column in given.items():
+        assert np.array_equal(column, before[name], equal_nan=before[name].dtype.kind == "f"), name
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"index": np.zeros(4, np.int32)}, TypeError),
+        ({"sums": np.zeros(2)}, TypeError),
+        ({"index": np.zeros(3, np.intp)}, ValueError),
+        ({"half_bits": 64}, ValueError),
+        ({"half_bits": -1}, ValueError),
+        ({"pages_per_row": -1}, ValueError),
+        ({"room": "much"}, TypeError),
+        ({"value": [3.0]}, TypeError),
+        ({"value": np.zeros(8)[::2]}, ValueError),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    compiled: Record, changed: dict[str, Any], error: type[Exception]
+) -> None:
+    """Columns of another width would be read beyond their end."""
+    with pytest.raises(error):
+        call(compiled, columns(**changed))
+
+
+def test_a_column_that_can_not_be_written_is_refused(compiled: Record) -> None:
+    """It would be one that somebody else counts on."""
+    given = columns()
+    given["fresh"].setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        call(compiled, given)
+
+
+@pytest.mark.parametrize("changed", [{}, {"room": 0.0}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
+def test_columns_are_let_go(compiled: Record, changed: dict[str, Any]) -> None:
+    """Whatever came of them."""
+    given = columns(**changed)
+    held = {name: sys.getrefcount(column) for name, column in given.items()}
+    for _ in range(3):
+        with contextlib.suppress(TypeError, ValueError):
+            call(compiled, given)
+    assert {name: sys.getrefcount(column) for name, column in given.items()} == held
+
+
+def test_arguments_are_counted(compiled: Record) -> None:
+    """None is optional."""
+    with pytest.raises(TypeError, match="15 arguments, not 2"):
+        compiled(1, 2)
+
+
+def test_a_table_takes_usual_rows_at_once(compiled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rows of a series are special, the same once more are not; and what both leave is the same as what
+    numpy does."""
+    said: list[float] = []
+
+    def listening(*columns: object) -> float:
+        said.append(compiled(*columns))
+        return said[-1]
+
+    states = []
+    for record in (listening, None):
+        monkeypatch.setattr(series_group, "record_usual", record)
+        table = SeriesTable(("50",), 1)
+        table.add("s", {}, "ns")
+        table.add("t", {}, "tokens")
+        for _ in range(3):
+            table.record(np.array([0, 1, 0], np.intp), np.array([1e6, 7.0, 3e6]))
+        states.append(encode(save(table)))
+    assert said == [-1.0, 9e6, 9e6]
+    assert states[0] == states[1]
+
+
+def test_series_of_other_digits_are_taken_one_by_one(compiled: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their histograms are of another layout."""
+
+    def unasked(*columns: object) -> float:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(series_group, "record_usual", unasked)
+    table = SeriesTable(("50",), 1)
+    table.add("s", {}, "ns")
+    table.add("t", {}, "ns", digits=2)
+    table.record(np.array([0, 1], np.intp), np.array([1e6, 2e6]))
+    assert [stat.count for stat in table.stats()] == [1, 1]

@@ -69,6 +69,7 @@ clean:  ## Remove what was built or set up
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find examples -name node_modules -prune -exec rm -rf {} +
+	rm -f src/telemetry/aggregator/*.so
 
 tools:  # says which system tools are missing; with CI=1 that is an error
 	@missing=; while read -r program package; do \

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from unittest import mock
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from telemetry.aggregator import series_group
@@ -44,6 +44,12 @@ def state(steps: list[list[tuple[int, float]] | int | None]) -> bytearray:
     return encode(save(table))
 
 
+ZEROS = [[(1, 1.0)], [(1, 0.0), (1, -0.0)], None]
+FAR = [[(1, 2.0**52 - 500)], [(0, 999.5)], None, [(1, 2.0**52 - 500)] * 2, [(0, 999.5)]]
+
+
+@example(ZEROS)
+@example(FAR)
 @given(STEPS)
 def test_both_ways_lead_to_the_same_state(
     compiled: Callable[..., float], steps: list[list[tuple[int, float]] | int | None]

@@ -2,11 +2,12 @@
 
    Together they do what Moments.record, TickColumns.slots and PagedCounts.add do, in the same order and with the same
    roundings; what the columns mean is said there. If one of those would do anything else with a row (meet a new series,
-   or the first fraction of one, count a value outside its range, allocate a page, fold sums that reach too far), the
+   or the first fraction of one, count a value outside its range, allocate a page, split a sum that reaches too far), the
    first pass says no, and nothing has changed. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -19,9 +20,14 @@
 #define MANTISSA_BITS 52
 #define EXPONENT_BIAS 1023
 #define FIRST_WHOLE 4503599627370496.0 /* 2**52: from here on a double has no fraction */
+#define FIRST_GAP 9007199254740992.0   /* 2**53: from here on some integers are no doubles */
+
+#ifndef SOURCE_CRC
+#define SOURCE_CRC 0u
+#endif
 
 enum { INDEX, VALUE, SHIFT, SUMS, LEAST, MOST, INTEGRAL, SCALE, HIGHEST_TICK, TABLE, FRESH, FRESH_SUMS, COLUMNS };
-enum { PAGES_PER_ROW = COLUMNS, HALF_BITS, ROOM, ARGUMENTS };
+enum { PAGES_PER_ROW = COLUMNS, HALF_BITS, REACHED, ARGUMENTS };
 
 typedef struct {
     Py_ssize_t width;
@@ -39,7 +45,7 @@ typedef struct {
     Py_ssize_t rows, series, keys, pages;
     int64_t pages_per_row;
     long half_bits;
-    double room;
+    double reached;
 } Call;
 
 /* Of 0 to 2**52, as rint rounds it. */
@@ -57,8 +63,8 @@ static int64_t slot_of(double ticks, long half_bits)
     return narrow && slot < (int64_t)ticks ? (int64_t)ticks : slot;
 }
 
-/* How far sums of the deviations reach at most; -1 if a row needs something special. Integers that are no double reach
-   too far by themselves: there is never room for more than 2**53. */
+/* How far sums of the deviations reach at most; -1 if a row needs something special. A negative zero does: which of two
+   zeros is the least is numpy's to say. */
 static double look(const Call *call, int64_t *places)
 {
     const int64_t *index = call->columns[INDEX].buf, *table = call->columns[TABLE].buf;
@@ -71,7 +77,8 @@ static double look(const Call *call, int64_t *places)
         if (of < 0 || of >= call->series || shift[of] != shift[of])
             return -1.0;
         double number = value[row], ticks = number * scale[of];
-        int in_range = (ticks >= 1.0 || number == 0.0) && ticks <= highest_tick[of] && ticks <= FIRST_WHOLE;
+        int is_zero = number == 0.0 && !signbit(number);
+        int in_range = (ticks >= 1.0 || is_zero) && ticks <= highest_tick[of] && ticks <= FIRST_WHOLE;
         if (!in_range || (integral[of] && is_fraction(number)))
             return -1.0;
         int64_t slot = slot_of(whole(ticks), call->half_bits);
@@ -83,7 +90,7 @@ static double look(const Call *call, int64_t *places)
         highest = shift[of] > highest ? shift[of] : highest;
     }
     double reach = (double)call->rows * highest;
-    return reach < call->room ? reach : -1.0;
+    return call->reached >= 0.0 && call->reached + reach < FIRST_GAP ? reach : -1.0;
 }
 
 static void add(const Call *call, const int64_t *places)
@@ -120,13 +127,15 @@ static Py_ssize_t shortest(const Call *call, int first, int last)
 static PyObject *look_and_add(Call *call)
 {
     call->rows = length(call, INDEX);
-    call->series = shortest(call, SHIFT, HIGHEST_TICK);
     call->keys = length(call, TABLE);
+    call->series = shortest(call, SHIFT, HIGHEST_TICK);
     call->pages = length(call, FRESH) / PAGE_SLOTS;
     if (length(call, FRESH_SUMS) < call->pages)
         call->pages = length(call, FRESH_SUMS);
-    if (length(call, VALUE) != call->rows || call->pages_per_row < 1 || call->half_bits < 1 || call->half_bits > 40)
+    if (length(call, VALUE) != call->rows || call->half_bits < 1 || call->half_bits > 40 || call->pages_per_row < 1)
         return PyErr_Format(PyExc_ValueError, "columns that don't fit together");
+    if (call->keys / call->pages_per_row < call->series)
+        call->series = call->keys / call->pages_per_row;
     int64_t *places = PyMem_New(int64_t, call->rows);
     if (places == NULL)
         return PyErr_NoMemory();
@@ -155,7 +164,7 @@ static PyObject *record(PyObject *Py_UNUSED(module), PyObject *const *arguments,
         return PyErr_Format(PyExc_TypeError, "record takes %d arguments, not %zd", ARGUMENTS, count);
     call.pages_per_row = PyLong_AsLongLong(arguments[PAGES_PER_ROW]);
     call.half_bits = PyLong_AsLong(arguments[HALF_BITS]);
-    call.room = PyFloat_AsDouble(arguments[ROOM]);
+    call.reached = PyFloat_AsDouble(arguments[REACHED]);
     if (PyErr_Occurred())
         return NULL;
     PyObject *reach = NULL;
@@ -174,6 +183,18 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_usual", .m_methods = methods};
+static int say_source(PyObject *module)
+{
+    PyObject *crc = PyLong_FromUnsignedLong(SOURCE_CRC);
+    int failed = crc == NULL || PyModule_AddObjectRef(module, "SOURCE_CRC", crc) < 0;
+    Py_XDECREF(crc);
+    return failed ? -1 : 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, say_source}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_usual", .m_methods = methods, .m_slots = slots,
+};
 
 PyMODINIT_FUNC PyInit__usual(void) { return PyModuleDef_Init(&definition); }

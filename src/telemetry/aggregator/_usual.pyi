@@ -4,6 +4,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+SOURCE_CRC: int
+"""Of the source that it was made from."""
+
 def record(
     index: NDArray[np.intp],
     value: Floats,
@@ -19,7 +22,8 @@ def record(
     fresh_sums: Integers,
     pages_per_row: int,
     half_bits: int,
-    room: float,
+    reached: float,
     /,
 ) -> float:
-    """How far sums of deviations may have moved; −1 if a row needs something special, and nothing was done."""
+    """How much further sums of deviations may reach than `reached`; −1 if a row needs something special, and
+    nothing was done."""

@@ -98,10 +98,9 @@ class Applier:
     # --- rows ------------------------------------------------------------------------------------
 
     def _apply_rows(self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int) -> None:
-        """Joins canonical rows up to a chunk, which stays in the cache; larger batches go by themselves."""
-        lots: list[Lot] = []
-        bodies: list[memoryview] = []
-        joined = 0
+        """In order. Joins canonical rows up to a chunk, which stays in the cache; larger batches go alone."""
+        joined: list[tuple[Lot, memoryview]] = []
+        events = 0
         for producer, batch in zip(owners, batches, strict=True):
             rows = batch.rows
             if rows.count is None:
@@ -109,16 +108,23 @@ class Applier:
                 continue
             lot = Lot(producer, producer.steady(batch.anchor), rows.count)
             if rows.body is None:
+                self._arrive_joined(joined, now_ns)
                 self._arrive([lot], loosen(rows), now_ns)
+                events = 0
             elif rows.count:
-                lots.append(lot)
-                bodies.append(rows.body)
-                joined += rows.count
-            if joined >= limits.CHUNK_EVENTS:
-                self._arrive(lots, _join(bodies), now_ns)
-                lots, bodies, joined = [], [], 0
-        if lots:
-            self._arrive(lots, _join(bodies), now_ns)
+                joined.append((lot, rows.body))
+                events += rows.count
+            if events >= limits.CHUNK_EVENTS:
+                self._arrive_joined(joined, now_ns)
+                events = 0
+        self._arrive_joined(joined, now_ns)
+
+    def _arrive_joined(self, joined: list[tuple[Lot, memoryview]], now_ns: int) -> None:
+        """Takes them out of the list."""
+        if joined:
+            body = joined[0][1] if len(joined) == 1 else b"".join(body for _, body in joined)
+            self._arrive([lot for lot, _ in joined], unpack(body), now_ns)
+            joined.clear()
 
     def _arrive(self, lots: list[Lot], rows: Rows, now_ns: int) -> None:
         group = Group(lots, rows)
@@ -203,10 +209,6 @@ def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
         else:
             lowest[producer] = seq
     return found
-
-
-def _join(bodies: list[memoryview]) -> Rows:
-    return unpack(bodies[0] if len(bodies) == 1 else b"".join(bodies))
 
 
 def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:

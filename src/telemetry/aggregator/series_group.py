@@ -121,14 +121,17 @@ class SeriesGroup:
         self.counts.add(rows, slots)
 
     def record_usual(self, index: Indices, value: Floats, moments: Moments) -> bool:
-        """The same, and what `moments` does, if no row needs anything special. For a group that has all series."""
-        ticks, counts, layout = self.ticks, self.counts, self.layout
-        if record_usual is None or index.size > counts.room:
+        """Does the same, and what `moments` would, if no row needs anything special, else nothing. Returns which.
+        Only for a group that has all series."""
+        ticks, counts = self.ticks, self.counts
+        if record_usual is None or index.size > counts.room or not moments.has_room_for(index.size):
             return False
-        range_of_rows = ticks.scale, ticks.highest_tick
-        pages = counts.table, counts.fresh, counts.fresh_sums, layout.pages
-        room = moments.room
-        reach = record_usual(index, value, *moments.collecting, *range_of_rows, *pages, layout.half_bits, room)
+        reach = record_usual(
+            *(index, value, *moments.collecting),
+            *(ticks.scale, ticks.highest_tick),
+            *(counts.table, counts.fresh, counts.fresh_sums),
+            *(self.layout.pages, self.layout.half_bits, moments.reach),
+        )
         if reach < 0:
             return False
         moments.collected(index.size, reach)

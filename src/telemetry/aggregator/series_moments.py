@@ -155,9 +155,13 @@ class Moments:
                 self._collect(index, value, shift, split)
 
     @property
-    def room(self) -> float:
-        """Sums of deviations stay exact while they reach no further."""
-        return limits.EXACT_INTEGER - self._reach if self._events + limits.CHUNK_EVENTS <= FOLD_EVENTS else 0.0
+    def reach(self) -> float:
+        """How far sums of deviations reach at most, of what is collected. They are exact below 2**53."""
+        return self._reach
+
+    def has_room_for(self, events: int) -> bool:
+        """Whether so many more may be collected, if their sums don't reach too far."""
+        return self._events + events <= FOLD_EVENTS
 
     @property
     def collecting(self) -> tuple[Floats, NDArray[np.complex128], Floats, Floats, NDArray[np.bool_]]:
@@ -165,7 +169,7 @@ class Moments:
         return self._shift, self._sums, self.interval_min, self.interval_max, self.integral
 
     def collected(self, events: int, reach: float) -> None:
-        """Usual rows are in the columns."""
+        """So many usual rows are in the columns, and their sums may reach so much further."""
         self._events += events
         self._reach += reach
 
@@ -264,9 +268,10 @@ class Moments:
         return shift, highest
 
     def _room_for(self, events: int, reach: float) -> bool:
-        """Whether a sum of so many deviations, `reach` in all, stays below 2**53 in what is collected already."""
-        fits = self._reach + min(reach, events * _HALF_WORD) < limits.EXACT_INTEGER
-        return fits and self._events + events <= FOLD_EVENTS
+        """Whether a sum of so many deviations, `reach` in all, stays below 2**53 in what is collected already: of
+        their lower halves, if they would not even by themselves."""
+        added = reach if reach < limits.EXACT_INTEGER else events * _HALF_WORD
+        return self._reach + added < limits.EXACT_INTEGER and self.has_room_for(events)
 
     def _merge_spread(
         self, summary: Summary, touched: Indices, count: Floats, deviation: Floats, squares: Floats

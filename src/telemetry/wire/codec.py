@@ -113,7 +113,7 @@ def encode_batch(batch: OutgoingBatch) -> bytearray:
 
 
 def decode_batch(frame: _Bytes) -> EventBatch:
-    """One `ev/1` frame; records and rows stay raw and keep the frame's memory alive."""
+    """One `ev/1` frame; records stay raw, and rows are looked at. Both keep the frame's memory alive."""
     if len(frame) > limits.FRAME_BYTES:
         raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(frame)} bytes")
     payload = _payload(frame, frames.EVENTS)

@@ -90,6 +90,17 @@ def test_totals_of_integers_are_exact_beyond_2_to_53(largest: int) -> None:
     assert type(first.total) is type(bounded(2 * sum(values.tolist())))
 
 
+@pytest.mark.parametrize("chunks", [[[2**52], [2**53 - 1], [2]], [[890_000_000_007] * 10_000] * 3])
+def test_sums_of_several_chunks_stay_exact(chunks: list[list[int]]) -> None:
+    """Each of them may stay below 2**53, and all of them together pass it before they are folded."""
+    made = table("ns")
+    record(made, 0, [1.0])
+    made.roll(1.0)
+    for chunk in chunks:
+        record(made, 0, np.array(chunk, np.float64))
+    assert made.stats()[0].total == bounded(1 + sum(sum(chunk) for chunk in chunks))
+
+
 def test_many_chunks_between_two_folds_stay_exact() -> None:
     """Folds happen by themselves before a collected sum could pass 2**53."""
     value = float(2**40 + 1)

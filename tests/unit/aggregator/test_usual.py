@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from telemetry import limits
-from telemetry.aggregator import series_group
+from telemetry.aggregator import series_group, usual
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.state import encode, save
 from telemetry.histogram.layout import Layout
@@ -46,7 +47,7 @@ def columns(**changed: Any) -> dict[str, Any]:
         "fresh_sums": np.zeros(4, np.int64),
         "pages_per_row": LAYOUT.pages,
         "half_bits": LAYOUT.half_bits,
-        "room": float(limits.EXACT_INTEGER),
+        "reached": 0.0,
     } | changed
 
 
@@ -84,14 +85,16 @@ def test_usual_rows_are_added_up(compiled: Record) -> None:
         {"table": np.zeros(2 * LAYOUT.pages, np.int64)},
         {"table": np.full(2 * LAYOUT.pages, 4)},
         {"table": np.ones(2 * LAYOUT.pages, np.int64)[: LAYOUT.pages]},
-        {"room": 1_200.0},
-        {"room": 4e4, "shift": np.array([100.0, 1e4])},
+        {"reached": 2.0**53 - 1_200},
+        {"reached": 2.0**53 - 4e4, "shift": np.array([100.0, 1e4])},
+        {"reached": -1.0},
+        {"value": np.array([3.0, 0.75, 300.0, -0.0])},
     ],
     ids=[
         *("a new series", "a first fraction", "below the range", "above it", "no page", "an imprecise integer"),
         *("negative", "no number", "infinite", "no such series", "pages of no series", "before all series"),
         *("no pages at all", "a page that is not there", "half a table", "values that reach too far"),
-        "a series that reaches too far",
+        *("a series that reaches too far", "a forged reach", "a negative zero"),
     ],
 )
 def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str, Any]) -> None:
@@ -112,7 +115,8 @@ def test_one_unusual_row_and_nothing_changes(compiled: Record, changed: dict[str
         ({"half_bits": 64}, ValueError),
         ({"half_bits": -1}, ValueError),
         ({"pages_per_row": -1}, ValueError),
-        ({"room": "much"}, TypeError),
+        ({"pages_per_row": 1 << 64}, OverflowError),
+        ({"reached": "far"}, TypeError),
         ({"value": [3.0]}, TypeError),
         ({"value": np.zeros(8)[::2]}, ValueError),
     ],
@@ -133,7 +137,7 @@ def test_a_column_that_can_not_be_written_is_refused(compiled: Record) -> None:
         call(compiled, given)
 
 
-@pytest.mark.parametrize("changed", [{}, {"room": 0.0}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
+@pytest.mark.parametrize("changed", [{}, {"reached": 1e16}, {"half_bits": 0}, {"fresh_sums": np.zeros(4, np.int8)}])
 def test_columns_are_let_go(compiled: Record, changed: dict[str, Any]) -> None:
     """Whatever came of them."""
     given = columns(**changed)
@@ -142,6 +146,26 @@ def test_columns_are_let_go(compiled: Record, changed: dict[str, Any]) -> None:
         with contextlib.suppress(TypeError, ValueError):
             call(compiled, given)
     assert {name: sys.getrefcount(column) for name, column in given.items()} == held
+
+
+@pytest.mark.parametrize(("of", "pages_per_row"), [(1, 1), (1, 2 * LAYOUT.pages), (3, 1 << 62)])
+def test_no_page_is_looked_for_beyond_the_table(compiled: Record, of: int, pages_per_row: int) -> None:
+    """However far an index would lead by the number of pages that each series is said to have."""
+    given = columns(
+        index=np.full(4, of),
+        value=np.full(4, 300.0),
+        table=np.ones(4 * LAYOUT.pages, np.int64)[:2],
+        pages_per_row=pages_per_row,
+    )
+    for name in ("shift", "sums", "least", "most", "integral", "scale", "highest_tick"):
+        given[name] = np.resize(given[name], 4)
+    assert call(compiled, given) == -1.0
+
+
+def test_what_was_made_from_another_source_is_not_used() -> None:
+    """Whoever changes the source says so, and installs anew."""
+    source = Path(usual.__file__).with_name("_usual.c")
+    assert zlib.crc32(source.read_bytes()) == usual.SOURCE_CRC
 
 
 def test_arguments_are_counted(compiled: Record) -> None:

@@ -28,12 +28,12 @@ BATCH_RECORDS = 4_096  # definitions of a whole registry fit in one batch
 DROP_REASONS = 32
 REASON_CHARS = 64  # a word; every snapshot repeats it
 PRODUCERS = 4_096  # two thousand ranks on one aggregator, twice
-PRODUCER_IDS = 65_536  # ids of one producer index an array; 512 KiB at most
+PRODUCER_IDS = 65_536  # ids of one producer index an array; 256 KiB at most
 SEQUENCE_GAPS = 1_024  # ranges of missing batches remembered for each producer
 GAPS_OF_ALL = 1 << 17  # shared by more than 128 producers: at the very most 100 MiB, and 17 MB of a checkpoint
 FUTURE_BATCHES = 1 << 40  # a sequence number further ahead is a lie
 EVENT_NUMBERS = 1 << 50  # seven years at five million a second; a higher event number or drop count is a lie
-ID_SLOTS = 1 << 23  # of all producers' ids together: 2,000 instruments of each of 4,096 producers, 64 MiB
+ID_SLOTS = 1 << 23  # of all producers' ids together: 2,000 instruments of each of 4,096 producers, 32 MiB
 GAPS_SHOWN = 32  # ranges of missing batches a snapshot names for each producer
 
 # --- the producer --------------------------------------------------------------------------------

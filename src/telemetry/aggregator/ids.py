@@ -27,7 +27,7 @@ class IdTable:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._entries = np.array([MALFORMED, UNKNOWN], np.intp)
+        self._entries = np.array([MALFORMED, UNKNOWN], np.int32)
 
     def __getitem__(self, row_id: int) -> int:
         return int(self._entries[min(row_id + 1, len(self._entries) - 1)])
@@ -45,7 +45,7 @@ class IdTable:
     def bound(self) -> NDArray[np.int32]:
         """The route of each id up to the highest that has one. Once, a new table can be given them."""
         used = int((self._entries != UNKNOWN).nonzero()[0][-1])
-        return self._entries[1 : used + 1].astype(np.int32)
+        return self._entries[1 : used + 1]
 
     @bound.setter
     def bound(self, routes: NDArray[np.int32]) -> None:
@@ -63,7 +63,7 @@ class IdTable:
         return bool((leading - (kinds << INDEX_BITS) < np.array(instruments)[kinds]).all())
 
     def look_up(self, ids: ShiftedIds) -> Routes:
-        return self._entries.take(ids, mode="clip")
+        return self._entries.take(ids, mode="clip").astype(np.intp)
 
     def _grow(self, ids: int) -> bool:
         room = max(_SMALLEST, 1 << (ids - 1).bit_length())
@@ -72,7 +72,7 @@ class IdTable:
             return True
         if not self._budget.take(room - had):
             return False
-        entries = np.full(room + 2, UNKNOWN, np.intp)
+        entries = np.full(room + 2, UNKNOWN, np.int32)
         entries[: had + 1] = self._entries[: had + 1]
         self._entries = entries
         return True

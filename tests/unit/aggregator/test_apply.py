@@ -151,16 +151,14 @@ def test_a_batch_that_only_looks_canonical_costs_only_itself() -> None:
     assert snapshot.series[0].count == 6
 
 
-@pytest.mark.parametrize("middle", [[3, T, 2], [3.0, -T, 2.0]], ids=["of another size", "of the same size"])
-def test_batches_are_applied_in_order(middle: list[float]) -> None:
-    """Also where some have rows that are not canonical, and others are joined."""
-    aggregator = _aggregator()
-    rows = loose_rows([number if number != -T else T for number in middle])
-    if middle[1] == -T:
-        rows = Raw(bytes(rows).replace(b"\xcf", b"\xd3", 1))  # a time as int64
-    last = batch("a", 2, 2, rows=[(1, T, 1)])
-    _feed(aggregator, batch("a", records=DEFINES, rows=[(3, T, 1)]), with_raw_rows(batch("a", 1, 1), rows), last)
-    assert [stat.value for stat in _snapshot(aggregator).gauges] == [2]
+@pytest.mark.parametrize("time_mark", [b"\xcf", b"\xd3"], ids=["uint64", "int64"])
+@pytest.mark.parametrize("row_id", [3, 3.0])
+def test_batches_are_applied_in_order(row_id: float, time_mark: bytes) -> None:
+    """Also where one between others that are joined has rows that are not canonical, of that size or another."""
+    rows = Raw(bytes(loose_rows([row_id, T, 2.0])).replace(b"\xcf", time_mark))
+    between, last = with_raw_rows(batch("a", 1, 1), rows), batch("a", 2, 2, rows=[(1, T, 1)])
+    snapshot = _feed(_aggregator(), batch("a", records=DEFINES, rows=[(3, T, 1)]), between, last)
+    assert [stat.value for stat in snapshot.gauges] == [2]
 
 
 def test_small_integers_are_as_good_as_canonical_rows() -> None:

@@ -165,7 +165,8 @@ def test_no_page_is_looked_for_beyond_the_table(compiled: Record, of: int, pages
 def test_what_was_made_from_another_source_is_not_used() -> None:
     """Whoever changes the source says so, and installs anew."""
     source = Path(usual.__file__).with_name("_usual.c")
-    assert zlib.crc32(source.read_bytes()) == usual.SOURCE_CRC
+    found = zlib.crc32(source.read_bytes())
+    assert found == usual.SOURCE_CRC, f"{source.name} has changed: SOURCE_CRC is 0x{found:08X} now; install anew"
 
 
 def test_arguments_are_counted(compiled: Record) -> None:

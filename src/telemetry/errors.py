@@ -5,6 +5,7 @@
     │   ├── InstrumentError     a name, label, unit or kind that can't be defined
     │   └── ConfigError         an unknown key or a value of the wrong type
     ├── EndpointError       the operator: an address that can't be bound or reached  exit 1
+    │   └── NoRoomError         the operator: no room for this process in the run        exit 1
     ├── KeysError           the operator: a key that is missing, unsafe or refused   exit 1
     ├── ProtocolError       the peer: it speaks another version or broke the wire    exit 1
     ├── RunDirectoryError   the operator: files that can't be read or written        exit 1
@@ -46,6 +47,10 @@ class ConfigError(UsageError):
 
 class EndpointError(TelemetryError):
     """An address can't be bound, reached, or is not one of ours."""
+
+
+class NoRoomError(EndpointError):
+    """The run takes no more producers, or this process has no descriptors left: it can't take part."""
 
 
 class KeysError(TelemetryError):

@@ -154,7 +154,7 @@ def test_two_thousand_producers_come_and_go(ground: Any, crew: Any, faults: Any)
     faults.stop(endpoint, aggregator)
     final = ground.final()
     faults.check_books(final)
-    assert len(final["producers"]) == VISITORS + 8
+    assert len(final["producers"]) + final["folded"]["producers"] == VISITORS + 8
     assert final["accounting"]["applied"] == (VISITORS + 8) * VISITS
     assert final["completeness"] == "complete"
     assert grown < KEPT_BYTES, f"{grown / VISITORS:,.0f} bytes for each"
@@ -171,6 +171,23 @@ def test_more_producers_than_there_is_room_for_are_told_and_counted(ground: Any,
     faults.check_books(final)
     assert (final["completeness"], final["accounting"]["applied"]) == ("lossy", room * VISITS)
     assert final["accounting"]["bad_frames"] == {"too_many_producers": beyond}
+
+
+def test_more_producers_than_the_bound_one_after_the_other(ground: Any, faults: Any) -> None:
+    """Those that ended give up their row, and all of it is counted; the exact pass finds every value."""
+    environ = faults.seam(
+        {"FAULT_LIMITS": "PRODUCERS=256,PRODUCERS_LISTED=128", "TELEMETRY_RUN__ORPHAN_GRACE_S": "60"}
+    )
+    aggregator, endpoint = ground.serve(environ=environ)
+    visits = 400
+    assert answers(visitors(ground, faults, endpoint, "guest", visits)) == {"ended": visits}
+    faults.stop(endpoint, aggregator)
+    final = ground.final()
+    faults.check_books(final)
+    assert (final["completeness"], final["exact"]) == ("complete", True)
+    assert final["accounting"]["applied"] == visits * VISITS
+    assert final["folded"]["producers"] + len(final["producers"]) == visits
+    assert final["folded"]["producers"] >= visits - 128
 
 
 class Proxy:

@@ -125,7 +125,7 @@ def test_events_after_finish_are_said_once_at_exit(script: Script) -> None:
     """)
     assert done.code == 0
     assert done.said.count("\n") == 1
-    assert "after finish() events came that are in no result: 3" in done.said
+    assert "3 events were recorded after finish() and are not in the result" in done.said
 
 
 def test_a_forked_child_is_a_producer_of_its_own(script: Script) -> None:

@@ -42,7 +42,7 @@ _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 """Of checkpoints. Another one can't be read."""
 
 
@@ -145,13 +145,16 @@ class Aggregator:
     def restored(self) -> None:
         """All ids lead to instruments that are there."""
         instruments = [len(self._registry.instruments[kind]) for kind in KIND_CODES]
-        if not all(producer.ids.fits(instruments) for producer in self._book):
+        fits = self._book.folded.fits(instruments)
+        if not fits or not all(producer.ids.fits(instruments) for producer in self._book):
             raise ValueError("an id that leads to no instrument")
 
     # --- in --------------------------------------------------------------------------------------
 
     def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
         """A producer introduces itself. False if there are too many."""
+        if hello.producer in self._book.folded:
+            return True
         producer = self._meet(hello.producer, now_ns)
         if producer is None:
             return False
@@ -172,6 +175,9 @@ class Aggregator:
         sequence = known.sequence if known is not None else _UNUSED
         if not sequence.believable(batch.seq) or not plausible(batch.first + events, batch.dropped):
             self.bad_frame(Reason.IMPLAUSIBLE)
+            return False
+        if batch.producer in self._book.folded:
+            self._book.folded.duplicates += 1
             return False
         producer = self._meet(batch.producer, now_ns)
         return producer is not None and producer.admit(batch, events, now_ns)
@@ -202,6 +208,8 @@ class Aggregator:
     def end(self, end: End, now_ns: int) -> list[StreamedRecord]:
         """A producer's last word. Reconciled at once if all it made is in, else as the rest comes. Returns, for the
         stream, the steps that waited for it."""
+        if end.producer in self._book.folded:
+            return []
         producer = self._meet(end.producer, now_ns)
         if producer is None:
             return []
@@ -265,7 +273,9 @@ class Aggregator:
     def ended(self, producer: str) -> Ended | None:
         """The account of a producer that is reconciled; None while it has not ended or batches are missing."""
         known = self._book.get(producer)
-        return known.ended() if known is not None and known.reconciled else None
+        if known is None:
+            return self._book.folded.ended(producer)
+        return known.ended() if known.reconciled else None
 
     def account(self, producer: str) -> Ended:
         """The account as it stands, of a producer never heard of an empty one."""
@@ -304,7 +314,7 @@ class Aggregator:
     @property
     def applied(self) -> int:
         """Events in the numbers or the record stream, of all producers."""
-        return sum(producer.account.ledger.applied for producer in self._book)
+        return self._book.folded.events + sum(producer.account.ledger.applied for producer in self._book)
 
     def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int) -> Interval:
         """Ends an interval, once a second: what happened in it; also moves windows and rates.
@@ -335,6 +345,7 @@ class Aggregator:
             gauges=self._gauges,
             series=_with_extents(self.series.stats(), extents["series"]),
             producers=self._book.stats(now_ns, wall_ns),
+            folded=self._book.folded.stat(),
             waiting_for=self._book.waiting_for(),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,
@@ -346,7 +357,7 @@ class Aggregator:
     def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The series indices and values in a journaled batch, by the routes as they are now. Changes nothing, so it
         may run beside `snapshot` once no more batches are applied."""
-        return replay_series(batch, self._book.get(batch.producer), self._registry)
+        return replay_series(batch, self._book.replayed(batch.producer), self._registry)
 
 
 def _with_extents(stats: list[_Stat], extents: Mapping[int, Extent]) -> list[_Stat]:

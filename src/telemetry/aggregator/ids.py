@@ -62,6 +62,10 @@ class IdTable:
             return False
         return bool((leading - (kinds << INDEX_BITS) < np.array(instruments)[kinds]).all())
 
+    def release(self) -> None:
+        """Give the room of a table that is used no more back to all."""
+        self._budget.give_back(len(self._entries) - 2)
+
     def look_up(self, ids: ShiftedIds) -> Routes:
         return self._entries.take(ids, mode="clip").astype(np.intp)
 

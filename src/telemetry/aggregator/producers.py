@@ -12,6 +12,7 @@ from telemetry import limits
 from telemetry.aggregator.account import Account, ReasonWords, plausible
 from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.config import AggregatorConfig
+from telemetry.aggregator.folded import Folded, RememberedProducer
 from telemetry.aggregator.ids import IdTable
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.waiting import WaitingRows
@@ -20,9 +21,10 @@ from telemetry.ledger import Count, Reason
 from telemetry.wire.control import End, Ended, Hello
 from telemetry.wire.events import EventBatch, Natural
 from telemetry.wire.sequence import SequenceTracker
-from telemetry.wire.snapshot import ProducerCompleteness, ProducerStat, ProducerStatus
+from telemetry.wire.snapshot import FoldedProducers, ProducerCompleteness, ProducerStat, ProducerStatus
 
 _LATEST_NS: Final = (1 << 63) - 1
+_FOLD_EVERY: Final = 128  # rows: looking for what can be folded takes as long as the table
 _AGREEING_NS: Final = 10_000_000
 """Two readings of a pair of clocks that differ by less differ by the time it took to read them."""
 
@@ -119,6 +121,11 @@ class Producer:
     def reconciled(self) -> bool:
         """It ended, and all of its batches came or were given up."""
         return self.closed_at is not None
+
+    @property
+    def foldable(self) -> bool:
+        """True once nothing it sends can change a number: it ended, and all of it is applied."""
+        return self.reconciled and self.account.lossless and not self.unsettled and not self.sequence.unrepairable
 
     def admit(self, batch: EventBatch, events: int, now_ns: int) -> bool:
         """Whether the batch is new: then its events count as received, and `applied` or `refuse` has to follow."""
@@ -255,10 +262,13 @@ def _totals(end: End) -> tuple[int, int, dict[str, int]]:
 
 
 class ProducerBook:
-    """All producers of the run, by id, in order of appearance; at most `limits.PRODUCERS`."""
+    """The producers of the run by id, in order of appearance: at most `limits.PRODUCERS` rows, and one account for
+    those that ended completely and gave up their row.
+    """
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "_budgets": PART,
+        "folded": PART,
         "known": list[str],
         "_producers": PARTS,
         "_rolls_s": list[float],
@@ -269,6 +279,7 @@ class ProducerBook:
         self._config = config
         self._budgets = Budgets(config.window_rolls)
         self._producers: dict[str, Producer] = {}
+        self.folded = Folded()
         self._rolls_s: deque[float] = deque(maxlen=config.window_rolls)
 
     def __iter__(self) -> Iterator[Producer]:
@@ -299,10 +310,34 @@ class ProducerBook:
     def meet(self, key: str, now_ns: int) -> Producer | None:
         """The producer of this id, new or known; None if the book is full."""
         producer = self._producers.get(key)
+        if producer is None:
+            self._fold()
         if producer is None and len(self._producers) < limits.PRODUCERS:
             producer = self._producers[key] = Producer(key, self._budgets, now_ns)
             self._budgets.producers = len(self._producers)
         return producer
+
+    def _fold(self) -> None:
+        """Fold the oldest producers that ended completely, once there are more rows than a snapshot should list."""
+        rows = len(self._producers)
+        if rows < limits.PRODUCERS_LISTED or rows % _FOLD_EVERY:
+            return
+        left = rows - (limits.PRODUCERS_LISTED - _FOLD_EVERY)
+        for producer in [producer for producer in self if producer.foldable][:left]:
+            account = FoldedProducers(
+                events=producer.account.emitted,
+                repaired=producer.sequence.repaired,
+                duplicates=producer.sequence.duplicates,
+            )
+            assert producer.closed_at is not None
+            self.folded.add(producer.key, account, producer.closed_at, producer.ids)
+            producer.ids.release()
+            del self._producers[producer.key]
+        self._budgets.producers = len(self._producers)
+
+    def replayed(self, key: str) -> Producer | RememberedProducer | None:
+        """Return the producer that a batch in the journal comes from."""
+        return self._producers.get(key) or self.folded.remembered(key)
 
     def roll(self, seconds: float) -> None:
         self._rolls_s.append(seconds)
@@ -320,6 +355,6 @@ class ProducerBook:
     def anyone_left(self, now_ns: int, besides: str = "") -> bool:
         """False once there were producers, other than `besides`, and each has ended or is lost."""
         others = [producer for producer in self if producer.key != besides]
-        return not others or any(
-            producer.status(now_ns, self._config) not in ("ended", "lost") for producer in others
-        )
+        if not others:
+            return not self.folded.producers
+        return any(producer.status(now_ns, self._config) not in ("ended", "lost") for producer in others)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.folded import RememberedProducer
 from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import INDEX_BITS, Routes
@@ -18,7 +19,9 @@ SeriesValues = tuple[NDArray[np.intp], NDArray[np.float64]]
 _NOTHING: Final[SeriesValues] = np.zeros(0, np.intp), np.zeros(0)
 
 
-def replay_series(batch: EventBatch, producer: Producer | None, registry: Registry) -> SeriesValues:
+def replay_series(
+    batch: EventBatch, producer: Producer | RememberedProducer | None, registry: Registry
+) -> SeriesValues:
     """Indices and values in the order in which they were applied."""
     pieces: list[SeriesValues] = []
     if producer is not None and not producer.belongs(batch.seq):
@@ -34,7 +37,7 @@ def replay_series(batch: EventBatch, producer: Producer | None, registry: Regist
     return np.concatenate([index for index, _ in pieces]), np.concatenate([value for _, value in pieces])
 
 
-def _rows(batch: EventBatch, producer: Producer) -> SeriesValues:
+def _rows(batch: EventBatch, producer: Producer | RememberedProducer) -> SeriesValues:
     if batch.rows.count is None:
         return _NOTHING
     rows = read_rows(batch.rows)

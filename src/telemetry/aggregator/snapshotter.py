@@ -22,6 +22,7 @@ from telemetry.wire.snapshot import (
     CommandFacts,
     Completeness,
     CounterStat,
+    FoldedProducers,
     MetricsSnapshot,
     Pending,
     ProducerStat,
@@ -76,6 +77,7 @@ class Parts:
     gauges: GaugeTable
     series: list[SeriesStat]
     producers: list[ProducerStat]
+    folded: FoldedProducers | None = None
     waiting_for: list[str]
     bad_frames: dict[str, int]
     texts: TextQueue
@@ -85,7 +87,7 @@ class Parts:
 
 def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """The snapshot of this moment; `now_ns` is monotonic."""
-    accounting = account_for(parts.producers, parts.bad_frames)
+    accounting = account_for(parts.producers, parts.bad_frames, parts.folded)
     rounded = any(series.imprecise for series in parts.series)
     return MetricsSnapshot(
         run_id=facts.run_id,
@@ -118,22 +120,26 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         overflow=parts.registry.overflow,
         warnings=_warnings(facts, parts, accounting),
         directory=facts.directory,
+        folded=parts.folded,
     )
 
 
-def account_for(producers: Sequence[ProducerStat], bad_frames: dict[str, int]) -> Accounting:
-    """All producers together."""
+def account_for(
+    producers: Sequence[ProducerStat], bad_frames: dict[str, int], folded: FoldedProducers | None = None
+) -> Accounting:
+    """Return the account of all producers together."""
+    complete = folded or FoldedProducers()
     return Accounting(
-        emitted=sum(producer.emitted for producer in producers),
-        received=sum(producer.received for producer in producers),
-        applied=sum(producer.applied for producer in producers),
+        emitted=complete.events + sum(producer.emitted for producer in producers),
+        received=complete.events + sum(producer.received for producer in producers),
+        applied=complete.events + sum(producer.applied for producer in producers),
         waiting=sum(producer.waiting for producer in producers),
         dropped=merge_reasons(*(producer.dropped for producer in producers)),
         dropped_by_producer=merge_reasons(*(producer.dropped_by_producer for producer in producers)),
         missing=sum(producer.missing for producer in producers),
-        repaired=sum(producer.repaired for producer in producers),
+        repaired=complete.repaired + sum(producer.repaired for producer in producers),
         unrepairable=min(sum(producer.unrepairable for producer in producers), _MOST_BATCHES),
-        duplicates=sum(producer.duplicates for producer in producers),
+        duplicates=complete.duplicates + sum(producer.duplicates for producer in producers),
         bad_frames=bad_frames,
     )
 

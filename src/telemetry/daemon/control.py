@@ -232,6 +232,10 @@ class Control:
         if answer is None:
             return False
         self._reply(peer, answer, request.id)
+        if isinstance(request, msg.End):  # nothing more is pushed to it; a repeated end is answered all the same
+            self._acknowledge(peer, request.producer)
+            self._peers.pop(request.producer, None)
+            self._asked_ns.pop(request.producer, None)
         return True
 
     def _account(self, end: msg.End) -> msg.Response | None:

@@ -76,8 +76,10 @@ class Logbook:
         if self._hellos[hello.producer] >= _HELLOS_TAKEN:
             return f"more than {_HELLOS_TAKEN} different hellos of one producer"
         if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
-            return f"more than {limits.PRODUCERS:,} producers"
+            return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
         self._hellos[hello.producer] += 1
+        if len(self._hellos) > 2 * limits.PRODUCERS:  # those of producers that have no row any more
+            self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})
         self._note(hello, now_ns)
         return ""
 

@@ -24,7 +24,7 @@ from telemetry import limits
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.emit.outbox import Outbox, Packed
 from telemetry.emit.ring import ResendRing
-from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryError
+from telemetry.errors import EndpointError, KeysError, NoRoomError, ProtocolError, TelemetryError
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import seen_from
 from telemetry.wire.control import (
@@ -199,7 +199,8 @@ class Conversation:
         elif isinstance(response, Ended):
             self.ended = response
         elif isinstance(response, Error) and response.id == _HELLO:
-            self.refused = ProtocolError(f"{self._endpoint} refused this producer: {response.message}")
+            kind = NoRoomError if response.code == "refused" else ProtocolError
+            self.refused = kind(f"{self._endpoint} refused this producer: {response.message}")
 
     def _take_welcome(self, welcome: Welcome) -> None:
         try:

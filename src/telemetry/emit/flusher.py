@@ -14,13 +14,14 @@ from telemetry import limits
 from telemetry.emit import notice
 from telemetry.emit.conversation import Conversation, Link
 from telemetry.emit.outbox import Outbox
-from telemetry.errors import EndpointError, TelemetryError
+from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.humane import number_of
 from telemetry.transport.endpoints import ipc_path
 from telemetry.wire.control import Ended, Hello, Welcome
 
 _LISTEN_S: Final = 0.02  # while it ends: answers are taken at once, and the pipe is tried this often
 _PROBE_S: Final = 0.5
+_AGAIN_S: Final = 0.1  # between two looks for descriptors
 _GONE_AFTER_S: Final = 2.0  # an address that was taken down, and stays so, belongs to nobody who will come back
 _SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
 _LAST_BYTES_S: Final = 1.0
@@ -157,12 +158,31 @@ class Flusher:
 
     def _run(self) -> None:
         try:
-            self._converse(self._parts.connect())
+            self._converse(self._connected())
         except TelemetryError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 – thread root: the buffer must not fill for nobody
             self._fail(EndpointError(f"the flusher for {self._parts.endpoint} failed: {error!r}"))
         self._finished.set()
+
+    def _connected(self) -> Link:
+        """Return the sockets. Wait for descriptors if there are none.
+
+        What is recorded meanwhile stays in the buffer, up to its bound. Raise NoRoomError if there are none two
+        seconds after the process has begun to finish.
+        """
+        give_up_at = math.inf
+        while True:
+            try:
+                return self._parts.connect()
+            except NoRoomError:
+                if self._finish_by is not None:
+                    give_up_at = min(give_up_at, time.monotonic() + _GONE_AFTER_S, self._finish_by)
+                if self._give_up or time.monotonic() >= give_up_at:
+                    raise
+                self.outbox.settle()
+                self._woken.wait(_AGAIN_S)
+                self._woken.clear()
 
     def _converse(self, link: Link) -> None:
         """From hello to end. Raises the TelemetryError for which it gave up."""
@@ -249,6 +269,8 @@ class Flusher:
             self._guarded(lambda: self._turn(talk))
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
+            if talk.refused is not None:
+                raise talk.refused
         sent = _sent(self.outbox)
         talk.say_end()
         talk.step()  # at least once, however little time is left

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 
 def warn(line: str) -> None:
-    """One line through logging: to stderr unless the program configured something else."""
-    import logging
-
+    """Write one line through logging: to stderr unless the program configured something else."""
+    try:
+        import logging
+    except OSError:  # the process has no descriptor left to read a module with
+        os.write(2, f"telemetry: {line}\n".encode(errors="replace"))
+        return
     logging.getLogger("telemetry.emit").warning("telemetry: %s", line)

@@ -25,8 +25,10 @@ from telemetry.emit.kinds import Kinds, Tracking
 from telemetry.emit.outbox import Outbox
 from telemetry.emit.recorders import Rows, blocking_extend, build_recorders, discard
 from telemetry.emit.requests import Requests
+from telemetry.emit.reserve import DescriptorReserve
 from telemetry.emit.tally import Tally
-from telemetry.errors import EndpointError, TelemetryError
+from telemetry.errors import EndpointError, NoRoomError, TelemetryError
+from telemetry.humane import number_of
 from telemetry.ledger import Reason
 from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeping import keeper_of
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig
 
 ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
+_AFTER_FINISH: Final = "after finish()"
 _RANK_VARIABLES: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 State = Literal["idle", "live", "inherited", "finished"]
@@ -57,6 +60,8 @@ class Process:
         self.finish_hook: Callable[[], object] | None = None
         """What the exit of the process calls instead of `finish`: the run's own end."""
         self._late = Tally()
+        self._late_because = _AFTER_FINISH
+        self._reserve = DescriptorReserve()
         self._timed_out = Tally()
         self._flusher: Flusher | None = None
         self._name = ""
@@ -154,7 +159,7 @@ class Process:
                     endpoint=endpoint,
                     hello=_hello(producer, name),
                     outbox=outbox,
-                    connect=lambda: ProducerLink(endpoint, producer),
+                    connect=lambda: self._connected(endpoint, producer),
                     refuses=refuses,
                     kept=lambda run_id: keeper_of(run_id) > 0,
                     period_s=config.flush_ms / 1_000,
@@ -169,10 +174,21 @@ class Process:
             except RuntimeError as error:
                 raise EndpointError(f"{endpoint} can't be served: {error}") from error
             self._flusher = flusher
+            self._late_because = _AFTER_FINISH
             self._hook_exits()
             self._record_to(flusher, blocking)
             self.state = "live"
             return flusher
+
+    def _connected(self, endpoint: str, producer: str) -> ProducerLink:
+        """Return the sockets of a producer. Raise NoRoomError if the process can't open as many descriptors."""
+        if not self._reserve.has_room():
+            raise NoRoomError(
+                f"this process can open no more files, so it can't reach {endpoint}", hint="raise `ulimit -n`"
+            )
+        link = ProducerLink(endpoint, producer)
+        self._reserve.hold()
+        return link
 
     @property
     def flusher(self) -> Flusher | None:
@@ -260,6 +276,12 @@ class Process:
     def _given_up(self, flusher: Flusher, error: TelemetryError, *, say: bool) -> None:
         """On the flusher's thread."""
         with self.lock:
+            current = self._flusher in (flusher, None)  # None: the process is finishing
+            if isinstance(error, NoRoomError) and current:
+                self._late_because = str(error)
+                self._late.hit_many(flusher.outbox.emitted)
+                self._count_late()
+                say = say and self._flusher is flusher  # else the line at exit says it
             if self._flusher is flusher:
                 self._flusher = None
                 self._tried_endpoint = self.endpoint
@@ -335,13 +357,18 @@ class Process:
             hook()
         elif self._flusher is not None:
             said = self.finish(self.finish_timeout_s).in_words()
-            if said:
+            if said and self._late_because == _AFTER_FINISH:
                 notice.warn(said)
         buffer = self.recorders.buffer  # may hold what was on its way in when the flusher ended
         late = self._late.take() + len(buffer) // 3
         buffer.clear()
         if late:
-            notice.warn(f"after finish() events came that are in no result: {late:,}")
+            events = number_of(late, "event was", "events were")
+            if self._late_because == _AFTER_FINISH:
+                not_in = "is not in the result" if late == 1 else "are not in the result"
+                notice.warn(f"{events} recorded {_AFTER_FINISH} and {not_in}")
+            else:
+                notice.warn(f"{events} lost: {self._late_because}")
 
 
 def _hello(producer: str, name: str) -> Hello:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -24,8 +25,10 @@ from telemetry.emit.requests import Requests, check_arguments
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
 from telemetry.emit.writers import Writers, check_kinds, said_when_long, with_backends
-from telemetry.errors import ProtocolError, TelemetryError, UsageError
+from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
+from telemetry.transport.endpoints import refuses
+from telemetry.transport.keeping import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
 from telemetry.wire.report import SOURCE_WORDS, Report
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from telemetry.config import Config
 
 _ASK_AGAIN_S = 1.0
+_GONE_AFTER_S = 1.5  # an address that refuses for so long, with nobody to start another aggregator
 _RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
 _DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
 _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
@@ -62,6 +66,7 @@ class Run(Recording):
         self._owner_pid = os.getpid()
         self._finishing = threading.RLock()
         self._report: Report | None = None
+        self._no_endpoint = "no aggregator was reached"
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r} {self.run_id} at {self.endpoint or 'no endpoint'}>"
@@ -167,7 +172,7 @@ class Run(Recording):
 
     def _finish(self, deadline: float, timeout_s: float) -> Report:
         if not self.endpoint:
-            return second_best(self._files, None, "no aggregator was reached")
+            return second_best(self._files, None, self._no_endpoint)
         owner, flusher = self.owner, self._process.flusher
         ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
         try:
@@ -206,11 +211,27 @@ class Run(Recording):
             notice.warn(said)
         try:
             left_s = _left_s(deadline)
-            report = self._status(min(left_s, _ASK_AGAIN_S) if ending.reason else left_s)
+            report = self._status(min(left_s, _ASK_AGAIN_S)) if ending.reason else self._patient_status(deadline)
         except TelemetryError as error:
             why = "; ".join(filter(None, (ending.reason, error.message)))
             return second_best(self._files, None, why, remedy=ending.remedy)
         return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
+
+    def _patient_status(self, deadline: float) -> Report:
+        """Return the state of the run. Raise EndpointError at the deadline, or once the aggregator is gone.
+
+        All events of this process are in the run by then, so nothing is lost by not waiting.
+        """
+        refused_since = math.inf
+        while True:
+            try:
+                return self._status(min(_left_s(deadline), _ASK_AGAIN_S))
+            except EndpointError:
+                now = time.monotonic()
+                gone = refuses(self.endpoint) and not keeper_of(self.run_id)
+                refused_since = min(refused_since, now) if gone else math.inf
+                if now >= deadline or now - refused_since >= _GONE_AFTER_S:
+                    raise
 
     def _status(self, timeout_s: float) -> Report:
         with ControlClient(self.endpoint) as client:
@@ -236,6 +257,10 @@ class Run(Recording):
         flusher = self._process.join(endpoint, self.name, self._config)
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
+        except NoRoomError as error:
+            notice.warn(f"nothing is recorded: {error}")
+            self._no_endpoint = f"this process could not join: {error.message}"
+            return
         except TelemetryError:
             self._process.detach()
             raise

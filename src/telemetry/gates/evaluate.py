@@ -237,7 +237,7 @@ def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
             "emitted": account.emitted,
             "applied": account.applied,
             "repaired": account.repaired,
-            "producers": len(snapshot.producers),
+            "producers": snapshot.producer_count,
             "elapsed": snapshot.elapsed_s,
         }
         return numbers[name]

@@ -42,7 +42,8 @@ def producers(report: Report) -> Section:
     troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
     if not everyone:
         return Section("Producers", ["none"])
-    fine = humane.count(len(everyone) - len(troubled))
+    total = report.snapshot.producer_count
+    fine = humane.count(total - len(troubled))
     if not troubled:
         repaired = f", {phrases.batches(account.repaired)} repaired" if account.repaired else ""
         return Section("Producers", [f"{fine}, all complete{repaired}"])
@@ -56,9 +57,9 @@ def producers(report: Report) -> Section:
         Column("missing", 1),
     ]
     rows = [_producer_row(stat, over=_is_over(report)) for stat in troubled]
-    notes = [f"{fine} more, all complete"] if len(troubled) < len(everyone) else []
+    notes = [f"{fine} more, all complete"] if len(troubled) < total else []
     for stat in troubled[:PRODUCERS_SHOWN]:
-        said = list(_producer_notes(stat, report, alone=len(everyone) == 1))
+        said = list(_producer_notes(stat, report, alone=total == 1))
         notes += [f"{phrases.producer(stat)}: {' · '.join(said)}"] if said else []
     return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
 

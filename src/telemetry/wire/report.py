@@ -235,11 +235,10 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
             return f"what came {_after(self.snapshot.time_ns)} is unknown"
-        producers = self.snapshot.producers
-        unended = sum(stat.completeness == "incomplete" for stat in producers)
+        unended = sum(stat.completeness == "incomplete" for stat in self.snapshot.producers)
         if self.verdict != "incomplete" or not unended:
             return ""
-        return f"{unended:,} of {_number_of(len(producers), 'producer')} never ended"
+        return f"{unended:,} of {_number_of(self.snapshot.producer_count, 'producer')} never ended"
 
     def headline(self) -> str:
         """One line: how complete, what run, how many events, how many lost, or what is unknown of that."""

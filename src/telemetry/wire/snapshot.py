@@ -68,6 +68,16 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     """Wall clock of its newest event; 0 before the first."""
 
 
+class FoldedProducers(Struct, kw_only=True, frozen=True):
+    """Producers that ended completely and have no row of their own any more; what they lost is nothing."""
+
+    producers: int = 0
+    events: int = 0
+    """Emitted, received and applied: all three are equal."""
+    repaired: int = 0
+    duplicates: int = 0
+
+
 class Accounting(Struct, kw_only=True, frozen=True):
     """All producers together, and frames nobody could read."""
 
@@ -323,3 +333,10 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     """Instruments beyond the cap, by kind: their events went to the instrument called `overflow`."""
     warnings: list[str] = []
     directory: str = ""
+    folded: FoldedProducers | None = None
+    """Those that `producers` does not list; `accounting` counts them too."""
+
+    @property
+    def producer_count(self) -> int:
+        """All producers, with and without a row."""
+        return len(self.producers) + (self.folded.producers if self.folded else 0)

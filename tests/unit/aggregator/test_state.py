@@ -301,8 +301,8 @@ def test_a_checkpoint_cut_short_is_refused() -> None:
 def test_another_format_is_another_version() -> None:
     """A checkpoint from a later release is called that."""
     tree = msgspec.msgpack.decode(Aggregator(AggregatorConfig()).checkpoint())
-    with pytest.raises(Malformed, match="format 4, not 3") as caught:
-        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 4}))
+    with pytest.raises(Malformed, match="format 5, not 4") as caught:
+        Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 5}))
     assert caught.value.reason == Reason.WRONG_VERSION
 
 

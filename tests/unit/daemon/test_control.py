@@ -316,7 +316,10 @@ def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any,
     stranger = connect(service, "third", greet=False)
     answer = stranger.ask(msg.Hello(id=1, producer="third"))
     assert isinstance(answer, msg.Error)
-    assert (answer.code, answer.message) == ("refused", "more than 2 producers")
+    assert (answer.code, answer.message) == (
+        "refused",
+        "the run has 2 producers that have not ended, and takes no more",
+    )
     assert isinstance(stranger.ask(msg.Hello(id=2)), msg.Welcome), "observers are no producers"
     assert service.control.peers == 2
 

@@ -15,7 +15,7 @@ from telemetry import limits
 from telemetry.emit import flusher as flusher_module
 from telemetry.emit.conversation import Conversation
 from telemetry.emit.flusher import Flusher, FlusherParts
-from telemetry.errors import EndpointError, ProtocolError, TelemetryError
+from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.wire.control import Ack, End, Ended, Error, Hello, Pong, Request, Response, Welcome
 
 WaitUntil = Callable[..., Any]
@@ -339,7 +339,7 @@ def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:
     with pytest.raises(EndpointError, match=r"no aggregator answers at ipc:///ctl within 0\.05 s"):
         bench.start().wait_for_welcome(0.05)
     bench.link.answer = lambda request: [Error(id=1, code="refused", message="full")]
-    with pytest.raises(ProtocolError, match="full"):
+    with pytest.raises(NoRoomError, match="full"):
         bench.start().wait_for_welcome(5.0)
 
     def connect() -> Any:

@@ -89,7 +89,7 @@ def test_after_a_finish_events_are_counted_and_said_once(
     process.put_records(lambda: [records.mark("m", {}, 0)])
     process._end_of_process()
     process._end_of_process()
-    assert said() == ["telemetry: after finish() events came that are in no result: 2"]
+    assert said() == ["telemetry: 2 events were recorded after finish() and are not in the result"]
     assert process.recorders.buffer == []
 
 
@@ -324,7 +324,7 @@ def test_an_event_on_its_way_when_the_flusher_ends_is_counted(
     process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
     made.record(Slow())
     process._end_of_process()
-    assert said() == ["telemetry: after finish() events came that are in no result: 1"]
+    assert said() == ["telemetry: 1 event was recorded after finish() and is not in the result"]
     assert process.recorders.buffer == []
 
 

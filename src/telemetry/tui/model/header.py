@@ -86,7 +86,8 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
     by_status: dict[str, int] = {}
     for stat in snapshot.producers:
         by_status[stat.status] = by_status.get(stat.status, 0) + 1
-    total, ended = len(snapshot.producers), by_status.get("ended", 0)
+    total = snapshot.producer_count
+    ended = by_status["ended"] = by_status.get("ended", 0) + total - len(snapshot.producers)
     if not total:
         return "no producers yet", "dim"
     if ended == total:

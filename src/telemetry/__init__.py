@@ -17,16 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from telemetry.emit import Counter, Gauge, Known, Request, Requests, Run, Series, counter, gauge, series, start
+    from telemetry.emit import Counter, Gauge, Known, Request, Requests, Run, Series, start
     from telemetry.emit.module_level import (
         artifact,
         axis,
-        bins,
+        counter,
         end_step,
+        expect,
+        gauge,
         image,
         log,
+        mark,
+        params,
         request,
         requests,
+        series,
         span,
         span_at,
         table,
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
         ConfigError,
         EndpointError,
         InstrumentError,
+        KeysError,
         ProtocolError,
         RunDirectoryError,
         RunNotFoundError,
@@ -66,21 +72,24 @@ _HOME = {
     "RunDirectoryError": "telemetry.errors",
     "ProtocolError": "telemetry.errors",
     "InstrumentError": "telemetry.errors",
+    "KeysError": "telemetry.errors",
     "EndpointError": "telemetry.errors",
     "ConfigError": "telemetry.errors",
     "artifact": "telemetry.emit.module_level",
     "axis": "telemetry.emit.module_level",
-    "bins": "telemetry.emit.module_level",
-    "counter": "telemetry.emit",
+    "counter": "telemetry.emit.module_level",
     "end_step": "telemetry.emit.module_level",
-    "gauge": "telemetry.emit",
+    "expect": "telemetry.emit.module_level",
+    "gauge": "telemetry.emit.module_level",
     "image": "telemetry.emit.module_level",
     "load_report": "telemetry.report",
     "log": "telemetry.emit.module_level",
+    "mark": "telemetry.emit.module_level",
+    "params": "telemetry.emit.module_level",
     "render": "telemetry.report",
     "request": "telemetry.emit.module_level",
     "requests": "telemetry.emit.module_level",
-    "series": "telemetry.emit",
+    "series": "telemetry.emit.module_level",
     "span": "telemetry.emit.module_level",
     "span_at": "telemetry.emit.module_level",
     "start": "telemetry.emit",
@@ -96,6 +105,7 @@ __all__ = [
     "EndpointError",
     "Gauge",
     "InstrumentError",
+    "KeysError",
     "Known",
     "MetricsSnapshot",
     "ProtocolError",
@@ -111,13 +121,15 @@ __all__ = [
     "__version__",
     "artifact",
     "axis",
-    "bins",
     "counter",
     "end_step",
+    "expect",
     "gauge",
     "image",
     "load_report",
     "log",
+    "mark",
+    "params",
     "render",
     "request",
     "requests",
@@ -134,7 +146,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        return import_module("telemetry.distribution").version()
     try:
         home = _HOME[name]
     except KeyError:
@@ -142,15 +154,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("telemetry")
-    except PackageNotFoundError:  # a source tree on the path, not installed
-        return "0.0.0"
 
 
 def __dir__() -> list[str]:

@@ -37,7 +37,7 @@ def test_every_backend_has_a_row_and_a_page() -> None:
     found = {row[0].strip("`"): row for row in rows("backend")[1:]}
     assert found.keys() == BUILT_IN.keys()
     for name, ours in BUILT_IN.items():
-        wanted = f"`telemetry[{ours.extra}]`" if ours.extra else "–"
+        wanted = f"`telemetryd[{ours.extra}]`" if ours.extra else "–"
         assert found[name][2] == wanted, name
         assert (f"(backends/{name.upper()}.md)" in found[name][3]) == (name not in ("jsonl", "console"))
 

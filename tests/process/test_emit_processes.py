@@ -355,7 +355,7 @@ KILL = """
 import signal
 
 def applied(run):
-    return run.report.snapshot.accounting.applied
+    return run.live_report().snapshot.accounting.applied
 
 def wait_for(condition):
     deadline = time.monotonic() + 60

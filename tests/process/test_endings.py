@@ -112,7 +112,8 @@ def test_what_was_recorded_for_a_dead_aggregator_is_missing_not_forgotten(ground
         "own.py",
         "import json, sys, telemetry\nrun = telemetry.start('own', journal=False)\nn = run.counter('n')\n"
         "for _ in range(10): n.add()\n"
-        "while run.report.snapshot.accounting.applied < 10: pass\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "while run.live_report().snapshot.accounting.applied < 10: pass\n"
+        "print('up', flush=True)\nsys.stdin.readline()\n"
         "for _ in range(1000): n.add()\n"
         "r = run.finish(timeout=4)\na = r.snapshot.accounting\n"
         "print(json.dumps([r.source, r.completeness, a.emitted, a.applied, a.missing]))\n",

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from msgspec import Struct
 
 from telemetry.backends.items import Item
+from telemetry.distribution import install_hint
 from telemetry.errors import TelemetryError
 from telemetry.humane import number_of
 from telemetry.wire.events import Scalar
@@ -110,5 +111,5 @@ def missing(package: str, extra: str, error: ImportError | None = None) -> NotCo
     """For a backend whose library is not installed. `error`: what its import raised, which may be for another
     reason."""
     if error is not None and not isinstance(error, ModuleNotFoundError):
-        return NotConfigured(f"{package} can't be imported: {error}", hint=f"pip install 'telemetry[{extra}]'")
-    return NotConfigured(f"{package} is not installed", hint=f"pip install 'telemetry[{extra}]'")
+        return NotConfigured(f"{package} can't be imported: {error}", hint=install_hint(extra))
+    return NotConfigured(f"{package} is not installed", hint=install_hint(extra))

@@ -12,6 +12,7 @@ from telemetry.backends.items import KINDS
 from telemetry.backends.seam import NotConfigured
 from telemetry.cli import console
 from telemetry.cli.exits import Exit
+from telemetry.distribution import install_hint
 
 
 class Listed(Struct, kw_only=True, frozen=True):
@@ -49,7 +50,7 @@ def _listed(name: str) -> Listed:
     lacks = [module for module in ours.needs if not _installed(module)] if ours else []
     return Listed(
         name=name,
-        missing=f"needs {' and '.join(lacks)}: pip install 'telemetry[{ours.extra}]'" if ours and lacks else "",
+        missing=f"needs {' and '.join(lacks)}: {install_hint(ours.extra)}" if ours and lacks else "",
         options=options_of(cls),
         no_place=[kind.__name__.lower() for kind in KINDS if kind not in cls.takes],
     )

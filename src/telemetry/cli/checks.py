@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from telemetry import limits
+from telemetry import distribution, limits
 from telemetry.config import Config
 from telemetry.errors import KeysError, TelemetryError
 from telemetry.humane import number_of
@@ -36,7 +36,9 @@ class Check(Struct, kw_only=True, frozen=True):
     advice: str = ""
 
 
-_PACKAGES: Final = ("telemetry", "pyzmq", "msgspec", "numpy", "hdrhistogram")
+_PACKAGES: Final = (distribution.NAME, "pyzmq", "msgspec", "numpy", "hdrhistogram")
+_NOT_INSTALLED: Final = "?"
+_STRANGER: Final = "telemetry"
 _OLDEST_PYTHON: Final = (3, 11)
 _OLDEST_LIBZMQ: Final = (4, 3)
 _LONGEST_SOCKET_NAME: Final = "x" * 8 + "/ctl"
@@ -57,6 +59,12 @@ def check_versions(_config: Config) -> Finding:
     found = ", ".join([f"Python {sys.version.split()[0]}", *(f"{name} {_version(name)}" for name in _PACKAGES)])
     if sys.version_info < _OLDEST_PYTHON:
         return "fail", found, "telemetry needs Python 3.11 or newer"
+    if _version(_STRANGER) != _NOT_INSTALLED:
+        return (
+            "fail",
+            f"{found}; `{_STRANGER}` is installed too, another project whose package has the same name",
+            f"pip uninstall {_STRANGER}, then pip install --force-reinstall {distribution.NAME}",
+        )
     return "ok", found
 
 
@@ -234,7 +242,7 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "?"
+        return _NOT_INSTALLED
 
 
 def _clock_source() -> str:

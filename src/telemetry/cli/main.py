@@ -118,11 +118,7 @@ class _Version(argparse.Action):
     """Reads the version only when asked for it: package metadata is slow to import."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from importlib.metadata import PackageNotFoundError, version
+        from telemetry.distribution import version
 
-        try:
-            found = version("telemetry")
-        except PackageNotFoundError:
-            found = "0.0.0"
-        console.write(f"telemetry {found}\n")
+        console.write(f"telemetry {version()}\n")
         parser.exit()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
-from telemetry.cli.live_line import describe
 from telemetry.errors import EndpointError, TelemetryError
+from telemetry.report.live_line import describe
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 

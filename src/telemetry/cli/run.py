@@ -15,9 +15,9 @@ from telemetry import limits
 from telemetry.cli import console, serve
 from telemetry.cli.exits import Exit, strictly
 from telemetry.cli.job import Job
-from telemetry.cli.live_line import describe
 from telemetry.cli.stage import Stage, open_stage
 from telemetry.errors import TelemetryError, UsageError
+from telemetry.report.live_line import describe
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import Request, Stop, Watch
 from telemetry.wire.report import Report
@@ -236,7 +236,7 @@ def _with_bill(report: Report, command: CommandFacts) -> Report:
 
 
 def _say(report: Report) -> None:
-    from telemetry.cli.runs import with_history
+    from telemetry.recorded.run import with_history
     from telemetry.report import render
 
     text = render(with_history(report), width=console.width(sys.stderr), color=console.color(sys.stderr))

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from telemetry import limits
 from telemetry.errors import (
     EndpointError,
@@ -208,18 +206,3 @@ def _find_live(spec: str, root: Path) -> LiveRun | None:
         return find_live(runtime_directory(), wanted)
     except RunNotFoundError:
         return None
-
-
-def with_history(report: Report) -> Report:
-    """A result with what its run directory adds: bounds, findings, what is known of requests. The same if there is
-    none. Reads the history, blocks."""
-    from telemetry.recorded.run import RecordedRun
-    from telemetry.store.rundir import RunDirectory
-
-    if not report.directory:
-        return report
-    try:
-        run = RecordedRun(report, RunDirectory.open(Path(report.directory)))
-    except RunDirectoryError:
-        return report
-    return replace(run.report(), over_time=[], step_s=report.step_s)

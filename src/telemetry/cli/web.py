@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 
 from telemetry.cli import console
 from telemetry.cli.exits import Exit
+from telemetry.distribution import install_hint
 from telemetry.errors import EndpointError, TelemetryError
 
 HOST: Final = "127.0.0.1"
@@ -37,7 +38,7 @@ def serve(command: Sequence[str], port: int | None, title: str) -> int:
     EndpointError if the port is taken, TelemetryError without textual-serve or if the server ended by itself.
     """
     if find_spec("textual_serve") is None:
-        raise TelemetryError("the cockpit in a browser needs textual-serve", hint="pip install 'telemetry[web]'")
+        raise TelemetryError("the cockpit in a browser needs textual-serve", hint=install_hint("web"))
     with _listener(port) as listener:
         token = secrets.token_urlsafe(16)
         with suppress(_Left), _leaving(), _start(listener, shlex.join(command), title, token) as server:

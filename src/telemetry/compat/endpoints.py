@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from telemetry.distribution import version
 from telemetry.errors import UsageError
 from telemetry.funnel import Funnel, funnels, joined, together
 from telemetry.humane import printable
@@ -57,7 +58,7 @@ def result_summary(
     duration_ns = _duration_ns(extents)
     legacy_ns = _legacy_ns(latency, chosen.completed) if legacy_window else None
     summary: dict[str, Any] = {
-        "version": f"telemetry {_version()}",
+        "version": f"telemetry {version()}",
         "git_sha": None,
         "test_started_at": snapshot.started_ns,
         "n_samples_issued": chosen.issued,
@@ -221,12 +222,3 @@ def _sample_deviation(stat: SeriesStat) -> float | None:
     if stat.stddev is None or stat.count < 2:
         return 0.0 if stat.count == 1 else None
     return stat.stddev * math.sqrt(stat.count / (stat.count - 1))
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("telemetry")
-    except PackageNotFoundError:
-        return "0.0.0"

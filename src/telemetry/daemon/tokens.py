@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from telemetry import limits
 from telemetry.config.schema import TokensConfig
 from telemetry.daemon.token_process import TokenProcess, WorkerGone
+from telemetry.distribution import install_hint
 from telemetry.errors import TelemetryError
 from telemetry.humane import number_of, printable
 
@@ -236,7 +237,7 @@ def _first_worker(path: str) -> TokenProcess:
     if find_spec("tokenizers") is None:
         raise TelemetryError(
             "tokens can't be counted: the package `tokenizers` is not installed",
-            hint="pip install 'telemetry[tokens]', or leave --tokenizer out",
+            hint=f"{install_hint('tokens')}, or leave --tokenizer out",
         )
     process = None
     try:

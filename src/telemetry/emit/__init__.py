@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.known import Known
-from telemetry.emit.module_level import counter, gauge, series
 from telemetry.emit.request import Request
 from telemetry.emit.requests import Requests
 from telemetry.emit.run import Run, start
@@ -17,8 +16,5 @@ __all__ = [
     "Requests",
     "Run",
     "Series",
-    "counter",
-    "gauge",
-    "series",
     "start",
 ]

@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.emit import notice, records
 from telemetry.emit.catalog import check_text, checked_labels
 from telemetry.emit.families import Host
-from telemetry.emit.known import Asker, is_condition, parse
+from telemetry.emit.known import Asker, parse
 from telemetry.emit.requests import Requests, Unkept
 from telemetry.errors import InstrumentError
 from telemetry.wire import requests as words
@@ -22,8 +22,6 @@ from telemetry.wire import requests as words
 T = TypeVar("T")
 
 _OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN)
-_OPTIONS: Final = ("expire_s", "stop_when")
-_ALIKE: Final = 0.75  # as difflib counts it
 _LONGEST_EXPIRY_S: Final = 1e9
 
 
@@ -54,7 +52,6 @@ class Kinds:
             parse(stop_when)
         found = self._kinds.get((name, tuple(checked.items())))
         if found is None:
-            _check_meant(name, labels)
             if len(self._kinds) >= limits.REQUEST_KINDS:
                 return self._without_room(name)
             found = self._make(name, checked)
@@ -198,33 +195,7 @@ def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
         )
     if len(labels) > limits.LABEL_COUNT - 2:
         raise InstrumentError(f"{name!r} has {len(labels)} labels, requests can have {limits.LABEL_COUNT - 2}")
-    try:
-        return checked_labels(name, labels)
-    except InstrumentError:
-        _check_meant(name, labels)
-        raise
-
-
-def _check_meant(name: str, labels: Mapping[str, object]) -> None:
-    """Raises InstrumentError for a label that is an option misspelt: it would count for nothing, silently."""
-    for key, value in labels.items():
-        option = _option_meant(key, value)
-        if option:
-            raise InstrumentError(
-                f"{name!r}: {key}={value!r} would be a label, not the option {option}",
-                hint="a label of that name is a text, and none of a condition to stop",
-            )
-
-
-def _option_meant(key: str, value: object) -> str:
-    """The option that somebody may have meant who wrote this; empty if it is none."""
-    if isinstance(value, str):
-        return "stop_when" if is_condition(value) else ""
-    if key.startswith("expir"):
-        return "expire_s"
-    import difflib
-
-    return next(iter(difflib.get_close_matches(key, _OPTIONS, 1, _ALIKE)), "")
+    return checked_labels(name, labels)
 
 
 def _checked_age(name: str, expire_s: float) -> float:

@@ -1,4 +1,4 @@
-"""`telemetry.start` and the Run it returns."""
+"""`telemetry.start` and the Run that it returns."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self
 
 from telemetry import limits
 from telemetry.emit import notice
 from telemetry.emit.catalog import check_text
 from telemetry.emit.flusher import Ending
-from telemetry.emit.instruments import Counter, Gauge, Series
 from telemetry.emit.keeper import AggregatorKeeper
-from telemetry.emit.kinds import Tracking
 from telemetry.emit.outcome import await_report, second_best, with_acknowledged, with_own_account
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
 from telemetry.emit.recording import Recording
-from telemetry.emit.request import Request
-from telemetry.emit.requests import Requests, check_arguments
 from telemetry.emit.run_files import RunFiles
 from telemetry.emit.spawn import dismiss, spawn
 from telemetry.emit.writers import Writers, check_kinds, said_when_long, with_backends
@@ -31,7 +27,7 @@ from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeping import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
-from telemetry.wire.report import SOURCE_WORDS, Report
+from telemetry.wire.report import SOURCE_WORDS, Report, facade
 
 if TYPE_CHECKING:
     from telemetry.config import Config
@@ -40,21 +36,31 @@ _ASK_AGAIN_S = 1.0
 _GONE_AFTER_S = 1.5  # an address that refuses for so long, with nobody to start another aggregator
 _RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
 _DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
+_NOTEBOOK_S = 1.0  # for the aggregator to answer before a notebook shows the run without figures
 _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
 
 
 class Run(Recording):
-    """A process's part in a run. Made by `start`; any thread may use it.
+    """The part of one process in a run, made by `start`. Any thread may use it.
 
-    As a context manager it finishes at the end of the block, and turns an exception into a mark.
+        with telemetry.start("load-test") as run:
+            latency = run.series("latency", unit="ms")
+            with latency.time():
+                search()
+        print(run.report)
+
+    The `with` block calls `finish` at its end, and records an exception that leaves it as a mark.
     """
 
     def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
         super().__init__(process)
         self.name = name
+        """The name of the run: of one that this process joined, the name that it was started with."""
+        self.asked_name = name
+        """The name that `start` was given."""
         self.run_id = ""
         self.endpoint = ""
-        """The aggregator's control address; empty if none was reached and `required` was False."""
+        """The control address of the aggregator; empty if none was reached and `required` was False."""
         self.directory = ""
         self._config = config.emit
         self._fallback_dirs = config.run.fallback_dirs
@@ -69,89 +75,64 @@ class Run(Recording):
         self._no_endpoint = "no aggregator was reached"
 
     def __repr__(self) -> str:
-        return f"<Run {self.name!r} {self.run_id} at {self.endpoint or 'no endpoint'}>"
+        return f"<Run {self.name!r} {self.run_id or 'without an aggregator'}>"
 
-    # --- instruments -----------------------------------------------------------------------------
-
-    def counter(self, name: str, /, unit: str = "", **labels: object) -> Counter:
-        """The counter of this name and these labels. Raises InstrumentError."""
-        return cast(Counter, self._process.instrument("counter", name, unit, labels))
-
-    def gauge(self, name: str, /, unit: str = "", **labels: object) -> Gauge:
-        """The gauge of this name and these labels. Raises InstrumentError."""
-        return cast(Gauge, self._process.instrument("gauge", name, unit, labels))
-
-    def series(
-        self,
-        name: str,
-        /,
-        unit: str = "",
-        *,
-        digits: int = 3,
-        low: float | None = None,
-        high: float | None = None,
-        **labels: object,
-    ) -> Series:
-        """The series of this name and these labels. Raises InstrumentError.
-
-        `digits` (1 to 5) is the precision of live percentiles; `low` is the smallest difference worth telling
-        apart and `high` the largest expected value, in `unit`.
-        """
-        made = self._process.instrument("series", name, unit, labels, digits=digits, low=low, high=high)
-        return cast(Series, made)
-
-    # --- requests --------------------------------------------------------------------------------
-
-    def requests(
-        self, name: str, /, *, expire_s: float | None = None, stop_when: str = "", **labels: object
-    ) -> Requests:
-        """The kind of request of this name and these labels. Raises InstrumentError.
-
-        A request that has not ended `expire_s` seconds after its issue is ended and counted; without it, it stays
-        in flight. `stop_when` is what `Requests.enough` asks for, such as "p99 known".
-        """
-        return self._process.requests(name, labels, expire_s, stop_when)
-
-    def request(self, name: str, /, **issue: Any) -> Request:
-        """Issues one request, with the arguments of `Requests.issue`. Raises InstrumentError for a name that can't
-        be, UsageError for an argument that there is not."""
-        kind = self._process.requests(name, {})
+    def _repr_html_(self) -> str:
+        """Return the state of the run, where it is, and its newest figures, for a notebook."""
+        if not self.endpoint:
+            return str(facade().run_html(self, None))
         try:
-            return kind.issue(**issue)
-        except TypeError:
-            check_arguments(name, issue)
-            raise
-
-    def tracking(self, window: str = "measured") -> Tracking:
-        """A block whose requests, of this process, belong to a tracking window: their instruments have the label
-        `window`. Within another one it replaces that. Two marks say when it began and ended. That it is for a
-        `with` is said if it is not entered. Raises InstrumentError for a name that can't be."""
-        return self._process.tracking(window)
+            report = self._report or self._status(_NOTEBOOK_S)
+        except TelemetryError:
+            report = None
+        return str(facade().run_html(self, report))
 
     # --- the end ---------------------------------------------------------------------------------
 
     @property
     def owner(self) -> bool:
-        """Whether this process spawned the aggregator, so that its finish ends the run."""
+        """True in the process that started the aggregator: its `finish` ends the run."""
         return self._keeper is not None and self._owner_pid == os.getpid()
 
     @property
     def report(self) -> Report:
-        """The result of `finish`; before it, the state so far.
+        """The result, once `finish` has returned or the `with` block has ended.
 
-        Blocks for an answer then, and raises EndpointError if there is none.
+            with telemetry.start("load-test") as run:
+                ...
+            run.report.save("report.html")
+
+        Raises UsageError before that: `live_report` is the state so far.
         """
-        return self._report or self._status(self._config.start_timeout_s)
+        if self._report is None:
+            raise UsageError(
+                f"the run {self.name!r} has no result yet",
+                hint="call run.finish() first, or run.live_report() for the state so far",
+            )
+        return self._report
+
+    def live_report(self, timeout_s: float | None = None) -> Report:
+        """Ask the aggregator for the state so far and return it. Block for at most `timeout_s` seconds, by default
+        `emit.start_timeout_s`. Raise EndpointError if there is no answer.
+
+            print(run.live_report())
+        """
+        if not self.endpoint:
+            raise EndpointError(f"the run {self.name!r} has no aggregator to ask")
+        return self._status(self._config.start_timeout_s if timeout_s is None else timeout_s)
 
     def finish(self, timeout: float | None = None) -> Report:
-        """Sends everything, waits for the aggregator's account of it, and returns the result.
+        """Send everything, wait until the aggregator has it, and return the result.
 
-        In the process that spawned the aggregator this ends the run; elsewhere the run goes on and the result is
-        its state so far. Blocks at most about `timeout` seconds (`emit.finish_timeout_s`, and `tokens.budget_s`
-        where tokens are counted), never raises for an aggregator in trouble: the report says what it comes from and
-        why. Backends have what the result leaves of that time, one second at least and `backends.finish_timeout_s`
-        at most; what is not delivered then stays in the run directory, and is said. A second call returns the same
-        report.
+            report = run.finish()
+            print(report.completeness)
+
+        In the process that started the aggregator this ends the run. Elsewhere the run goes on, and the result is
+        its state so far. It blocks for about `timeout` seconds at most, by default `emit.finish_timeout_s`, and for
+        `tokens.budget_s` more where tokens are counted. It never raises for an aggregator in trouble: `source` and
+        `source_reason` of the report tell where the numbers come from and why. Backends get the rest of that time,
+        at least one second and at most `backends.finish_timeout_s`; a warning names what is not delivered by then,
+        and `telemetry export --resume` delivers it later. A second call returns the same report.
         """
         with self._finishing:
             if self._report is None:
@@ -330,18 +311,23 @@ def start(
     journal: bool | None = None,
     to: str | Sequence[str] | None = None,
 ) -> Run:
-    """The run of this process, started by the first call; later calls return the same until it is finished.
+    """Start the run of this process, or join the one around it, and return it.
 
-    With TELEMETRY_ENDPOINT in the environment it attaches to that aggregator; without, it spawns one, which writes
-    its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes. `name` is the run's name when it
-    spawns, the producer's when it attaches. The other arguments override the configuration keys of their names;
-    `dir`, `refresh_hz`, `journal` and `to` concern an aggregator that is spawned. `to` names backends that get the
-    run, each as `telemetry run --to` has it, such as "tensorboard" or "wandb:project=mine": writer processes of
-    their own, which cost this one nothing. One that can't begin, for an option that is wrong or a package that is
-    missing, says so, and the run goes on; one that nobody has is a UsageError.
+        with telemetry.start("load-test", to="tensorboard") as run:
+            ...
 
-    Raises EndpointError, after at most `start_timeout_s`, if there is no aggregator to talk to; with `required`
-    False it warns instead, and instruments discard what they are given. UsageError means the call is wrong.
+    The first call starts the run; later calls return the same one until it is finished. With TELEMETRY_ENDPOINT in
+    the environment it joins that aggregator, and `name` is the name of this producer. Without, it starts an
+    aggregator, which writes its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes; `name` is then
+    the name of the run.
+
+    The other arguments override the settings of their names. `dir`, `refresh_hz`, `journal` and `to` concern an
+    aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run --to`, such
+    as "tensorboard" or "wandb:project=mine". Each backend is a process of its own. A backend that can't start is
+    reported, and the run goes on; an unknown backend is a UsageError.
+
+    Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
+    instead, and instruments discard what they are given. Raises UsageError for a wrong argument.
     """
     from telemetry.config import load
 
@@ -360,6 +346,7 @@ def start(
     }
     with _STARTER.lock:
         if _STARTER.run is not None and not _STARTER.run.finished:
+            _warn_of_other_name(_STARTER.run, name)
             return _STARTER.run
         config = load(flags).config
         backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
@@ -369,6 +356,15 @@ def start(
         PROCESS.reopen()
         _STARTER.run = _started(Run(PROCESS, name or program_name(), config, writers), flags, required)
         return _STARTER.run
+
+
+def _warn_of_other_name(run: Run, name: str | None) -> None:
+    """A run that is still open is returned whatever name is asked for; the caller has to know."""
+    if name is not None and name not in (run.name, run.asked_name):
+        notice.warn(
+            f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call finish() on it first "
+            "to start another"
+        )
 
 
 def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:

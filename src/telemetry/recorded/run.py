@@ -42,6 +42,20 @@ def open_run(
     return RecordedRun(*find_result(spec, root, fallback_dirs))
 
 
+def with_history(report: Report, *, over_time: bool = False) -> Report:
+    """Return a result with what its run directory adds: bounds, findings, figures of requests, and, if asked for,
+    the curves over time. Return the report itself if there is no directory. Reads the history, blocks.
+    """
+    if not report.directory or not report.final:
+        return report
+    try:
+        run = RecordedRun(report, RunDirectory.open(Path(report.directory)))
+    except RunDirectoryError:
+        return report
+    full = run.report()
+    return full if over_time else replace(full, over_time=[], step_s=report.step_s)
+
+
 class RecordedRun:
     """One owner. Every method but the constructor may read files, and blocks on them.
 

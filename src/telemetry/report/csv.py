@@ -1,4 +1,4 @@
-"""The report as CSV: one figure a row, with the columns of `telemetry.wire.tidy.Row`."""
+"""The report as CSV: one figure a row, with the columns of `telemetry.report.rows.Row`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from telemetry.humane import printable
+from telemetry.report.rows import Number, Row, labels_json, rows
 from telemetry.wire.report import Report
-from telemetry.wire.tidy import Number, Row, labels_json, rows
 
 _FORMULA: Final = ("=", "+", "-", "@")
 """What spreadsheets begin to calculate at."""

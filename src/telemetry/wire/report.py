@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final, Literal, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +20,9 @@ from telemetry.wire.snapshot import (
     State,
 )
 from telemetry.wire.sources import SourceStat
+
+if TYPE_CHECKING:
+    import os
 
 Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
@@ -148,7 +152,13 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where indices are cached
-    """What a run comes to. `final` tells a result from a state along the way."""
+    """The result of a run, or its state so far; `final` tells which.
+
+    report = telemetry.load_report("load-test")
+    print(report.series("latency").percentiles["99"])
+    report.save("report.html")
+    frame = report.to_pandas()
+    """
 
     snapshot: MetricsSnapshot
     source: Source
@@ -185,15 +195,24 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         return self.snapshot.directory
 
     def counter(self, name: str, **labels: str) -> CounterStat:
-        """The counter of this name and exactly these labels. Raises KeyError."""
+        """Return the counter of this name and exactly these labels. Raise KeyError if there is none.
+
+        report.counter("requests", route="/search").value
+        """
         return _pick(self.snapshot.counters, name, labels)
 
     def gauge(self, name: str, **labels: str) -> GaugeStat:
-        """The gauge of this name and exactly these labels. Raises KeyError."""
+        """Return the gauge of this name and exactly these labels. Raise KeyError if there is none.
+
+        report.gauge("temperature").value
+        """
         return _pick(self.snapshot.gauges, name, labels)
 
     def series(self, name: str, **labels: str) -> SeriesStat:
-        """The series of this name and exactly these labels. Raises KeyError."""
+        """Return the series of this name and exactly these labels. Raise KeyError if there is none.
+
+        report.series("latency", route="/search").percentiles["99"]
+        """
         return _pick(self.snapshot.series, name, labels)
 
     def bounds_of(self, stat: SeriesStat) -> SeriesBounds | None:
@@ -213,14 +232,42 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def _bounds(self) -> dict[_Identity, SeriesBounds]:
         return {_identity(bounds): bounds for bounds in self.bounds}
 
-    def to_frame(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
-        """A data frame of one figure a row, with the columns of `telemetry.wire.tidy.Row` and one for each label.
+    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write the report to a file, whole or not at all.
 
-        Raises UsageError if the library is not installed.
+            run.report.save("report.html")
+
+        `format` is one of `telemetry.report.FORMATS`, by default the one that the suffix says: `.txt`, `.json`,
+        `.md`, `.csv`, `.html`, `.hgrm` or `.xml` (JUnit). Curves over time come from the run directory, if it is
+        there. Blocks for the disk. Raises UsageError for an unknown format, RunDirectoryError if the file can't be
+        written.
         """
-        from telemetry.wire.tidy import frame
+        facade().save(self, path, format)
 
-        return frame(self, library)
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame of one figure a row, with a column `label_…` for each label.
+
+            report.to_pandas().query("name == 'latency' and figure == 'p99'")
+
+        Raises UsageError if pandas is not installed.
+        """
+        return facade().frame(self, "pandas")
+
+    def to_polars(self) -> Any:
+        """Return a polars data frame of one figure a row, with a column `label_…` for each label.
+
+            report.to_polars().filter(figure="p99")
+
+        Raises UsageError if polars is not installed.
+        """
+        return facade().frame(self, "polars")
+
+    def __repr__(self) -> str:
+        return f"<Report {self.headline()}>"
+
+    def _repr_html_(self) -> str:
+        """Return the headline and the most important figures, for a notebook."""
+        return str(facade().report_html(self))
 
     @property
     def verdict(self) -> str:
@@ -251,6 +298,14 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
 
     def __str__(self) -> str:
         return self.headline()
+
+
+def facade() -> Any:
+    """Return the module that draws, writes and tabulates reports.
+
+    It lies above this one and takes arrays and files. Loading it when a user asks keeps the client light.
+    """
+    return import_module("telemetry.report.facade")
 
 
 def _identity(of: SeriesStat | SeriesBounds) -> _Identity:

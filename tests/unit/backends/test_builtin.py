@@ -26,7 +26,7 @@ def test_entry_points_and_extras_are_the_same() -> None:
     extras = PROJECT["optional-dependencies"]
     assert {one.extra for one in BUILT_IN.values() if one.extra} <= set(extras)
     (every,) = extras["backends"]
-    assert set(every.removeprefix("telemetry[").removesuffix("]").split(",")) == {
+    assert set(every.removeprefix("telemetryd[").removesuffix("]").split(",")) == {
         one.extra for one in BUILT_IN.values() if one.extra
     }
 

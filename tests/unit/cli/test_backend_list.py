@@ -46,5 +46,5 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setitem(BUILT_IN, "console", BuiltIn("no_such_module:Class"))
     assert show(as_json=False) == 0
     out = capsys.readouterr().out
-    assert "jsonl: needs no_such_library.inside: pip install 'telemetry[some]'\n" in out
+    assert "jsonl: needs no_such_library.inside: pip install 'telemetryd[some]'\n" in out
     assert out.startswith("console: the backend console can't be loaded: ModuleNotFoundError")

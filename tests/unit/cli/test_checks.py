@@ -119,3 +119,12 @@ def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatc
     status, found, *advice = checks.check_endpoint(Config())
     assert (status, "no keys in" in found) == ("fail", True)
     assert advice == ["`telemetry keys new` makes them"]
+
+
+def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its package overwrites files of this one; the advice repairs that."""
+    monkeypatch.setattr(checks, "version", lambda package: "1.0")
+    status, found, *advice = checks.check_versions(Config())
+    assert status == "fail"
+    assert "`telemetry` is installed too, another project" in found
+    assert advice == ["pip uninstall telemetry, then pip install --force-reinstall telemetryd"]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from telemetry.cli import runs
 from telemetry.cli.main import main
 from telemetry.errors import EndpointError, RunDirectoryError
+from telemetry.recorded.run import with_history
 from telemetry.store.final import read_final
 from telemetry.store.gates import write_gates
 from telemetry.store.liveruns import LiveRun, announce
@@ -167,9 +168,9 @@ def test_a_result_gets_what_its_directory_adds(make_run: MakeRun, tmp_path: Path
     few = SeriesStat(name="a", count=3, min=1, max=1, percentiles={"99": 1}, histogram=[(1, 3)], cell_unit=1.0)
     snapshot = replace(read_final(directory.final), directory=str(directory.path), series=[few])
     result = Report(snapshot=snapshot, source="pubsub")
-    whole = runs.with_history(result)
+    whole = with_history(result)
     assert (whole.source, whole.snapshot, len(whole.bounds)) == ("pubsub", snapshot, 1)
     assert whole.findings == ["too few values for any percentile of a: 3 samples"]
     for elsewhere in ("", str(tmp_path / "gone")):
         alone = replace(result, snapshot=replace(result.snapshot, directory=elsewhere))
-        assert runs.with_history(alone) is alone
+        assert with_history(alone) is alone

@@ -24,7 +24,7 @@ def taken() -> Iterator[int]:
 def test_without_textual_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is the command that installs it."""
     monkeypatch.setattr("telemetry.cli.web.find_spec", lambda _name: None)
-    with pytest.raises(TelemetryError, match=r"pip install 'telemetry\[web\]'") as caught:
+    with pytest.raises(TelemetryError, match=r"pip install 'telemetryd\[web\]'") as caught:
         web.serve([sys.executable], None, "job")
     assert caught.value.exit_code == 1
 

@@ -47,31 +47,6 @@ def test_what_cannot_be_raises_at_once(program: Any, name: str, labels: Any, opt
         program.kinds.requests(name, labels, **options)
 
 
-@pytest.mark.parametrize(
-    ("label", "option"),
-    [
-        ({"expire": 3}, "expire_s"),
-        ({"expire_after": 3.0}, "expire_s"),
-        ({"expires_s": True}, "expire_s"),
-        ({"expiry": None}, "expire_s"),
-        ({"stop_wen": 3}, "stop_when"),
-        ({"stop": "p99 known"}, "stop_when"),
-        ({"until": "p99.9 of ttft known within 5%"}, "stop_when"),
-    ],
-)
-def test_an_option_that_is_misspelt_is_no_label(program: Any, label: Any, option: str) -> None:
-    """The error names the one that is meant, and the kind is not made."""
-    with pytest.raises(InstrumentError, match=rf"would be a label, not the option {option} \(a label"):
-        program.kinds.requests("llm", label)
-    assert program.kinds._kinds == {}
-
-
-def test_labels_that_are_no_option_are_labels(program: Any) -> None:
-    """Numbers too, and whatever their text is, as long as it is no condition."""
-    labels = {"timeout": 3, "stop": True, "rate": 0.5, "expire": "3", "note": "p99", "input_tokens": 128}
-    assert program.requests(**labels).labels == {key: str(value) for key, value in labels.items()}
-
-
 def test_a_window_that_is_not_entered_says_so(program: Any, said: Any) -> None:
     """Once: when it is dropped, or when the run ends."""
     with program.tracking("entered"):

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import telemetry
-from telemetry import emit
 from telemetry.emit import Counter, Gauge, Series, module_level
+from telemetry.emit.recording import Recording
 from telemetry.errors import InstrumentError, UsageError
 
 HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logging", "tomllib"]
@@ -18,27 +18,30 @@ HEAVY = ["numpy", "asyncio", "textual", "rich", "hdrh", "multiprocessing", "logg
 def test_each_kind_can_be_made_and_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an endpoint they are null objects with the same API."""
     monkeypatch.delenv("TELEMETRY_ENDPOINT", raising=False)
-    counter, gauge = emit.counter("module.c", "requests", host="a"), emit.gauge("module.g", unit="B")
-    series = emit.series("module.s", unit="ms", digits=4, low=0.5, high=7.0, rank=0)
+    counter, gauge = (
+        module_level.counter("module.c", "requests", host="a"),
+        module_level.gauge("module.g", unit="B"),
+    )
+    series = module_level.series("module.s", unit="ms", digits=4, low=0.5, high=7.0, rank=0)
     assert [type(made) for made in (counter, gauge, series)] == [Counter, Gauge, Series]
     counter.add()
     gauge.set(1)
     series.record(2)
     with series.time():
         pass
-    assert emit.counter("module.c", "requests", host="a") is counter
+    assert module_level.counter("module.c", "requests", host="a") is counter
 
 
 def test_a_label_may_be_called_name() -> None:
     """The instrument's own name is positional."""
-    assert dict(emit.counter("module.named", name="x").labels) == {"name": "x"}
+    assert dict(module_level.counter("module.named", name="x").labels) == {"name": "x"}
 
 
 def test_a_wrong_definition_raises_also_without_a_run() -> None:
     """Errors show in development, not in production."""
-    emit.gauge("module.kind")
+    module_level.gauge("module.kind")
     with pytest.raises(InstrumentError):
-        emit.counter("module.kind")
+        module_level.counter("module.kind")
 
 
 @pytest.mark.parametrize("module", ["telemetry", "telemetry.emit"])
@@ -70,7 +73,10 @@ def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     telemetry.end_step(1, axis="train")
     telemetry.text("t", "hello")
     telemetry.table("t", ["a"], [[1]], step=1)
-    telemetry.bins("h", [1.0, 2.0])
+    telemetry.mark("warm")
+    telemetry.params({"lr": 0.1})
+    telemetry.expect("n", 10)
+    module_level.histogram("h", [1.0, 2.0])
     telemetry.image("i", "a.png")
     telemetry.artifact("a", "model.pt", kind="model")
     telemetry.span_at("s", 1, 2)
@@ -78,3 +84,22 @@ def test_records_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     with pytest.raises(InstrumentError):
         telemetry.axis("")
+
+
+def test_every_call_of_a_run_is_a_function_of_the_package() -> None:
+    """Under the same name, but for what concerns one run alone."""
+    of_one_run = {"finish", "finished", "owner", "report", "live_report"}
+    calls = {name for name in dir(telemetry.Run) if not name.startswith("_")} - of_one_run
+    assert calls == {name for name in vars(module_level) if name in calls}
+    missing = {name for name in calls if not callable(getattr(telemetry, name, None))}
+    assert missing <= {"histogram"}
+
+
+def test_every_call_has_an_example() -> None:
+    """Help in an editor or a notebook is enough to use it: an example is a block that is indented further."""
+    calls = [name for owner in (Recording, telemetry.Run) for name in vars(owner) if not name.startswith("_")]
+    methods = [getattr(telemetry.Run, name) for name in calls if callable(getattr(telemetry.Run, name))]
+    methods += [telemetry.Report.save, telemetry.Report.to_pandas, telemetry.Report.to_polars]
+    assert [one.__qualname__ for one in methods if "\n\n            " not in (one.__doc__ or "")] == []
+    others = [telemetry.start, telemetry.Run, telemetry.Report]
+    assert [one.__qualname__ for one in others if "\n\n        " not in (one.__doc__ or "")] == []

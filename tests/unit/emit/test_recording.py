@@ -12,7 +12,6 @@ import pytest
 from telemetry.emit import module_level, start
 from telemetry.emit import run as run_module
 from telemetry.emit.process import ENDPOINT_VARIABLE, PROCESS
-from telemetry.emit.recording import Recording
 from telemetry.errors import InstrumentError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import (
@@ -156,11 +155,3 @@ def test_a_forked_child_is_a_producer_of_its_own(aggregator: FakeAggregator) -> 
     [first, second] = aggregator.heard.values()
     steps = [[record.step for record in heard.records if isinstance(record, Scalars)] for heard in (first, second)]
     assert steps == [[1, 2], [3, 4]]
-
-
-def test_every_call_of_a_run_is_there_without_one() -> None:
-    """Under the same name, but for `histogram`, which is a package; settings and marks need a run."""
-    public = {name for name in vars(Recording) if not name.startswith("_")}
-    at_module = {name for name in public if hasattr(module_level, name)}
-    assert public - at_module == {"mark", "params", "expect", "histogram"}
-    assert module_level.bins.__name__ == "histogram"

@@ -40,12 +40,16 @@ def nothing_left() -> Iterator[None]:
     PROCESS._late.take()
 
 
-def test_start_is_idempotent(aggregator: FakeAggregator) -> None:
-    """The same run, whatever the arguments."""
+def test_start_is_idempotent(aggregator: FakeAggregator, caplog: pytest.LogCaptureFixture) -> None:
+    """It returns the run that is open, and warns whoever asked for another name."""
     run = start("one")
-    assert start("two", policy="block") is run
+    assert start("one", policy="block") is run
+    assert start() is run
+    assert caplog.messages == []
+    assert start("two") is run
+    assert "start('two') returned the run 'one', which is still open: call finish()" in caplog.messages[0]
     assert (run.run_id, run.endpoint, run.owner) == ("fake", aggregator.endpoint, False)
-    assert repr(run) == f"<Run 'fake' fake at {aggregator.endpoint}>"
+    assert repr(run) == "<Run 'fake' fake>"
     assert len(aggregator.heard) == 1
 
 
@@ -76,7 +80,6 @@ def test_an_attached_finish_reports_the_state_so_far(aggregator: FakeAggregator)
     """The run goes on; a second call returns the same report, and `report` is that."""
     run = start("job")
     run.counter("run.m").add()
-    assert run.report.source == "status"
     report = run.finish()
     assert (report.source, report.source_reason, report.state) == ("status", "", "LIVE")
     assert report.snapshot.accounting.received == 1
@@ -239,3 +242,28 @@ def test_a_backend_that_nobody_has_starts_nothing(
     assert run_module._STARTER.run is None
     monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
     start("job", to=["wandbb"]).finish(5.0)
+
+
+def test_the_report_is_the_result_and_the_state_so_far_is_asked_for(aggregator: FakeAggregator) -> None:
+    """Reading an attribute never talks to the aggregator; before the end it is an error that says what to call."""
+    run = start("job")
+    with pytest.raises(UsageError, match=r"call run.finish\(\) first, or run.live_report\(\)"):
+        _ = run.report
+    assert run.live_report().source == "status"
+    assert run.finish() is run.report
+
+
+def test_without_an_aggregator_there_is_nothing_to_ask(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said at once."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/nobody")
+    run = start("job", required=False, start_timeout_s=0.2)
+    with pytest.raises(EndpointError, match="'job' has no aggregator to ask"):
+        run.live_report()
+    assert "no aggregator was reached" in run._repr_html_()
+
+
+def test_a_notebook_shows_the_run(aggregator: FakeAggregator) -> None:
+    """Its name, how it goes, and the commands that open it."""
+    html = start("job")._repr_html_()
+    assert "<strong>fake</strong>" in html
+    assert "telemetry top fake" in html

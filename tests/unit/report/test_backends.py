@@ -70,7 +70,7 @@ def test_the_command_for_the_rest_comes_first_and_once() -> None:
     """In a line of its own."""
     assert backends(steps_report()).notes[:3] == [
         "wandb: 675 records are not delivered (connection refused: https://api.wandb.ai)",
-        "mlflow: its writer could not begin (mlflow is not installed: pip install 'telemetry[mlflow]')",
+        "mlflow: its writer could not begin (mlflow is not installed: pip install 'telemetryd[mlflow]')",
         "what is not delivered waits in the run directory, and goes out with\n"
         "telemetry export --resume runs/spirals-20231114T221320Z-a1b2",
     ]

@@ -12,9 +12,9 @@ import pytest
 from tests.golden.report.renderings import stored_report
 
 from telemetry.report.csv import render_csv
+from telemetry.report.rows import Row, rows
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
-from telemetry.wire.tidy import Row, rows
 
 
 def of(*counters: CounterStat) -> Report:

@@ -137,7 +137,7 @@ def writers(second: int) -> list[BackendStat]:
             kind="mlflow",
             state="failed",
             time_ns=WALL_NS + SECOND_NS,
-            last_error="mlflow is not installed: pip install 'telemetry[mlflow]'",
+            last_error="mlflow is not installed: pip install 'telemetryd[mlflow]'",
         ),
     ]
 

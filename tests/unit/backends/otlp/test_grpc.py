@@ -67,7 +67,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(NotConfigured, match="grpcio is not installed") as told:
         grpc.GrpcSender(target_of(OtlpOptions(protocol="grpc"), {}))
-    assert "telemetry[otlp]" in told.value.hint
+    assert "telemetryd[otlp]" in told.value.hint
 
 
 @pytest.mark.parametrize(

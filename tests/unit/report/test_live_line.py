@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from telemetry.cli.live_line import describe
+from telemetry.report.live_line import describe
 from telemetry.wire.snapshot import (
     Accounting,
     AxisStat,

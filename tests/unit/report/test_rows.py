@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import steps_report, stored_report
 
 from telemetry.errors import UsageError
+from telemetry.report.rows import Row, rows
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
-from telemetry.wire.tidy import Row, rows
 
 
 def test_rows_say_what_they_are_of() -> None:
@@ -60,7 +60,7 @@ def test_frames(library: Any) -> None:
     """The rows with numbers as floats, and a column for each label."""
     import_module(library)
     report = stored_report()
-    frame = report.to_frame(library)
+    frame = report.to_pandas() if library == "pandas" else report.to_polars()
     assert list(frame.columns)[:10] == list(Row._fields)
     assert len(frame) == len(list(rows(report)))
     routes = [route for route in frame["label_route"] if isinstance(route, str)]
@@ -72,13 +72,11 @@ def test_frames(library: Any) -> None:
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that gets it; one that nobody knows is an error too."""
+    """The message has the command that gets it."""
     report = Report(snapshot=MetricsSnapshot(run_id="r", name="n", counters=[CounterStat(name="c")]), source="file")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(UsageError, match=r"polars can't be imported.*`pip install polars`"):
-        report.to_frame("polars")
-    with pytest.raises(UsageError, match="one of pandas, polars"):
-        report.to_frame("excel")  # type: ignore[arg-type]
+        report.to_polars()
 
 
 def test_steps_and_backends() -> None:

@@ -1,0 +1,98 @@
+"""The methods of `Report` and `Run` that need files, arrays or HTML: save, data frames, notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.humane import printable
+from telemetry.recorded.run import with_history
+from telemetry.report import FORMATS, Format, measured, render
+from telemetry.report.content import facts
+from telemetry.report.html.sections import block
+from telemetry.report.live_line import describe
+from telemetry.report.requests import requests
+from telemetry.report.rows import frame
+from telemetry.report.table import Section
+from telemetry.store.atomic import write_atomic
+from telemetry.wire.report import Report
+
+SUFFIXES: Final[dict[str, Format]] = {
+    "": "text", ".txt": "text", ".json": "json", ".md": "md", ".csv": "csv", ".html": "html", ".htm": "html",
+    ".hgrm": "hgrm", ".xml": "junit",
+}  # fmt: skip
+_ROWS: Final = 10
+"""Of each table in a notebook, which is no place for hundreds."""
+_COLORS: Final = {"complete": "#14713a", "lossy": "#8a4b00", "incomplete": "#8a4b00", "interrupted": "#b3261e"}
+
+
+class RunFacts(Protocol):
+    """The part of a `Run` that a notebook shows."""
+
+    name: str
+    run_id: str
+    endpoint: str
+    directory: str
+
+
+def save(report: Report, path: str | os.PathLike[str], format: str | None) -> None:
+    """Write a report to a file, whole or not at all. See `Report.save`."""
+    target = Path(path)
+    form = format or SUFFIXES.get(target.suffix.lower())
+    if form is None:
+        raise UsageError(
+            f"{target.suffix} of {target} names no format", hint=f"use one of {', '.join(filter(None, SUFFIXES))}"
+        )
+    if form not in FORMATS:
+        raise UsageError(f"unknown report format {form!r}", hint=f"one of {', '.join(FORMATS)}")
+    text = render(with_history(report, over_time=True), cast(Format, form))
+    try:
+        write_atomic(target, text.encode())
+    except OSError as error:
+        raise RunDirectoryError(f"{target} can't be written: {error.strerror}") from error
+
+
+def report_html(report: Report) -> str:
+    """Return a report as a fragment of HTML: headline, facts, and the first rows of each table."""
+    color = _COLORS.get(report.verdict, "#0b5cad")
+    headline = f'<p style="color: {color}; font-weight: 600">{escape(printable(report.headline()))}</p>'
+    known = "".join(f"<p>{escape(fact)}</p>" for fact in facts(report))
+    return f"<div>{headline}{known}{''.join(block(section, rows=_ROWS) for section in _sections(report))}</div>"
+
+
+def run_html(run: RunFacts, report: Report | None) -> str:
+    """Return a run as a fragment of HTML: its state, where it is, its live line or result, and what opens it."""
+    title = f"<p><strong>{escape(printable(run.name))}</strong> · {escape(_state(run, report))}</p>"
+    if report is None:
+        return f"<div>{title}</div>"
+    if report.final:
+        return f"<div>{title}{report_html(report)}</div>"
+    line = f"<p>{escape(describe(report.snapshot))}</p>"
+    return f"<div>{title}{line}{_ways_in(run)}</div>"
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    yield from requests(report)
+    yield measured.series(report)
+    yield measured.counters(report.snapshot)
+    yield measured.gauges(report.snapshot)
+
+
+def _state(run: RunFacts, report: Report | None) -> str:
+    if not run.endpoint:
+        return "no aggregator was reached, nothing is recorded"
+    return "the aggregator does not answer" if report is None else report.verdict
+
+
+def _ways_in(run: RunFacts) -> str:
+    commands = (f"telemetry top {run.run_id}", f"telemetry top --web {run.run_id}")
+    shown = " · ".join(f"<code>{escape(command)}</code>" for command in commands)
+    link = f'<a href="{escape(Path(run.directory).as_uri())}">{escape(run.directory)}</a>' if run.directory else ""
+    return f"<p>{shown}</p><p>{link}</p>"
+
+
+__all__ = ["frame", "report_html", "run_html", "save"]

@@ -51,8 +51,9 @@ class Recording:
     ) -> Counter:
         """Return the counter of this name and these labels. Raise InstrumentError for a wrong definition.
 
-        requests = run.counter("requests", route="/search")
-        requests.add()
+        Example:
+            requests = run.counter("requests", route="/search")
+            requests.add()
         """
         chosen = named("counter", name, ("unit", "labels"), labels, more_labels)
         return cast(Counter, self._process.instrument("counter", name, unit, chosen))
@@ -62,8 +63,9 @@ class Recording:
     ) -> Gauge:
         """Return the gauge of this name and these labels. Raise InstrumentError for a wrong definition.
 
-        temperature = run.gauge("temperature", unit="°C")
-        temperature.set(61.5)
+        Example:
+            temperature = run.gauge("temperature", unit="°C")
+            temperature.set(61.5)
         """
         chosen = named("gauge", name, ("unit", "labels"), labels, more_labels)
         return cast(Gauge, self._process.instrument("gauge", name, unit, chosen))
@@ -82,6 +84,7 @@ class Recording:
     ) -> Series:
         """Return the series of this name and these labels. Raise InstrumentError for a wrong definition.
 
+        Example:
             latency = run.series("latency", unit="ms", route="/search")
             latency.record(12.3)
             with latency.time():
@@ -108,6 +111,7 @@ class Recording:
     ) -> Requests:
         """Return the kind of request of this name and these labels. Raise InstrumentError for a wrong definition.
 
+        Example:
             chat = run.requests("chat", expire_s=60)
             request = chat.issue(input_tokens=812)
             request.complete()
@@ -128,6 +132,7 @@ class Recording:
         """Issue one request of the kind `name`, with the arguments of `Requests.issue`. Raise InstrumentError for
         a wrong name and UsageError for an unknown argument.
 
+        Example:
             with run.request("chat", input_tokens=812) as request:
                 request.chunk(tokens=1)
         """
@@ -141,6 +146,7 @@ class Recording:
     def tracking(self, window: str = "measured") -> Tracking:
         """Return a `with` block whose requests carry the label `window`. Raise InstrumentError for a wrong name.
 
+        Example:
             with run.tracking("measured"):
                 load()
 
@@ -163,14 +169,16 @@ class Recording:
     ) -> None:
         """Record a moment worth a line in the report.
 
-        run.mark("deployed", version="1.4.2")
+        Example:
+            run.mark("deployed", version="1.4.2")
         """
         self._process.put_records(lambda: [records.mark(text, joined(labels, more_labels), moment(at_ns))])
 
     def params(self, values: Mapping[str, object], /, *, at_ns: int | None = None) -> None:
         """Record settings of the run. Nested mappings are flattened with dots.
 
-        run.params({"model": "tiny", "batch": {"size": 32}})
+        Example:
+            run.params({"model": "tiny", "batch": {"size": 32}})
         """
         self._process.put_records(lambda: list(records.params(values, moment(at_ns))))
 
@@ -178,6 +186,7 @@ class Recording:
         """Declare the total that counter `name`, or the count that series `name`, will reach, so that progress is
         shown. Raise InstrumentError for a wrong name or total.
 
+        Example:
             run.expect("requests", 10_000)
         """
         record = records.expect(name, total, time.monotonic_ns() if at_ns is None else at_ns)
@@ -191,6 +200,7 @@ class Recording:
         """Declare how the values that several processes log for one step become one: `last`, `mean`, `sum`, `min`
         or `max`. Raise InstrumentError for a wrong declaration.
 
+        Example:
             run.axis("train", reduce="mean", reductions={"*/tokens": "sum"})
 
         `reductions` maps names, or patterns such as `*/tokens`, to another reduction; the first match counts. The
@@ -210,6 +220,7 @@ class Recording:
     ) -> None:
         """Record values of one step by name: numbers, and arrays or tensors of one element.
 
+        Example:
             run.log({"loss": 0.41, "lr": 3e-4}, step=120)
 
         A name that is logged again for a step takes the newer value. A later step on the same axis ends the steps
@@ -220,7 +231,8 @@ class Recording:
     def end_step(self, step: SupportsIndex, /, *, axis: str = DEFAULT_AXIS, at_ns: int | None = None) -> None:
         """Declare that this process has logged all it has for a step and for the steps before it.
 
-        run.end_step(120)
+        Example:
+            run.end_step(120)
         """
         self._steps.end(step, axis, at_ns)
 
@@ -238,7 +250,8 @@ class Recording:
     ) -> None:
         """Record a named piece of text. It is cut after 4,096 characters.
 
-        run.text("sample", "The quick brown fox", step=120)
+        Example:
+            run.text("sample", "The quick brown fox", step=120)
         """
         self._put("text", name, lambda: records.note(name, text, self._place(step, axis, at_ns)))
 
@@ -255,6 +268,7 @@ class Recording:
     ) -> None:
         """Record a small table: at most 256 columns, 10,000 rows and 1 MiB.
 
+        Example:
             run.table("worst", ["prompt", "latency_ms"], [["hi", 412.0]], step=120)
 
         A cell is a number, a text, True, False or None; anything else becomes text. Rows with a wrong number of
@@ -283,6 +297,7 @@ class Recording:
     ) -> None:
         """Record the distribution of an array, a tensor or any iterable of numbers, counted at the call in 64 bins.
 
+        Example:
             run.histogram("gradients", gradients, step=120)
 
         A pair `(edges, counts)`, or the result of `numpy.histogram`, is kept as it is up to 1,024 bins; beyond that
@@ -309,7 +324,8 @@ class Recording:
     ) -> None:
         """Record a picture by reference: an `artifact` of the kind `image`.
 
-        run.image("attention", "plots/attention.png", step=120)
+        Example:
+            run.image("attention", "plots/attention.png", step=120)
         """
         self.artifact(name, path_or_uri, kind=_IMAGE, step=step, axis=axis, at_ns=at_ns)
 
@@ -326,6 +342,7 @@ class Recording:
     ) -> None:
         """Record a file by reference: a path, which is made absolute, or a URI, in which passwords are masked.
 
+        Example:
             run.artifact("checkpoint", "out/step-120.pt", kind="model", step=120)
 
         The file is not read at the call. It has to stay unchanged until backends have delivered it. `kind` is any
@@ -340,6 +357,7 @@ class Recording:
     ) -> Timer:
         """Return a `with` block or decorator that records when it begins and ends, also if it raises.
 
+        Example:
             with run.span("rollout", track="gpu0"):
                 rollout()
 
@@ -366,7 +384,8 @@ class Recording:
     ) -> None:
         """Record a span that is over, by its times of `time.monotonic_ns()`.
 
-        run.span_at("rollout", started_ns, time.monotonic_ns())
+        Example:
+            run.span_at("rollout", started_ns, time.monotonic_ns())
         """
         chosen = joined(labels, more_labels)
         self._put("span", name, lambda: records.span(name, checked_ns(start_ns), checked_ns(end_ns), track, chosen))

@@ -43,6 +43,7 @@ _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator'
 class Run(Recording):
     """The part of one process in a run, made by `start`. Any thread may use it.
 
+    Example:
         with telemetry.start("load-test") as run:
             latency = run.series("latency", unit="ms")
             with latency.time():
@@ -98,6 +99,7 @@ class Run(Recording):
     def report(self) -> Report:
         """The result, once `finish` has returned or the `with` block has ended.
 
+        Example:
             with telemetry.start("load-test") as run:
                 ...
             run.report.save("report.html")
@@ -115,6 +117,7 @@ class Run(Recording):
         """Ask the aggregator for the state so far and return it. Block for at most `timeout_s` seconds, by default
         `emit.start_timeout_s`. Raise EndpointError if there is no answer.
 
+        Example:
             print(run.live_report())
         """
         if not self.endpoint:
@@ -124,6 +127,7 @@ class Run(Recording):
     def finish(self, timeout: float | None = None) -> Report:
         """Send everything, wait until the aggregator has it, and return the result.
 
+        Example:
             report = run.finish()
             print(report.completeness)
 
@@ -313,6 +317,7 @@ def start(
 ) -> Run:
     """Start the run of this process, or join the one around it, and return it.
 
+    Example:
         with telemetry.start("load-test", to="tensorboard") as run:
             ...
 
@@ -359,8 +364,11 @@ def start(
 
 
 def _warn_of_other_name(run: Run, name: str | None) -> None:
-    """A run that is still open is returned whatever name is asked for; the caller has to know."""
-    if name is not None and name not in (run.name, run.asked_name):
+    """Tell the caller when an open run is returned instead of one of the name asked for.
+
+    A forked child shares the run of its parent and may call itself anything.
+    """
+    if name is not None and run._owner_pid == os.getpid() and name not in (run.name, run.asked_name):
         notice.warn(
             f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call finish() on it first "
             "to start another"

@@ -154,10 +154,11 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where indices are cached
     """The result of a run, or its state so far; `final` tells which.
 
-    report = telemetry.load_report("load-test")
-    print(report.series("latency").percentiles["99"])
-    report.save("report.html")
-    frame = report.to_pandas()
+    Example:
+        report = telemetry.load_report("load-test")
+        print(report.series("latency").percentiles["99"])
+        report.save("report.html")
+        frame = report.to_pandas()
     """
 
     snapshot: MetricsSnapshot
@@ -197,21 +198,24 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def counter(self, name: str, **labels: str) -> CounterStat:
         """Return the counter of this name and exactly these labels. Raise KeyError if there is none.
 
-        report.counter("requests", route="/search").value
+        Example:
+            report.counter("requests", route="/search").value
         """
         return _pick(self.snapshot.counters, name, labels)
 
     def gauge(self, name: str, **labels: str) -> GaugeStat:
         """Return the gauge of this name and exactly these labels. Raise KeyError if there is none.
 
-        report.gauge("temperature").value
+        Example:
+            report.gauge("temperature").value
         """
         return _pick(self.snapshot.gauges, name, labels)
 
     def series(self, name: str, **labels: str) -> SeriesStat:
         """Return the series of this name and exactly these labels. Raise KeyError if there is none.
 
-        report.series("latency", route="/search").percentiles["99"]
+        Example:
+            report.series("latency", route="/search").percentiles["99"]
         """
         return _pick(self.snapshot.series, name, labels)
 
@@ -235,6 +239,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Write the report to a file, whole or not at all.
 
+        Example:
             run.report.save("report.html")
 
         `format` is one of `telemetry.report.FORMATS`, by default the one that the suffix says: `.txt`, `.json`,
@@ -247,6 +252,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def to_pandas(self) -> Any:
         """Return a pandas data frame of one figure a row, with a column `label_…` for each label.
 
+        Example:
             report.to_pandas().query("name == 'latency' and figure == 'p99'")
 
         Raises UsageError if pandas is not installed.
@@ -256,6 +262,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def to_polars(self) -> Any:
         """Return a polars data frame of one figure a row, with a column `label_…` for each label.
 
+        Example:
             report.to_polars().filter(figure="p99")
 
         Raises UsageError if polars is not installed.

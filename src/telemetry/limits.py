@@ -137,6 +137,11 @@ FEED_OPEN_CHARS = 512 * MIB  # of their prompts, kept until they end: more than 
 FEED_PLACES = 16  # of senders looked for, the newest: what is left of older ones is many files
 FEED_WORDS = 20  # marks that a feed makes of what others report; all of it is counted
 
+# --- connections ---------------------------------------------------------------------------------
+DESCRIPTORS_KEPT = 1_024  # or half of all: for files, and for peers accepted before new ones can be turned away
+BACKLOG = 32  # connections the kernel holds for ZeroMQ, of each socket: they are accepted even when it is too late
+HANDSHAKE_S = 5.0  # until a peer has introduced itself; one that says nothing takes a descriptor for that long
+
 # --- gates ---------------------------------------------------------------------------------------
 GATES = 100  # of one run: more is a test suite
 GATE_CHARS = 1_000  # one line of text that a person can still check

@@ -97,6 +97,12 @@ class Course:
             if message not in self.warnings and len(self.warnings) < limits.WARNINGS_KEPT:
                 self.warnings.append(message)
 
+    def warn_anew(self, beginning: str, message: str) -> None:
+        """Adds a warning in place of the earlier one with this beginning."""
+        others = [warning for warning in self.warnings if not warning.startswith(beginning)]
+        if others != self.warnings or len(others) < limits.WARNINGS_KEPT:
+            self.warnings[:] = [*others, message]
+
     def tell(self, stat: BackendStat, heard_ns: int) -> bool:
         """Notes the last word of a writer. False if there are too many to note another's."""
         if stat.name not in self.backends and len(self.backends) >= limits.BACKENDS:

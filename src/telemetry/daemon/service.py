@@ -138,6 +138,8 @@ class Service:
         )
         if parts.hub.refused:
             self.course.warn(["connections with unknown keys were refused: daemon.log names them"])
+        if parts.hub.crowded:
+            self.course.warn_anew("refused ", parts.hub.crowded)
         now_ns = self.feed.now_ns()
         cost = self.cost.facts(
             journal_bytes=parts.journal.bytes_written if parts.journal else 0,

@@ -13,6 +13,7 @@ import zmq
 
 from telemetry.errors import EndpointError, TelemetryError
 from telemetry.transport import sockets
+from telemetry.transport.admission import ASIDE, Admission, Listener
 from telemetry.transport.endpoints import (
     Endpoints,
     check_bindable,
@@ -51,6 +52,8 @@ class Hub:
         self._locks: list[_PathLock] = []
         self._watched: set[int] = set()
         self._bound: list[tuple[ZmqSocket, str]] = []
+        self._listeners: list[Listener] = []
+        self._admission = Admission()
         self._gate: Authenticator | None = None
         try:
             if keys is not None:
@@ -61,6 +64,7 @@ class Hub:
             self._events, events = self._bind(sockets.EVENTS_IN, endpoints.events)
             self._snapshots, snapshots = self._bind(sockets.SNAPSHOTS_OUT, endpoints.snapshots)
             self._records, records = self._bind(sockets.RECORDS_OUT, endpoints.records)
+            self._admission.start(self._listeners)
         except TelemetryError:
             self.close()
             raise
@@ -122,13 +126,23 @@ class Hub:
         """Connections that were refused because nobody trusts their key."""
         return self._gate.refused if self._gate is not None else 0
 
+    @property
+    def crowded(self) -> str:
+        """A warning if peers were refused because file descriptors ran short; else empty."""
+        return self._admission.report()
+
     def _cut(self) -> None:
         """Ends all connections over tcp. Peers that are still trusted are back in a moment, and what was lost on
         the way is sent again. Raises EndpointError if a port is taken by another process meanwhile."""
+        self._admission.stop()
         for made, endpoint in self._bound:
-            made.unbind(endpoint)
+            if is_tcp(endpoint):
+                made.unbind(endpoint)
+        self._listeners = [Listener(made, endpoint, last=made is self._control) for made, endpoint in self._bound]
         for made, endpoint in self._bound:
-            _bind_again(made, endpoint)
+            if is_tcp(endpoint):
+                _bind_again(made, endpoint)
+        self._admission.start(self._listeners)
 
     def receive_events(self, max_frames: int, max_bytes: int) -> list[bytes]:
         """Frames that are here, up to the first bound that is reached. Never blocks."""
@@ -173,6 +187,7 @@ class Hub:
 
     def close(self) -> None:
         """Sends what is queued for at most half a second, then removes the ipc files. May be called twice."""
+        self._admission.stop()
         self._context.destroy(_LINGER_MS)
         for lock in self._locks:
             lock.release()
@@ -189,15 +204,13 @@ class Hub:
         sockets.allow_ipv6(made, endpoint)
         if self._gate is not None and is_tcp(endpoint):
             self._gate.protect(made)
+        self._listeners.append(Listener(made, endpoint, last=kind is sockets.CONTROL_IN))
         try:
             made.bind(endpoint)
         except zmq.ZMQError as error:
             raise _bind_error(endpoint, error) from error
-        if path is not None:
-            return made, endpoint
-        bound = made.getsockopt_string(zmq.LAST_ENDPOINT)
-        if is_tcp(bound):
-            self._bound.append((made, bound))
+        bound = endpoint if path is not None else made.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._bound.append((made, bound))
         return made, bound
 
 
@@ -264,7 +277,7 @@ class _PathLock:
 
     def release(self) -> None:
         """Removes socket and lock, and the run's runtime directory if it is empty now."""
-        for leftover in (self._path, self._lock_path):
+        for leftover in (self._path, Path(f"{self._path}{ASIDE}"), self._lock_path):
             with suppress(OSError):
                 leftover.unlink()
         os.close(self._fd)

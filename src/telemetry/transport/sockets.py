@@ -16,7 +16,13 @@ SocketKind = tuple[zmq.SocketType, dict[zmq.SocketOption, int]]
 
 _GUARD: Final[dict[zmq.SocketOption, int]] = {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD}
 
-EVENTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.RCVHWM: limits.DATA_RCVHWM})
+_DOOR: Final[dict[zmq.SocketOption, int]] = {
+    zmq.BACKLOG: limits.BACKLOG,
+    zmq.HANDSHAKE_IVL: round(limits.HANDSHAKE_S * 1_000),
+}
+"""Of sockets that are bound."""
+
+EVENTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, **_DOOR, zmq.RCVHWM: limits.DATA_RCVHWM})
 EVENTS_OUT: Final[SocketKind] = (
     zmq.XPUB,
     {
@@ -31,6 +37,7 @@ CONTROL_IN: Final[SocketKind] = (
     zmq.ROUTER,
     {
         **_GUARD,
+        **_DOOR,
         zmq.SNDHWM: limits.CONTROL_HWM,
         zmq.RCVHWM: limits.CONTROL_HWM,
         zmq.ROUTER_HANDOVER: 1,  # a peer that reconnects takes its id over from its dead connection
@@ -41,10 +48,10 @@ CONTROL_OUT: Final[SocketKind] = (
     zmq.DEALER,
     {**_GUARD, zmq.SNDHWM: limits.CONTROL_HWM, zmq.RCVHWM: limits.CONTROL_HWM},
 )
-SNAPSHOTS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.SNAPSHOT_SNDHWM})
+SNAPSHOTS_OUT: Final[SocketKind] = (zmq.PUB, {**_DOOR, zmq.SNDHWM: limits.SNAPSHOT_SNDHWM})
 SNAPSHOTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.RCVHWM: limits.SNAPSHOT_RCVHWM})
 NEWEST_SNAPSHOT_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, zmq.CONFLATE: 1})
-RECORDS_OUT: Final[SocketKind] = (zmq.PUB, {zmq.SNDHWM: limits.RECORD_SNDHWM})
+RECORDS_OUT: Final[SocketKind] = (zmq.PUB, {**_DOOR, zmq.SNDHWM: limits.RECORD_SNDHWM})
 FOREIGN_IN: Final[SocketKind] = (
     zmq.SUB,
     {zmq.MAXMSGSIZE: limits.FEED_FRAME_BYTES, zmq.RCVHWM: limits.FEED_RCVHWM},

@@ -1,0 +1,238 @@
+"""A bound on connections: ZeroMQ aborts the process when it accepts one for which there is no file descriptor left.
+
+ZeroMQ accepts on a thread of its own and offers no limit. A thread here hears of each connection and turns new ones
+away before descriptors run short. Connections that exist are left alone: the listening socket stays as it is and
+becomes unreachable. An ipc address is given to a socket that closes whatever connects to it. A tcp port drops the
+packets that would begin a connection, which the peer's kernel sends again later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import resource
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from telemetry import limits
+from telemetry.transport.endpoints import ipc_path, is_tcp
+from telemetry.transport.sockets import ZmqSocket
+
+_LOG: Final = logging.getLogger("telemetry.transport")
+_HEARD: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_LISTENING
+_EVENT: Final = struct.Struct("=Hi")
+_NUMBERS: Final = count()  # ZeroMQ gives an address free some time after its socket is closed
+_LOOK_EVERY_MS: Final = 100  # while new connections are turned away
+ASIDE: Final = ".open"
+"""Ends the name of a listening socket that is unreachable for now."""
+_SOME_ROOM: Final = 16  # so large a part of the bound has to be free before peers are let in again
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
+"""The socket filter `ret #0`: no packet passes."""
+
+
+def open_descriptors() -> int:
+    """Return how many file descriptors this process has open."""
+    return len(os.listdir("/dev/fd"))
+
+
+def limit_of_descriptors() -> int:
+    """Return how many file descriptors this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+class Listener:
+    """A bound socket that can be made unreachable for new peers."""
+
+    def __init__(self, made: ZmqSocket, endpoint: str, *, last: bool = False) -> None:
+        """Take a socket that is not bound yet. `last`: it is shut after all others."""
+        self.last = last
+        self.monitor = made.get_monitor_socket(_HEARD, f"inproc://admission.{next(_NUMBERS)}")
+        self.shut = False
+        self._made = made
+        self._path = ipc_path(endpoint)
+        self._tcp = is_tcp(endpoint)
+        self._fd = -1
+        self._stand_in: socket.socket | None = None
+
+    def accepted(self) -> int:
+        """Return how many connections were made since the last call. Never blocks."""
+        number = 0
+        with suppress(zmq.Again):
+            while True:
+                head, _ = self.monitor.recv_multipart(zmq.NOBLOCK)
+                event, value = _EVENT.unpack(head)
+                if event == zmq.EVENT_LISTENING:
+                    self._fd = value
+                else:
+                    number += 1
+        return number
+
+    def close_door(self) -> None:
+        """Turn new peers away. Raises OSError if that can't be done."""
+        if self._path is not None:
+            self._stand_in = _stand_in_for(self._path)
+        elif self._tcp:
+            self._filter(_SO_ATTACH_FILTER)
+        self.shut = True
+
+    def open_door(self) -> None:
+        """Let new peers in again. Raises OSError if that can't be done."""
+        if self._path is not None:
+            os.rename(f"{self._path}{ASIDE}", self._path)
+        elif self._tcp:
+            self._filter(_SO_DETACH_FILTER)
+        if self._stand_in is not None:
+            self._stand_in.close()
+            self._stand_in = None
+        self.shut = False
+
+    def turn_away(self) -> int:
+        """Close connections to the stand-in, a bounded number, and return how many. Never blocks."""
+        number = 0
+        if self._stand_in is not None:
+            with suppress(OSError):  # nobody is there, or not even one descriptor
+                for _ in range(limits.BACKLOG):
+                    self._stand_in.accept()[0].close()
+                    number += 1
+        return number
+
+    def stop_monitor(self) -> None:
+        """End the events. Only the thread that owns the socket may call this."""
+        self._made.disable_monitor()
+
+    def _filter(self, option: int) -> None:
+        if not sys.platform.startswith("linux") or self._fd < 0:
+            return
+        code = ctypes.create_string_buffer(_DROP_ALL)
+        program = struct.pack("HP", 1, ctypes.addressof(code))
+        listening = socket.socket(fileno=self._fd)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, option, program)
+        finally:
+            listening.detach()
+
+
+def _stand_in_for(path: Path) -> socket.socket:
+    """Give the address to a socket that ZeroMQ knows nothing of; the listening one keeps another name."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.rename(path, f"{path}{ASIDE}")
+        try:
+            made.setblocking(False)
+            made.bind(os.fspath(path))
+            made.listen(limits.BACKLOG)
+        except OSError:
+            os.rename(f"{path}{ASIDE}", path)
+            raise
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Admission:
+    """A thread that hears of new connections, from `start` to `stop`. Both belong to the thread of the sockets."""
+
+    def __init__(self) -> None:
+        self._limit = limit_of_descriptors()
+        kept = min(limits.DESCRIPTORS_KEPT, self._limit // 2)
+        self._bound = self._limit - kept
+        self._last_bound = self._bound + kept // 4
+        self._listeners: Sequence[Listener] = ()
+        self._thread: threading.Thread | None = None
+        self._wake_in, self._wake_out = -1, -1
+        self._may_come = 1
+        """So many connections may be made before descriptors have to be counted again."""
+        self._come = 0
+        self._turned_away = 0
+        self._refusing_since: float | None = None
+        self._refused = False
+
+    def start(self, listeners: Sequence[Listener]) -> None:
+        """Watch these listeners, which are bound."""
+        self._listeners = listeners
+        for listener in listeners:
+            listener.accepted()
+        self._look()
+        self._wake_in, self._wake_out = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="telemetry-admission", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and let everybody in again. May be called twice."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        for listener in self._listeners:  # while the thread reads: ZeroMQ must never wait for room for its events
+            listener.stop_monitor()
+        os.write(self._wake_out, b"!")
+        thread.join()
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+        for listener in self._listeners:
+            listener.monitor.close(0)
+            if listener.shut:
+                with suppress(OSError):  # somebody removed the file
+                    listener.open_door()
+
+    def report(self) -> str:
+        """Say how many connections were refused; empty if none were."""
+        if not self._refused:
+            return ""
+        times = f"{self._turned_away:,} new connections" if self._turned_away else "new connections"
+        return (
+            f"refused {times}: the process may open {self._limit:,} files and sockets; raise the limit (ulimit -Hn)"
+        )
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._wake_in, zmq.POLLIN)
+        for listener in self._listeners:
+            poller.register(listener.monitor, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(None if self._refusing_since is None else _LOOK_EVERY_MS))
+            self._come += sum(listener.accepted() for listener in self._listeners if listener.monitor in ready)
+            if self._wake_in in ready:
+                return
+            if self._refusing_since is not None or self._come >= self._may_come:
+                self._look()
+
+    def _look(self) -> None:
+        """Count descriptors; shut and open doors accordingly."""
+        in_use = open_descriptors()
+        self._come = 0
+        self._may_come = max(1, self._bound - in_use)
+        for listener in self._listeners:
+            bound = self._last_bound if listener.last else self._bound
+            with suppress(OSError):  # where somebody removed the file there is no door
+                if in_use >= bound and not listener.shut:
+                    listener.close_door()
+                elif in_use < bound - bound // _SOME_ROOM and listener.shut:
+                    listener.open_door()
+            self._turned_away += listener.turn_away()
+        self._tell(in_use)
+
+    def _tell(self, in_use: int) -> None:
+        shut = any(listener.shut for listener in self._listeners)
+        if shut and self._refusing_since is None:
+            self._refusing_since = time.monotonic()
+            self._refused = True
+            _LOG.warning("new connections are refused: %d of %d file descriptors are in use", in_use, self._limit)
+        elif not shut and self._refusing_since is not None:
+            lasted_s = time.monotonic() - self._refusing_since
+            self._refusing_since = None
+            _LOG.warning("new connections are accepted again, after %.1f s", lasted_s)

@@ -45,6 +45,7 @@ from telemetry.wire.events import (
     Table,
     Uncounted,
 )
+from telemetry.wire.masking import mask_secrets
 
 _DEFINE: Final = "define"
 
@@ -127,6 +128,8 @@ class RecordReader:
             except Malformed:
                 self._refuse(producer, raw)
                 continue
+            if isinstance(record, Params):  # only our own client masks before it sends
+                record = replace(record, values=mask_secrets(record.values))
             if isinstance(record, Define):
                 self._define(producer, record)
                 continue

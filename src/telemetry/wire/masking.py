@@ -12,9 +12,24 @@ MASK: Final = "***"
 _SECRET_WORDS: Final = frozenset(
     {
         *("token", "secret", "password", "passwd", "pwd", "passphrase", "apikey", "credential", "credentials"),
-        *("authorization", "auth", "bearer", "cookie"),
+        *("authorization", "auth", "bearer", "cookie", "passcode"),
+        *("dbpass", "pgpass", "mysqlpass", "sshpass", "rootpass", "userpass"),
     }
 )
+_LAST_WORDS: Final = frozenset({"pass", "sig", "signature"})
+"""Secret as the last word of a name: `db-pass` is, `pass-rate` is not."""
+_GLUED: Final = (
+    *("password", "passwd", "passphrase", "token", "secret"),
+    *("apikey", "accesskey", "secretkey", "privatekey"),
+)
+"""Secret at the end of a word that is written without a break, such as `accesstoken`."""
+_ABOUT_TOKENS: Final = frozenset(
+    {
+        *("count", "counts", "limit", "limits", "budget", "rate", "size", "length", "len", "id", "ids"),
+        *("type", "usage", "per", "latency", "throughput", "number", "num"),
+    }
+)
+"""After `token`: the name is of a text's tokens."""
 _SECRET_PAIRS: Final = frozenset(
     {
         ("api", "key"),
@@ -23,16 +38,23 @@ _SECRET_PAIRS: Final = frozenset(
         ("account", "key"),
         ("session", "key"),
         ("signing", "key"),
+        ("pass", "word"),
+        ("pass", "phrase"),
     }
 )
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _OPTION: Final = re.compile(r"-{0,2}([A-Za-z_][\w.-]*)\s*[=:]\s*(?=.)", re.DOTALL)
-_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]+)(["']?\s*[=:]\s*["']?)([^\s"',;&]+)""")
-_PARSERS_TOKEN: Final = re.compile(r"""(?:unrecognized|unexpected) token: ["']?\Z""")
+_NAMED: Final = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[=:]\s*(?=["']?[^\s"',;&])""")
+_VALUE: Final = re.compile(r""""[^"]*"|'[^']*'|["']?[^\s"',;&]+""")
+_OPTION_VALUE: Final = re.compile(r"""(?<![\w-])(--[A-Za-z][\w-]*)(\s+)("[^"]*"|'[^']*'|(?!-)[^\s"']+)""")
+_LISTED: Final = re.compile(r"""(["'])(--?[A-Za-z][\w-]*)\1(\s*,\s*)("[^"]*"|'[^']*')""")
+_LOGIN_OPTIONS: Final = ("-u", "--user", "--proxy-user")
+_LOGIN: Final = re.compile(r"""(?<![\w-])(-u|--user|--proxy-user)(["']?[\s=,]*["']?)([^\s:/"'=,]+):([^\s"']+)""")
+_PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
 """`unrecognized token: "9bad"` is what a parser says; what follows is a secret only if it is as long as one."""
 _SECRET_CHARS: Final = 16
 _BEFORE_CHARS: Final = 32  # enough for what that looks at
-_URL_PASSWORD: Final = re.compile(r"(\w://[^/@:\s]*):[^/@\s]+@")
+_URL_PASSWORD: Final = re.compile(r"""(\w://[^/@:\s]*):[^/\s"']+@""")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _KNOWN_SHAPES: Final = re.compile(
     r"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|hf_\w{20,}|xox[abposr]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
@@ -58,13 +80,18 @@ def mask_secrets(what: Sequence[str] | Mapping[str, Any]) -> list[str] | dict[st
 def _mask_arguments(arguments: Sequence[str]) -> list[str]:
     masked: list[str] = []
     announced = False
+    before = ""
     for argument in arguments:
         if announced and not argument.startswith("--"):
             masked.append(MASK)
             announced = False
             continue
-        masked.append(_mask_text(argument))
+        shown = _mask_text(argument)
+        if before in _LOGIN_OPTIONS:
+            shown = _LOGIN.sub(_masked_login, f"{before} {shown}").removeprefix(f"{before} ")
+        masked.append(shown)
         announced = argument.startswith("-") and "=" not in argument and _is_secret(argument)
+        before = argument
     return masked
 
 
@@ -72,6 +99,8 @@ def _mask_value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return mask_secrets(value)
     if isinstance(value, list | tuple):
+        if all(isinstance(item, str) for item in value) and not _is_secret(name):
+            return _mask_arguments(value)
         return [_mask_value(name, item) for item in value]
     if isinstance(value, str):
         return MASK if value and _is_secret(name) else _mask_text(value)
@@ -82,23 +111,69 @@ def _mask_text(text: str) -> str:
     option = _OPTION.match(text)
     if option and _is_secret(option[1]):
         return text[: option.end()] + MASK
-    text = _NAMED.sub(_masked_pair, text)
+    text = _mask_pairs(text)
+    text = _OPTION_VALUE.sub(_masked_option, text)
+    text = _LISTED.sub(_masked_listed, text)
+    text = _LOGIN.sub(_masked_login, text)
     text = _URL_PASSWORD.sub(rf"\1:{MASK}@", text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
     return _KNOWN_SHAPES.sub(MASK, text)
 
 
-def _masked_pair(found: re.Match[str]) -> str:
+def _mask_pairs(text: str) -> str:
+    """Mask values of `name=value` and `name: value`. A value that stays may hold such pairs itself."""
+    pieces: list[str] = []
+    at = 0
+    while (found := _NAMED.search(text, at)) is not None:
+        pieces.append(text[at : found.end()])
+        at = found.end()
+        value = _VALUE.match(text, at) if _is_secret(found[1]) else None
+        if value is not None and not _is_of_parser(text, value):
+            pieces.append(_masked(value[0]))
+            at = value.end()
+    return "".join([*pieces, text[at:]])
+
+
+def _is_of_parser(text: str, value: re.Match[str]) -> bool:
+    """Whether a parser names the token that it did not understand."""
+    before = text[max(0, value.start() - _BEFORE_CHARS) : value.start()]
+    return len(value[0].strip("\"'")) < _SECRET_CHARS and bool(_PARSERS_TOKEN.search(before))
+
+
+def _masked_option(found: re.Match[str]) -> str:
     name, between, value = found.groups()
-    if not _is_secret(name):
+    return f"{name}{between}{_masked(value)}" if _is_secret(name) else found[0]
+
+
+def _masked_listed(found: re.Match[str]) -> str:
+    quote, name, between, value = found.groups()
+    return f"{quote}{name}{quote}{between}{_masked(value)}" if _is_secret(name) else found[0]
+
+
+def _masked_login(found: re.Match[str]) -> str:
+    """`user:password` keeps the user; `1000:1000` is a user and a group."""
+    option, between, user, password = found.groups()
+    if user.isdecimal() and password.isdecimal():
         return found[0]
-    before = found.string[max(0, found.end(2) - _BEFORE_CHARS) : found.end(2)]
-    if len(value) < _SECRET_CHARS and _PARSERS_TOKEN.search(before):
-        return found[0]
-    return f"{name}{between}{MASK}"
+    return f"{option}{between}{user}:{MASK}"
+
+
+def _masked(value: str) -> str:
+    """The mask in the quotes of the value, if it has any."""
+    opening = value[0] if value[0] in "\"'" else ""
+    closing = opening if len(value) > 1 and value[-1] == opening else ""
+    return f"{opening}{MASK}{closing}"
 
 
 def _is_secret(name: str) -> bool:
-    """`tokens`, `tokenizer` and `max-tokens` are not: only whole words count."""
+    """Whether a name says that its value is secret. `tokens`, `tokenizer` and `max-tokens` do not."""
     words = [word.lower() for word in _WORD.findall(name)]
-    return not _SECRET_WORDS.isdisjoint(words) or any(pair in _SECRET_PAIRS for pair in pairwise(words))
+    for number, word in enumerate(words):
+        following = words[number + 1] if number + 1 < len(words) else ""
+        if word in _LAST_WORDS and not following:
+            return True
+        if (word in _SECRET_WORDS or word.endswith(_GLUED)) and not (
+            word.endswith("token") and following in _ABOUT_TOKENS
+        ):
+            return True
+    return any(pair in _SECRET_PAIRS for pair in pairwise(words))

@@ -13,7 +13,7 @@ from telemetry.testing import FakeClock, batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
 from telemetry.wire.control import End, Hello
-from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Mark, Params, Sample
+from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Mark, Params, Sample, Scalar
 from telemetry.wire.snapshot import MetricsSnapshot, State
 
 T = MONO_NS
@@ -79,6 +79,14 @@ def test_snapshots_survive_the_wire_and_the_file() -> None:
         snapshot = bench.snapshot(state)
         assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
         assert snapshot_from_json(snapshot_to_json(snapshot)) == snapshot
+
+
+def test_params_of_any_producer_are_masked() -> None:
+    """A client in another language does not mask them; the snapshot and the record stream have no secret."""
+    bench = _Bench()
+    params: dict[str, Scalar] = {"argv": "['--token', 'X']", "db.password": "pw", "passes": 3}
+    bench.feed(batch(records=[Params(params)]))
+    assert bench.snapshot().params == {"argv": "['--token', '***']", "db.password": "***", "passes": 3}
 
 
 def test_a_missing_batch_is_named_and_asked_for() -> None:

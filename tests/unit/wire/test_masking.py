@@ -25,6 +25,22 @@ from telemetry.wire.masking import MASK, mask_secrets
         (["http://h/?a=1&api_key=abc&b=2"], [f"http://h/?a=1&api_key={MASK}&b=2"]),
         (['{"secret": "abc", "n": 1}'], [f'{{"secret": "{MASK}", "n": 1}}']),
         (["1PASSWORD=abc", "x --db-password=abc"], [f"1PASSWORD={MASK}", f"x --db-password={MASK}"]),
+        (["--db-pass", "abc"], ["--db-pass", MASK]),
+        (["PGPASSWORD=abc", "psql"], [f"PGPASSWORD={MASK}", "psql"]),
+        (["sh", "-c", "exec env PGPASSWORD='a b' psql"], ["sh", "-c", f"exec env PGPASSWORD='{MASK}' psql"]),
+        (["--accesstoken", "abc"], ["--accesstoken", MASK]),
+        (["--accessToken=abc"], [f"--accessToken={MASK}"]),
+        (["SECRET_KEY_BASE=abc", "dbPassword=abc"], [f"SECRET_KEY_BASE={MASK}", f"dbPassword={MASK}"]),
+        (["curl", "-u", "me:pw", "http://h"], ["curl", "-u", f"me:{MASK}", "http://h"]),
+        (["curl", "-ume:pw", "--user=me:p:w"], ["curl", f"-ume:{MASK}", f"--user=me:{MASK}"]),
+        (["curl", "--proxy-user", "me:pw"], ["curl", "--proxy-user", f"me:{MASK}"]),
+        (["sh", "-c", "curl -u me:pw --token abc x"], ["sh", "-c", f"curl -u me:{MASK} --token {MASK} x"]),
+        (["https://h/b?se=1&sig=a%2Fb&x=2"], [f"https://h/b?se=1&sig={MASK}&x=2"]),
+        (["https://h/?X-Amz-Signature=abc"], [f"https://h/?X-Amz-Signature={MASK}"]),
+        (["https://h/#access_token=abc"], [f"https://h/#access_token={MASK}"]),
+        (["postgres://me:p@w@db/x"], [f"postgres://me:{MASK}@db/x"]),
+        (["""["--token", "X", "-n"]"""], [f"""["--token", "{MASK}", "-n"]"""]),
+        (["""['-u', 'me:pw']"""], [f"""['-u', 'me:{MASK}']"""]),
         (["sk-" + "a" * 20, "hf_" + "b" * 30], [MASK, MASK]),
     ],
 )
@@ -45,6 +61,23 @@ def test_secret_arguments_are_masked(argv: list[str], masked: list[str]) -> None
         "-k",
         "a.py",
         "C:\\x",
+        "--passes",
+        "--pass-rate",
+        "passes=3",
+        "--token-count",
+        "token_count=3",
+        "eos_token_id=2",
+        "tokens",
+        "--signal",
+        "signal=9",
+        "--bypass",
+        "compass=north",
+        "design=blue",
+        "--user",
+        "-u",
+        "1000:1000",
+        "time 12:30",
+        "a 'quoted' word, and \"another\"",
     ],
 )
 def test_ordinary_arguments_stay(argument: str) -> None:
@@ -78,7 +111,30 @@ def test_nested_settings() -> None:
     }
     assert settings["auth_token"] == "x"
     assert mask_secrets({"password": ""}) == {"password": ""}
+    assert mask_secrets({"argv": ["--token", "X"], "user": "-u"}) == {"argv": ["--token", MASK], "user": "-u"}
+    assert mask_secrets({"command": str(["--token", "X"])}) == {"command": str(["--token", MASK])}
     assert mask_secrets({"api_key": ["a", "b"]}) == {"api_key": [MASK, MASK]}
+
+
+def test_a_user_and_a_group_are_no_login() -> None:
+    """Nor is a login without a password."""
+    for argv in (["docker", "run", "-u", "1000:1000"], ["ssh", "-u", "me"], ["git", "push", "-u", "origin", "a:b"]):
+        assert mask_secrets(argv) == argv
+
+
+def test_what_is_masked_stays_as_it_is() -> None:
+    """Params pass two processes that mask."""
+    for text in ("--token X", "a: PGPASSWORD='x y'", "['-u', 'me:pw']", "http://u:p@h?sig=2", "Bearer abcdefgh"):
+        once = mask_secrets({"a": text})
+        assert mask_secrets(once) == once != {"a": text}
+
+
+@pytest.mark.parametrize("piece", ["a", "--a ", "a='", "'--a', ", "-u ", "a:", "://a:", '"', "-"])
+def test_long_texts_take_no_time(piece: str) -> None:
+    """Whatever is repeated in them."""
+    started = time.process_time()
+    mask_secrets([piece * 20_000])
+    assert time.process_time() - started < 3.0
 
 
 def test_long_arguments_take_no_time() -> None:

@@ -6,9 +6,11 @@ The functions only round and scale; they never compute something that was not gi
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from datetime import UTC, datetime
 from functools import lru_cache
+from json import dumps
 from typing import Final
 
 from telemetry.wire.units import BYTES, TIME_NS
@@ -21,6 +23,7 @@ _SIZE_STEPS: Final = tuple(
     (float(1 << 10 * power), unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))
 )
 _PLAIN_STEPS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
+_UNUSUAL: Final = re.compile(r"[^\n\r\t -~]")
 _FULL_BELOW: Final = 10_000
 """Whole numbers are written out below this."""
 _RATE_FROM: Final = 1_000
@@ -140,6 +143,11 @@ def printable(text: str) -> str:
     return "".join(
         ch if ch.isprintable() else ch.encode("unicode_escape", "surrogatepass").decode("ascii") for ch in text
     )
+
+
+def printable_json(document: str) -> str:
+    """The same JSON, safe to show: control and direction characters in its texts become JSON escapes."""
+    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else dumps(found[0])[1:-1], document)
 
 
 def columns(text: str) -> int:

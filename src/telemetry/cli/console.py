@@ -35,8 +35,15 @@ def tolerate_any_encoding() -> None:
 
 
 def say(message: str) -> None:
-    """One line of talk."""
-    talk(f"telemetry: {message}\n")
+    """One line of talk. Names and reasons in it may come from anybody."""
+    talk(f"telemetry: {visible(message)}\n")
+
+
+def visible(text: str) -> str:
+    """Text from outside with control and direction characters as escapes; line breaks stay."""
+    from telemetry.humane import printable
+
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def talk(text: str) -> None:
@@ -63,7 +70,9 @@ def write_json(value: object) -> None:
     """One strict JSON document, indented."""
     import msgspec
 
-    write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    from telemetry.humane import printable_json
+
+    write(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
 
 
 def width(stream: TextIO, environ: Mapping[str, str] = os.environ) -> int:

@@ -140,6 +140,7 @@ def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:
 def _json(report: Report, results: list[GateResult]) -> str:
     import msgspec
 
+    from telemetry.humane import printable_json
     from telemetry.wire.gates import worst
     from telemetry.wire.version import SCHEMA
 
@@ -153,4 +154,4 @@ def _json(report: Report, results: list[GateResult]) -> str:
         "outcome": worst(results),
         "gates": results,
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"

@@ -15,7 +15,7 @@ from telemetry import limits
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
 from telemetry.errors import EndpointError, RunNotFoundError
-from telemetry.humane import number_of
+from telemetry.humane import number_of, printable_json
 from telemetry.wire.events import StreamRecord
 
 _TURN_S = 1.0
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     target = runs.find(args)
     lines = _record_lines(target) if args.records else _snapshot_lines(target, conflate=not args.all)
     for line in islice(lines, args.count):
-        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.write(printable_json(line.decode()).encode() + b"\n")
         sys.stdout.buffer.flush()
     return Exit.OK
 

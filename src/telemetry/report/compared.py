@@ -21,7 +21,7 @@ from telemetry.comparison import (
     Verdict,
 )
 from telemetry.errors import UsageError
-from telemetry.humane import NOTHING, number_of, printable
+from telemetry.humane import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
 from telemetry.report.table import Column, Section, Table
@@ -62,7 +62,7 @@ def render_comparison(comparison: Comparison, form: str = "text", *, width: int 
 
 def comparison_json(comparison: Comparison) -> str:
     """One strict JSON object with the names of `Comparison`, indented, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
+    return printable_json(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
 
 
 def comparison_text(comparison: Comparison, width: int = 100, color: bool = False) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from telemetry.humane import printable_json
 from telemetry.store.final import strict_json
 from telemetry.wire.report import Report
 
@@ -23,4 +24,4 @@ def render_json(report: Report) -> str:
     document = msgspec.to_builtins(report.snapshot)
     document |= {"verdict": report.verdict, "headline": report.headline()}
     document |= {name: msgspec.to_builtins(getattr(report, name)) for name in OWN}
-    return strict_json(document).decode()
+    return printable_json(strict_json(document).decode())

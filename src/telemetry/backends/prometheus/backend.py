@@ -27,6 +27,9 @@ class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields
     """0: any that is free; a writer that is started again takes the same."""
     host: str = "127.0.0.1"
     """Of the interface it listens at. Whoever reaches another than this may read all numbers."""
+    names: str = ""
+    """More host names that scrapers may ask by, separated by `+`; `*` allows any. Addresses, `localhost` and the
+    name of this machine are allowed always."""
     linger: Annotated[float, Meta(ge=0.0, le=50.0)] = 15.0
     """Seconds after the run's end for the final values to be scraped once."""
     buckets: Literal[1, 2, 4] = 4
@@ -63,12 +66,13 @@ class PrometheusBackend:
         self._host = run.host
         self._names = Names(msgspec.convert(state.get("names", []), list[Claim]))
         options = self._options
+        names = options.names.replace("+", " ").split()
         try:
-            self._server = Server(options.host, options.port or state.get("port", _ANY), self._page)
+            self._server = Server(options.host, options.port or state.get("port", _ANY), self._page, names)
         except NotConfigured:
             if options.port:
                 raise
-            self._server = Server(options.host, _ANY, self._page)
+            self._server = Server(options.host, _ANY, self._page, names)
         self._port = self._server.port
 
     def write(self, items: Sequence[Item]) -> None:

@@ -7,9 +7,10 @@ import gzip
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from telemetry.backends.seam import NotConfigured
@@ -20,6 +21,10 @@ _SCRAPES: Final = 8  # at a time; who comes beyond them is sent away and comes a
 _PATIENCE_S: Final = 10.0  # with one that asks or reads slowly
 _LEAVES_S: Final = 1.0
 _COMPRESSION: Final = 1
+_OWN_NAMES: Final = ("localhost",)
+_OTHER_HOST: Final = (
+    b"the Host header names another host: ask by address, or allow the name with the option names=...\n"
+)
 _HINT: Final = "give another with port=…, or port=0 for any that is free"
 
 
@@ -33,9 +38,11 @@ class Page(NamedTuple):
 class Server:
     """Listens from the beginning until `close`. `page` is asked by several threads, with an `Accept` header."""
 
-    def __init__(self, host: str, port: int, page: Callable[[str], Page | None]) -> None:
-        """Raises NotConfigured if the address can't be had."""
-        handler = type("_Handler", (_Handler,), {"page": staticmethod(page)})
+    def __init__(self, host: str, port: int, page: Callable[[str], Page | None], names: Sequence[str] = ()) -> None:
+        """Answer requests whose Host is this machine or one of `names`. Raises NotConfigured if the address can't be
+        had."""
+        asked_for = frozenset(name.lower() for name in (*_OWN_NAMES, host, socket.gethostname(), *names))
+        handler = type("_Handler", (_Handler,), {"page": staticmethod(page), "names": asked_for})
         try:
             self._server = _Listener(host, port, handler)
         except OSError as error:
@@ -105,8 +112,12 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "telemetry"
     sys_version = ""
     page: Callable[[str], Page | None]
+    names: frozenset[str]
 
     def do_GET(self) -> None:
+        if not self._is_asked_for():
+            self._send(421, "text/plain; charset=utf-8", _OTHER_HOST)
+            return
         path = self.path.partition("?")[0]
         if path == "/":
             self._send(200, "text/plain; charset=utf-8", f"a run of telemetry: {PATH}\n".encode())
@@ -120,6 +131,19 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self._send(200, page.content_type, page.body):
             page.served()
+
+    def _is_asked_for(self) -> bool:
+        """Whether the Host header is a name of ours, or any address: a page of another site has its own name there,
+        even where that name leads to this machine."""
+        asked = self.headers.get("Host", "").strip().lower()
+        host = asked[1:].partition("]")[0] if asked.startswith("[") else asked.partition(":")[0]
+        if not asked or "*" in self.names or host in self.names:
+            return True
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        return True
 
     def log_message(self, format: str, *args: object) -> None:
         """A scrape is no event."""

@@ -47,6 +47,19 @@ def test_before_there_is_a_page_it_says_so() -> None:
         assert ask(server, "/metrics")[0] == 503
 
 
+def test_a_page_of_another_site_gets_nothing() -> None:
+    """Its name may lead to this machine (DNS rebinding), but the browser still asks for that name."""
+    page = Page("t", b"numbers", lambda: None)
+    own = ("127.0.0.1", "localhost:9599", "LocalHost", "[::1]:9599", "10.0.0.7", socket.gethostname(), "node7:80")
+    with closing(Server("127.0.0.1", 0, lambda accept: page, ["Node7"])) as server:
+        assert {ask(server, "/metrics", Host=host)[0] for host in own} == {200}
+        for host in ("evil.example", "evil.example:9599", "localhost.evil.example", "127.0.0.1.evil.example", "[x"):
+            status, _, body = ask(server, "/metrics", Host=host)
+            assert (status, b"numbers" in body, b"names=" in body) == (421, False, True), host
+    with closing(Server("127.0.0.1", 0, lambda accept: page, ["*"])) as server:
+        assert ask(server, "/metrics", Host="evil.example")[0] == 200
+
+
 def test_an_address_that_can_not_be_had_is_said() -> None:
     """With what to do about it."""
     with closing(Server("127.0.0.1", 0, lambda accept: None)) as server:

@@ -42,7 +42,7 @@ def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
     has no locks, nobody is kept out.
     """
     try:
-        fd = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise RunDirectoryError(f"the writer's folder can't be locked: {describe(error)}") from error
     if not _take(fd, patience_s):

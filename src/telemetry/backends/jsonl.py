@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from telemetry.backends.items import KINDS, Item, Live
 from telemetry.backends.seam import NotConfigured, RunFacts
-from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.appendfile import AS_UMASK, AppendFile, describe
 
 _FILE: Final = "items.jsonl"
 _MAY_PASS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE)
@@ -47,7 +47,7 @@ class JsonlBackend:
             raise self._lost("has been taken away")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = AppendFile(self._path)
+            file = AppendFile(self._path, AS_UMASK)
         except OSError as error:
             if error.errno in _MAY_PASS:
                 raise

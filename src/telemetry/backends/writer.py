@@ -238,7 +238,7 @@ def _to_log(folder: WriterFolder) -> int:
     """From here on stdout and stderr are the log. Its descriptor. Raises RunDirectoryError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        fd = os.open(folder.log, flags, 0o666)
+        fd = os.open(folder.log, flags, 0o600)
     except OSError as error:
         raise RunDirectoryError(f"the writer's log can't be opened: {describe(error)}") from error
     sys.stdout.flush()

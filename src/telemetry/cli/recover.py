@@ -7,10 +7,12 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, runs
 from telemetry.cli.exits import Exit
+from telemetry.errors import EndpointError
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
@@ -33,12 +35,17 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.config import load
     from telemetry.daemon.recover import recover
     from telemetry.store.final import final_json
+    from telemetry.store.remains import forget_finished
     from telemetry.store.rundir import resolve
+    from telemetry.transport import runtime_directory
 
     directory = resolve(args.target, runs.root_directory(args.dir))
     runs.refuse_if_kept(directory)
     with Progress() as progress:
-        found = recover(directory, load({}).config, exact=args.exact, on_progress=progress)
+        config = load({}).config
+        found = recover(directory, config, exact=args.exact, on_progress=progress)
+    with suppress(EndpointError):
+        forget_finished(runtime_directory(), config.run.fallback_dirs)
     _say(found)
     if args.json:
         console.write(final_json(found.snapshot).decode())

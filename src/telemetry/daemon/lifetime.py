@@ -16,6 +16,7 @@ from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
 from telemetry.store.liveruns import LiveRun, announce, withdraw
+from telemetry.store.remains import forget_finished
 from telemetry.transport.endpoints import runtime_directory
 from telemetry.transport.keeping import clear
 from telemetry.wire.codec import carriable
@@ -24,12 +25,15 @@ from telemetry.wire.snapshot import MetricsSnapshot
 _LOG = logging.getLogger("telemetry.daemon")
 _T = TypeVar("_T")
 
+_OWNER_ONLY = 0o077  # what a run leaves may hold names, paths and texts that are nobody else's business
+
 OnReady = Callable[[dict[str, object]], None]
 
 
 def prepare_process() -> None:
-    """Once, before there are sockets and large arrays."""
+    """Once, before there are sockets, files and large arrays."""
     keep_small()
+    os.umask(_OWNER_ONLY)
     _allow_connections()
 
 
@@ -103,6 +107,7 @@ def _announce(service: Service) -> Callable[[], None]:
         started_ns=service.course.started_ns,
     )
     announce(runtime, live)
+    forget_finished(runtime, parts.options.config.run.fallback_dirs)
 
     def take_back() -> None:
         clear(parts.options.run_id)

@@ -103,7 +103,7 @@ def _appearing(path: Path) -> Iterator[Path]:
         raise RunDirectoryError(f"{path} exists already", hint="choose another -o, or move it away")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        building.mkdir()
+        building.mkdir(mode=0o700)
         yield building
         os.rename(building, path)
         sync_directory(path.parent)

@@ -10,17 +10,20 @@ from typing import Final
 
 Buffer = bytes | bytearray | memoryview
 
+OWNER_ONLY: Final = 0o600
+AS_UMASK: Final = 0o666
 _IOV_MAX: Final = 1024  # POSIX guarantees 16; Linux and macOS have 1024
 
 
 class AppendFile:
-    """Opens `path` for appending and makes it if needed. One owner. Every method may raise OSError."""
+    """Opens `path` for appending and makes it if needed, for this user alone unless `mode` says otherwise. One
+    owner. Every method may raise OSError."""
 
     __slots__ = ("fd", "path", "size")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int = OWNER_ONLY) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
         self.size = os.fstat(self.fd).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> int:

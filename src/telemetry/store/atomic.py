@@ -11,29 +11,32 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
+OWNER_ONLY: Final = 0o600
+"""Mode of the files of a run."""
+_AS_UMASK: Final = 0o666
 _NOT_FOR_DIRECTORIES: Final = (errno.EINVAL, errno.ENOTSUP)
 """What network file systems answer that only know how to sync files."""
 
 
-def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = _AS_UMASK) -> None:
     """Replaces `path` by `data`. Blocks until it is on the disk. Raises OSError, and then `path` is as it was.
 
     Not `durable`, it blocks for the page cache alone: for one of many files that can be made anew, which a power
     cut within the minute may leave empty.
     """
-    with replacing(path, durable=durable) as file:
+    with replacing(path, durable=durable, mode=mode) as file:
         file.write(data)
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = True, mode: int = _AS_UMASK) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
     It lies beside `path`, because a rename is atomic only within one file system.
     """
     temporary = _beside(path)
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             if durable:
                 file.flush()

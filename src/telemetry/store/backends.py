@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import write_atomic
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Drops, Natural
 from telemetry.wire.snapshot import BackendStat
@@ -112,7 +112,8 @@ class WriterFolder:
     def make(self) -> None:
         """With its folder for data. Raises RunDirectoryError."""
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
+            for folder in (self.path.parent, self.path, self.data):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(f"the writer's folder can't be made: {describe(error)}") from error
 
@@ -179,7 +180,7 @@ class Ahead:
     def write(self, serial: int, items: int) -> None:
         with suppress(OSError):
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._fd, b"%018d %018d\n" % (serial, items), 0)
 
     def close(self) -> None:
@@ -214,7 +215,7 @@ def read_backends(run: Path) -> list[BackendStat]:
 
 def _write(path: Path, value: _File) -> None:
     try:
-        write_atomic(path, msgspec.json.encode(value) + b"\n", durable=False)
+        write_atomic(path, msgspec.json.encode(value) + b"\n", durable=False, mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
 

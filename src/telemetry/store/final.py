@@ -15,7 +15,7 @@ import msgspec
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import write_atomic
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.rundir import FINAL, RunDirectory
 from telemetry.wire.codec import BAD_INPUT, check_numbers
 from telemetry.wire.events import Natural
@@ -53,7 +53,7 @@ def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
     for path in candidates:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, data)
+            write_atomic(path, data, mode=OWNER_ONLY)
         except OSError as error:
             reasons.append(f"{path}: {error.strerror or error}")
         else:

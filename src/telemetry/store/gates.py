@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import write_atomic
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.gates import GateResult
 from telemetry.wire.version import SCHEMA
@@ -27,7 +27,9 @@ def write_gates(directory: Path, results: list[GateResult]) -> Path:
     """Atomic. Blocks on the disk. Raises RunDirectoryError."""
     path = directory / GATES
     try:
-        write_atomic(path, msgspec.json.format(msgspec.json.encode(_File(gates=results)), indent=2) + b"\n")
+        write_atomic(
+            path, msgspec.json.format(msgspec.json.encode(_File(gates=results)), indent=2) + b"\n", mode=OWNER_ONLY
+        )
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
     return path

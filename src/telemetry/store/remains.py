@@ -12,6 +12,7 @@ from pathlib import Path
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final import find_final, read_head
 from telemetry.store.journal import JournalReader, segment_files
+from telemetry.store.liveruns import LiveRun, forget, list_live
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.snapshot import TERMINAL
 
@@ -51,6 +52,27 @@ def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
             if read_head(path).state in TERMINAL:
                 return False
     return not run.locked()
+
+
+def forget_finished(runtime_dir: Path, fallback_dirs: Sequence[str] = ()) -> None:
+    """Remove what killed aggregators left beside their sockets, of runs that have a result or left nothing to make
+    one of. Never raises. Blocks on the disk."""
+    for found in list_live(runtime_dir):
+        if not found.alive and not _may_go_on(found, fallback_dirs):
+            forget(runtime_dir, found.run_id)
+
+
+def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
+    try:
+        run = RunDirectory.open(Path(found.dir))
+    except RunDirectoryError:
+        return False
+    if run.locked():
+        return True
+    facts: list[os.stat_result | None] = []
+    with suppress(OSError):
+        facts = [_facts(path) for path in segment_files(run.journal)]
+    return is_dead(run, fallback_dirs) and any(one.st_size for one in facts if one)
 
 
 def remains(run: RunDirectory) -> Remains:

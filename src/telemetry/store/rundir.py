@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import write_atomic
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.runlock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
 from telemetry.wire.events import Natural
@@ -103,7 +103,10 @@ class RunDirectory:
 
     @staticmethod
     def create(root: Path, name: str, run_id: str, started_wall_ns: int, *, latest: bool = True) -> RunDirectory:
-        """Makes the directory and points `latest` to it. Raises RunDirectoryError, UsageError for a bad id."""
+        """Makes the directory, for its owner alone (0700), and points `latest` to it.
+
+        Raises RunDirectoryError, UsageError for a bad id.
+        """
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
         try:
@@ -114,7 +117,8 @@ class RunDirectory:
                     f"{link} is a directory of its own and is left alone",
                     hint="move it away, or choose another --dir",
                 )
-            path.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
             if latest:
                 _point(link, path.name)
         except OSError as error:
@@ -208,7 +212,9 @@ class RunDirectory:
         """Atomic; secrets in `argv` and `config` are masked. Blocks on the disk. Raises RunDirectoryError."""
         masked = replace(manifest, argv=mask_secrets(manifest.argv), config=mask_secrets(manifest.config))
         try:
-            write_atomic(self.manifest, msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n")
+            write_atomic(
+                self.manifest, msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n", mode=OWNER_ONLY
+            )
         except OSError as error:
             raise RunDirectoryError(f"{self.manifest} can't be written: {describe(error)}") from error
 

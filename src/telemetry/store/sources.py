@@ -9,7 +9,7 @@ import msgspec
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import write_atomic
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.sources import Sources, SourceStat
@@ -23,7 +23,7 @@ def write_sources(run: RunDirectory, sources: Sequence[SourceStat]) -> None:
     path = run.path / SOURCES
     try:
         data = msgspec.json.encode(Sources(sources=list(sources)))
-        write_atomic(path, msgspec.json.format(data, indent=2) + b"\n")
+        write_atomic(path, msgspec.json.format(data, indent=2) + b"\n", mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
 

@@ -24,6 +24,7 @@ _PORT_DIGITS: Final = 5
 _HOST: Final = re.compile(r"[\w.:;%\[\]-]+", re.ASCII)
 IPC: Final = "ipc://"
 TCP: Final = "tcp://"
+_ABSTRACT: Final = f"{IPC}@"
 _KEY_MARK: Final = "#"  # a key may contain one itself, an address does not
 _ANYWHERE: Final = ("*", "0.0.0.0", "[::]", "::")
 _PROBE_S: Final = 0.2
@@ -107,6 +108,11 @@ def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> Non
             raise EndpointError(
                 f"the path of {endpoint} is longer than {limits.IPC_PATH_BYTES} bytes",
                 hint="use a shorter path, or set XDG_RUNTIME_DIR to a short directory",
+            )
+        if endpoint.startswith(_ABSTRACT) and not insecure:
+            raise EndpointError(
+                f"{endpoint} can be reached by every user of this machine: an abstract name has no permissions",
+                hint="bind ipc://PATH in a directory of yours, or pass --insecure",
             )
         return
     if not insecure and not keyed and not is_loopback(endpoint):

@@ -105,6 +105,14 @@ def test_a_path_that_is_too_long_is_named_before_binding() -> None:
         endpoints.check_bindable("ipc://" + "x" * 108, insecure=False)
 
 
+def test_an_abstract_name_is_open_to_every_user() -> None:
+    """So it has to be asked for; keys protect no ipc address."""
+    for keyed in (False, True):
+        with pytest.raises(EndpointError, match="every user of this machine"):
+            endpoints.check_bindable("ipc://@name", insecure=False, keyed=keyed)
+    endpoints.check_bindable("ipc://@name", insecure=True)
+
+
 def test_an_address_of_all_interfaces_is_seen_on_controls_host() -> None:
     """The aggregator does not know under which of its names a peer reaches it."""
     assert endpoints.seen_from("tcp://0.0.0.0:7", "tcp://node3:5") == "tcp://node3:7"

@@ -39,8 +39,7 @@ class Server:
     """Listens from the beginning until `close`. `page` is asked by several threads, with an `Accept` header."""
 
     def __init__(self, host: str, port: int, page: Callable[[str], Page | None], names: Sequence[str] = ()) -> None:
-        """Answer requests whose Host is this machine or one of `names`. Raises NotConfigured if the address can't be
-        had."""
+        """Answer requests whose Host is this machine or in `names`. Raises NotConfigured without an address."""
         asked_for = frozenset(name.lower() for name in (*_OWN_NAMES, host, socket.gethostname(), *names))
         handler = type("_Handler", (_Handler,), {"page": staticmethod(page), "names": asked_for})
         try:

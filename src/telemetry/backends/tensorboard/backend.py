@@ -23,7 +23,7 @@ from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Re
 from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.tensorboard.events import ROOT, Encoder, Setting, settings
 from telemetry.humane import number_of
-from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.appendfile import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
 
 _FOLDER_BYTES: Final = 200  # of 255 that file systems take
@@ -147,7 +147,7 @@ class TensorBoardBackend:
             return self._files[axis]
         folder = self._folder / folder_name(axis) if axis else self._folder
         folder.mkdir(exist_ok=True)
-        file = AppendFile(folder / self._file_name("values"))
+        file = AppendFile(folder / self._file_name("values"), AS_UMASK)
         try:
             if axis == ROOT:
                 _claim(file)

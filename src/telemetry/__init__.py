@@ -52,13 +52,14 @@ if TYPE_CHECKING:
     )
     from telemetry.report import load_report, render
     from telemetry.transport import subscribe
-    from telemetry.wire.report import Report
+    from telemetry.wire.report import EarlyRule, Report
     from telemetry.wire.snapshot import MetricsSnapshot
 
     __version__: str
 
 _HOME = {
     "Counter": "telemetry.emit",
+    "EarlyRule": "telemetry.wire.report",
     "Gauge": "telemetry.emit",
     "Known": "telemetry.emit",
     "MetricsSnapshot": "telemetry.wire.snapshot",
@@ -104,6 +105,7 @@ _HOME = {
 __all__ = [
     "ConfigError",
     "Counter",
+    "EarlyRule",
     "EndpointError",
     "Gauge",
     "InstrumentError",

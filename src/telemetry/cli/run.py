@@ -236,8 +236,10 @@ def _with_bill(report: Report, command: CommandFacts) -> Report:
 
 
 def _say(report: Report) -> None:
+    from telemetry.cli.runs import early_rule
     from telemetry.recorded.run import with_history
     from telemetry.report import render
 
+    report = replace(report, early_rule=early_rule())
     text = render(with_history(report), width=console.width(sys.stderr), color=console.color(sys.stderr))
     console.talk(f"{text}run directory: {report.directory}\n")

@@ -16,7 +16,7 @@ from telemetry.errors import (
     RunNotFoundError,
     TelemetryError,
 )
-from telemetry.wire.report import Report
+from telemetry.wire.report import EarlyRule, Report
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def report_of(target: Target) -> Report:
 
     if snapshot.state in TERMINAL and (written := _written(snapshot.directory, snapshot.run_id, target.root)):
         return written
-    return with_requests(Report(snapshot=snapshot, source="status"))
+    return with_requests(Report(snapshot=snapshot, source="status", early_rule=early_rule()))
 
 
 def _written(directory: str, run_id: str, root: Path) -> Report | None:
@@ -186,10 +186,17 @@ def fallback_dirs() -> tuple[str, ...]:
     return load({}).config.run.fallback_dirs
 
 
+def early_rule() -> EarlyRule:
+    """The confidence and tolerance of early stopping, by the settings."""
+    from telemetry.config import load
+
+    return load({}).config.early_stopping.rule
+
+
 def _load(spec: str, root: Path) -> Report:
     from telemetry.report import load_report
 
-    return load_report(spec, root, fallback_dirs())
+    return load_report(spec, root, fallback_dirs(), early_rule())
 
 
 def _find_live(spec: str, root: Path) -> LiveRun | None:

@@ -5,11 +5,14 @@ The JSON Schema, `telemetry config show` and the checks of the loader all read t
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
 from telemetry import limits
+
+if TYPE_CHECKING:
+    from telemetry.wire.report import EarlyRule
 
 PERCENTILE_PATTERN: Final = r"^(100|[1-9][0-9]?(\.[0-9]{0,5}[1-9])?|0\.[0-9]{0,5}[1-9])$"
 """One spelling for each percentile above 0 and up to 100: "50" and "99.9", not "50.0" or "099"."""
@@ -208,6 +211,25 @@ class GatesConfig(_Section, kw_only=True, frozen=True):
     ] = False
 
 
+class EarlyStoppingConfig(_Section, kw_only=True, frozen=True):
+    """What percentiles of requests are surely below, as MLPerf's early stopping has it. docs/STATISTICS.md."""
+
+    confidence: Annotated[float, Meta(gt=0, lt=1, description="How often the bound is right, between 0 and 1.")] = (
+        0.99
+    )
+    tolerance: Annotated[
+        float,
+        Meta(ge=0, lt=0.5, description="How much less than the percentile may be below the bound."),
+    ] = 0.0
+
+    @property
+    def rule(self) -> EarlyRule:
+        """As a report has it."""
+        from telemetry.wire.report import EarlyRule  # what records needs no reports
+
+        return EarlyRule(confidence=self.confidence, tolerance=self.tolerance)
+
+
 class TokensConfig(_Section, kw_only=True, frozen=True):
     """Counting the tokens of texts that producers hand in. docs/TOKENS.md."""
 
@@ -290,5 +312,6 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     tui: TuiConfig = field(default_factory=TuiConfig)
     gates: GatesConfig = field(default_factory=GatesConfig)
+    early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
     backends: BackendsConfig = field(default_factory=BackendsConfig)

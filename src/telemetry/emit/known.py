@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.transport.client import ControlClient
@@ -20,12 +20,16 @@ from telemetry.wire.cells import edge
 from telemetry.wire.control import GetStatus, Status
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
-CONFIDENCE: Final = 0.99
+if TYPE_CHECKING:
+    from telemetry.config.schema import EarlyStoppingConfig
+
 _ASK_AGAIN_S: Final = 1.0
 _PATIENCE_S: Final = 1.0
 _PERCENTILE: Final = re.compile(r"\d{1,2}(\.\d{1,7})?", re.ASCII)
 _CONDITION: Final = re.compile(
-    r"p(?P<percentile>[\d.]+)(?: of (?P<of>[a-z_]+))? known(?: within (?P<within>\d+(?:\.\d+)?) ?%)?", re.ASCII
+    r"p(?P<percentile>[\d.]+)(?: of (?P<of>[a-z_]+))? known(?: within (?P<within>\d+(?:\.\d+)?) ?%)?"
+    r"(?: at (?P<confidence>\d+(?:\.\d+)?) ?% confidence)?(?: tolerating (?P<tolerance>\d+(?:\.\d+)?) ?%)?",
+    re.ASCII,
 )
 _SERIES: Final = (
     words.LATENCY,
@@ -63,16 +67,25 @@ class Condition:
 
     percentile: str = "99"
     of: str = words.LATENCY
-    confidence: float = CONFIDENCE
+    confidence: float | None = None
+    """None: as the settings have it."""
     within: float | None = None
     """Known only if the bound exceeds the value by no more than this share of it."""
+    tolerance: float | None = None
+    """How much less than the percentile may be below the bound. None: as the settings have it."""
 
     @property
     def ratio(self) -> tuple[int, int]:
         return (Fraction(self.percentile) / 100).as_integer_ratio()
 
 
-def condition(percentile: object, of: str, confidence: float, within: float | None) -> Condition:
+def condition(
+    percentile: object,
+    of: str,
+    confidence: float | None = None,
+    within: float | None = None,
+    tolerance: float | None = None,
+) -> Condition:
     """Raises UsageError for what can't be asked. A percentile may have a `p` before it. One below 1 has to: a
     bare 0.99 is nearly always meant as a share."""
     text = str(percentile)
@@ -87,13 +100,20 @@ def condition(percentile: object, of: str, confidence: float, within: float | No
         )
     if of not in _SERIES:
         raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
-    if not _is_share(confidence):
+    if confidence is not None and not _is_share(confidence):
         raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
     if within is not None and not _is_share(within):
         raise UsageError(
             f"within={within!r} is no share of the value", hint="between 0 and 1, such as 0.05 for 5 %"
         )
-    return Condition(number, of, float(confidence), None if within is None else float(within))
+    if tolerance is not None and not (tolerance == 0 or _is_share(tolerance)):
+        raise UsageError(f"tolerance={tolerance!r} is no share", hint="0 or more, such as 0.001 for 0.1 %")
+    if tolerance is not None and float(tolerance) >= float(Fraction(number) / 100):
+        raise UsageError(
+            f"with a tolerance of {tolerance!r} nothing is left of p{number}", hint="a smaller one, such as 0.001"
+        )
+    shares = (None if share is None else float(share) for share in (confidence, within, tolerance))
+    return Condition(number, of, *shares)
 
 
 def _is_share(value: float) -> bool:
@@ -110,18 +130,20 @@ def is_condition(text: str) -> bool:
 
 
 def parse(stop_when: str) -> Condition:
-    """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5%". Raises UsageError."""
+    """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5% at 95% confidence tolerating 0.1%".
+
+    Raises UsageError.
+    """
     found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
     if found is None:
         raise UsageError(
             f"{stop_when!r} is no condition to stop", hint='such as "p99 known" or "p99 of ttft known within 5%"'
         )
-    within = found["within"]
+    shares = (found[name] for name in ("confidence", "within", "tolerance"))
     return condition(
         f"p{found['percentile']}",
         found["of"] or words.LATENCY,
-        CONFIDENCE,
-        None if within is None else float(within) / 100,
+        *(None if share is None else float(Fraction(share) / 100) for share in shares),
     )
 
 
@@ -137,6 +159,16 @@ class Asker:
         self._asking = threading.Lock()
         self._ask_at = 0.0
         self._newest: MetricsSnapshot | None = None
+        self._rule: EarlyStoppingConfig | None = None
+
+    @property
+    def rule(self) -> EarlyStoppingConfig:
+        """Confidence and tolerance by the settings, read once a run. Raises ConfigError."""
+        if self._rule is None:
+            from telemetry.config import load
+
+            self._rule = load({}).config.early_stopping
+        return self._rule
 
     def ask(self) -> MetricsSnapshot | None:
         """Blocks for the answer, a second at most, unless one is new enough or somebody else is asking."""
@@ -164,20 +196,35 @@ class Asker:
         return answer.snapshot if isinstance(answer, Status) else None
 
 
-def judge(snapshot: MetricsSnapshot | None, kind: str, labels: Mapping[str, str], asked: Condition) -> Known:
-    """What the snapshot says of the requests with exactly these labels."""
+def judge(
+    snapshot: MetricsSnapshot | None,
+    kind: str,
+    labels: Mapping[str, str],
+    asked: Condition,
+    *,
+    confidence: float = 0.99,
+    tolerance: float = 0.0,
+) -> Known:
+    """What the snapshot says of the requests with exactly these labels. `confidence` and `tolerance` hold
+    where the condition has none; the latter for percentiles from the median on."""
     from telemetry.statistics.early import bound_rank, samples_needed
 
     name = words.name_of(kind, asked.of)
     found: Sequence[SeriesStat] = snapshot.series if snapshot is not None else ()
     stat = next((stat for stat in found if stat.name == name and stat.labels == labels), SeriesStat(name=name))
-    needed = samples_needed(asked.ratio, asked.confidence)
+    numerator, denominator = asked.ratio
+    if asked.confidence is not None:
+        confidence = asked.confidence
+    if asked.tolerance is not None:
+        tolerance = asked.tolerance
+    elif 2 * numerator < denominator:
+        tolerance = 0.0
+    needed = samples_needed(asked.ratio, confidence, tolerance)
     missing = max(0, needed - stat.count)
     if not stat.count:
         return Known(asked.percentile, 0, needed, missing, False, None, None)
-    numerator, denominator = asked.ratio
     value = value_at(stat, -(-numerator * stat.count // denominator))
-    rank = bound_rank(asked.ratio, stat.count, asked.confidence)
+    rank = bound_rank(asked.ratio, stat.count, confidence, tolerance)
     bound = None if rank is None else value_at(stat, rank)
     known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
     return Known(asked.percentile, stat.count, needed, missing, known, value, bound)

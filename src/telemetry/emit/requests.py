@@ -15,7 +15,7 @@ from typing import Any, Final, SupportsFloat, cast
 from telemetry import limits
 from telemetry.emit.conversations import Conversation, Conversations
 from telemetry.emit.families import EARLY_NS, FAR_NS, OTHER, Family, Host, Shared, with_ids
-from telemetry.emit.known import CONFIDENCE, Asker, Condition, Known, condition, judge, parse
+from telemetry.emit.known import Asker, Condition, Known, condition, judge, parse
 from telemetry.emit.recorders import discard
 from telemetry.emit.request import Request, Turn
 from telemetry.errors import UsageError
@@ -137,17 +137,21 @@ class Requests:
         percentile: str | float = "99",
         *,
         of: str = words.LATENCY,
-        confidence: float = CONFIDENCE,
+        confidence: float | None = None,
         within: float | None = None,
+        tolerance: float | None = None,
     ) -> Known:
         """What can be said of a percentile of requests of the tracking window that is open, or outside any. It is
         99 or "p99"; one below 1 only as text, such as "p0.5".
+
+        `confidence` is how often the bound is right, `tolerance` how much less than the percentile may be below it;
+        without them they are those of the settings (0.99 and 0).
 
         With `within` it is known only if its bound exceeds the value by no more than this share of it, as far as
         the display histogram tells. Samples have to be independent. Asks the aggregator, at most once a second, and
         blocks for the answer, a second at most; without one nothing is known. Raises UsageError.
         """
-        return self._judge(condition(percentile, of, confidence, within), self._family)
+        return self._judge(condition(percentile, of, confidence, within, tolerance), self._family)
 
     @property
     def enough(self) -> bool:
@@ -169,7 +173,9 @@ class Requests:
         return False
 
     def _judge(self, asked: Condition, family: Family) -> Known:
-        return judge(self._asker.ask(), self.name, family.labels, asked)
+        rule = self._asker.rule
+        found = self._asker.ask()
+        return judge(found, self.name, family.labels, asked, confidence=rule.confidence, tolerance=rule.tolerance)
 
     # --- for the process -------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from msgspec.structs import replace
+
 from telemetry import limits
 from telemetry.emit import notice
 from telemetry.emit.catalog import check_text
@@ -64,6 +66,7 @@ class Run(Recording):
         """The control address of the aggregator; empty if none was reached and `required` was False."""
         self.directory = ""
         self._config = config.emit
+        self._early_rule = config.early_stopping.rule
         self._fallback_dirs = config.run.fallback_dirs
         self._texts_s = config.tokens.budget_s if config.tokens.tokenizer else 0.0
         self._writers = writers
@@ -142,7 +145,8 @@ class Run(Recording):
             if self._report is None:
                 timeout_s = self._config.finish_timeout_s if timeout is None else timeout
                 self._texts_s = self._texts_s if timeout is None else 0.0
-                self._report = self._finish(time.monotonic() + timeout_s, timeout_s)
+                report = self._finish(time.monotonic() + timeout_s, timeout_s)
+                self._report = replace(report, early_rule=self._early_rule)
             return self._report
 
     def __enter__(self) -> Self:

@@ -13,16 +13,19 @@ from telemetry.recorded.bounds import edges, is_percentile, reached
 from telemetry.recorded.ids import SeriesId, series_id
 from telemetry.recorded.sums import Added, Rows
 from telemetry.statistics.early import bound_rank, samples_needed
-from telemetry.wire.report import EarlyStop
+from telemetry.wire.report import EarlyRule, EarlyStop
 from telemetry.wire.snapshot import SeriesStat
 
+_USUAL: Final = EarlyRule()
 _FROM: Final = (1, 2)
 """Limits are set from the median on."""
 _MOST: Final = 10**12
 """No run has more samples; where a file says so, ranks of them would take hours to count."""
 
 
-def early_stops(stat: SeriesStat, added: Added | None = None, rows: Rows | None = None) -> dict[str, EarlyStop]:
+def early_stops(
+    stat: SeriesStat, added: Added | None = None, rows: Rows | None = None, rule: EarlyRule = _USUAL
+) -> dict[str, EarlyStop]:
     """Of each percentile of a series from the median on, but for the maximum.
 
     A bound is the highest value of what holds the sample: a bucket of the history if that has all values of the
@@ -31,25 +34,33 @@ def early_stops(stat: SeriesStat, added: Added | None = None, rows: Rows | None 
     ratios = _ratios(stat.percentiles)
     if stat.count > _MOST:
         return {}
-    ranks = {key: bound_rank(ratio, stat.count) for key, ratio in ratios.items()}
+    ranks = {key: bound_rank(ratio, stat.count, rule.confidence, rule.tolerance) for key, ratio in ratios.items()}
     wanted = {key: rank for key, rank in ranks.items() if rank is not None}
     bounds = _from_history(stat, wanted, added, rows) if added is not None and rows is not None else None
     bounds = _from_cells(stat, wanted) if bounds is None else bounds
     found = {}
     for key, ratio in ratios.items():
-        needed = samples_needed(ratio)
+        needed = samples_needed(ratio, rule.confidence, rule.tolerance)
         found[key] = EarlyStop(bound=bounds.get(key), needed=needed, missing=max(needed - max(stat.count, 0), 0))
     return found
 
 
-def early_ranks(counts: Integers, percentiles: Sequence[str], rows: Rows, series: Collection[SeriesId]) -> Integers:
+def early_ranks(
+    counts: Integers,
+    percentiles: Sequence[str],
+    rows: Rows,
+    series: Collection[SeriesId],
+    rule: EarlyRule = _USUAL,
+) -> Integers:
     """The ranks of the samples that are bounds: a line for each of the rows, by how many values it has. Where there
     is no bound, and in rows of other series, any rank will do."""
     ratios = _ratios(percentiles) if series else {}
     lines = np.ones((len(rows), len(ratios)), dtype=np.int64)
     for row in (rows.place[one] for one in series if one in rows.place):
         if counts[row] <= _MOST:
-            lines[row] = [bound_rank(ratio, int(counts[row])) or 1 for ratio in ratios.values()]
+            count = int(counts[row])
+            ranks = (bound_rank(ratio, count, rule.confidence, rule.tolerance) for ratio in ratios.values())
+            lines[row] = [rank or 1 for rank in ranks]
     return lines
 
 

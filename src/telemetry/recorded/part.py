@@ -19,8 +19,10 @@ from telemetry.recorded.early import early_ranks
 from telemetry.recorded.ids import SeriesId, series_id
 from telemetry.recorded.sums import Added, Rows, Sum
 from telemetry.recorded.window import Window
+from telemetry.wire.report import EarlyRule
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
 
+_USUAL: Final = EarlyRule()
 _REASON: Final = "percentiles of a part of a run come from its history"
 
 
@@ -51,12 +53,18 @@ class Part:
             self.counters[one] = self.counters.get(one, 0.0) + increase
         self.gauges.update(window.gauges)
 
-    def added(self, percentiles: Sequence[str] = (), early: Collection[SeriesId] = ()) -> Added:
+    def added(
+        self,
+        percentiles: Sequence[str] = (),
+        early: Collection[SeriesId] = (),
+        rule: EarlyRule = _USUAL,
+    ) -> Added:
         """All values. With percentiles: only good for their bounds, of `early` series also for those of early
         stopping, and less work."""
 
         def wanted(counts: Integers) -> Integers:
-            return np.hstack([bound_ranks(counts, percentiles), early_ranks(counts, percentiles, self.rows, early)])
+            early_lines = early_ranks(counts, percentiles, self.rows, early, rule)
+            return np.hstack([bound_ranks(counts, percentiles), early_lines])
 
         return self._sum.added(wanted if percentiles else None)
 

@@ -14,7 +14,7 @@ from telemetry import humane, phrases
 from telemetry.funnel import Funnel, funnels
 from telemetry.humane import number_of, printable
 from telemetry.wire import requests as words
-from telemetry.wire.report import EarlyStop, Report, RequestFigures
+from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 if TYPE_CHECKING:
@@ -46,13 +46,14 @@ def with_requests(
         return report
     from telemetry.recorded.early import early_stops
 
+    rule = report.early_rule
     own = {id(stat) for stat in report.snapshot.series}
 
     def stops(stat: SeriesStat) -> dict[str, EarlyStop]:
         # Windows together are no series: nobody has their values in order.
-        return early_stops(stat, added, rows) if id(stat) in own else {}
+        return early_stops(stat, added, rows, rule) if id(stat) in own else {}
 
-    return replace(report, requests=[_figures(one, stops, part) for one in found])
+    return replace(report, requests=[_figures(one, stops, part, rule) for one in found])
 
 
 def of_requests(report: Report) -> Iterator[str]:
@@ -124,7 +125,7 @@ def _name(of: Funnel) -> str:
     return f"{phrases.instrument(of.kind, of.labels)}{window}"
 
 
-def _figures(of: Funnel, stops: Stops, part: bool) -> RequestFigures:
+def _figures(of: Funnel, stops: Stops, part: bool, rule: EarlyRule) -> RequestFigures:
     bounds = {word: stops(of.series[word]) for word in BOUNDED if word in of.series}
     return RequestFigures(
         kind=of.kind,
@@ -139,5 +140,7 @@ def _figures(of: Funnel, stops: Stops, part: bool) -> RequestFigures:
         finishes=dict(of.finishes),
         rates=of.rates,
         early_stopping={word: found for word, found in bounds.items() if found},
-        windows=[_figures(window, stops, part) for window in of.windows],
+        confidence=rule.confidence,
+        tolerance=rule.tolerance,
+        windows=[_figures(window, stops, part, rule) for window in of.windows],
     )

@@ -29,17 +29,20 @@ from telemetry.recorded.source import find_result
 from telemetry.recorded.sums import Added
 from telemetry.recorded.window import Window
 from telemetry.store.rundir import RunDirectory
-from telemetry.wire.report import Report
+from telemetry.wire.report import EarlyRule, Report
 
 OWN_BYTES: Final = 128 * MIB
 """Of history: five seconds' work, five hours of a thousand busy series."""
 
 
 def open_run(
-    spec: str | Path = "latest", root: str | Path = "runs", fallback_dirs: Sequence[str] = ()
+    spec: str | Path = "latest",
+    root: str | Path = "runs",
+    fallback_dirs: Sequence[str] = (),
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> RecordedRun:
     """The run that `load_report` finds, with its history. Raises as that does. Nothing of the history is read."""
-    return RecordedRun(*find_result(spec, root, fallback_dirs))
+    return RecordedRun(*find_result(spec, root, fallback_dirs, early_rule))
 
 
 def with_history(report: Report, *, over_time: bool = False) -> Report:
@@ -196,7 +199,9 @@ class RecordedRun:
     def _whole(self, report: Report, step_s: float | None) -> Report:
         gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
         early = {series_id(stat) for stat in bounded_series(report.snapshot)}
-        return _finished(report, gathered, gathered.part.added(self._percentiles, early), whole=True)
+        return _finished(
+            report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
+        )
 
 
 @contextmanager

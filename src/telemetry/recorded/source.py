@@ -18,29 +18,36 @@ from telemetry.store.remains import remains
 from telemetry.store.rundir import RunDirectory
 from telemetry.store.sources import read_sources
 from telemetry.wire.gates import GateResult
-from telemetry.wire.report import Report
+from telemetry.wire.report import EarlyRule, Report
 
 
 def load_report(
-    spec: str | Path = "latest", root: str | Path = "runs", fallback_dirs: Sequence[str] = ()
+    spec: str | Path = "latest",
+    root: str | Path = "runs",
+    fallback_dirs: Sequence[str] = (),
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> Report:
     """The report of a run given by directory, run id, name, `latest`, or its final file. Reads files, blocks.
 
     `fallback_dirs`: as in the settings of the run; a result that could not be written to its directory is there, or
     among the temporary files. The report's `source` and `source_reason` say what was read, and why nothing better.
+    `early_rule`: the confidence and tolerance of early stopping.
     Raises RunNotFoundError, or RunDirectoryError if the run left nothing that can be read.
     """
-    return find_result(spec, root, fallback_dirs)[0]
+    return find_result(spec, root, fallback_dirs, early_rule)[0]
 
 
 def find_result(
-    spec: str | Path, root: str | Path, fallback_dirs: Sequence[str]
+    spec: str | Path,
+    root: str | Path,
+    fallback_dirs: Sequence[str],
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> tuple[Report, RunDirectory | None]:
     """The same, and the directory of the run. None: what was given is a result that lies alone, whatever it is
     called."""
     alone = _alone(Path(spec))
     if alone is not None:
-        return with_requests(Report(snapshot=read_final(alone), source="file")), None
+        return with_requests(Report(snapshot=read_final(alone), source="file", early_rule=early_rule)), None
     run = rundir.resolve(str(spec), Path(root))
     path = find_final(run, fallback_dirs)
     if path is None:
@@ -48,7 +55,14 @@ def find_result(
     elsewhere = "" if path == run.final else f"the run directory could not be written, so it is {path}"
     try:
         snapshot, sources, gates = with_backends(read_final(path), run), read_sources(run), _gates(run)
-        report = Report(snapshot=snapshot, source="file", source_reason=elsewhere, sources=sources, gates=gates)
+        report = Report(
+            snapshot=snapshot,
+            source="file",
+            source_reason=elsewhere,
+            sources=sources,
+            gates=gates,
+            early_rule=early_rule,
+        )
         return with_requests(report), run
     except RunDirectoryError as error:
         left = remains(run)

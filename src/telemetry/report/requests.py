@@ -148,8 +148,10 @@ def early_stopping(report: Report, of: Funnel) -> Section:
         for word, stops in found.items()
         if word in of.series
     ]
-    percent = humane.percent(figures.confidence)
-    notes = [f"with {percent} confidence, as MLPerf's early stopping reckons; “more” are samples still missing"]
+    rule = f"{humane.percent(figures.confidence)} confidence"
+    if figures.tolerance:
+        rule += f" and a tolerance of {humane.percent(figures.tolerance)}"
+    notes = [f"with {rule}, as MLPerf's early stopping reckons; “more” are samples still missing"]
     if any(_of_cells(of.series[word], stops.values()) for word, stops in found.items() if word in of.series):
         notes.append(_CELLS)
     return Section(title, table=Table(heads, rows), notes=notes)

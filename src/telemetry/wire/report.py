@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
+from telemetry.errors import UsageError
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import (
     TERMINAL,
@@ -24,6 +25,8 @@ from telemetry.wire.sources import SourceStat
 if TYPE_CHECKING:
     import os
 
+LARGEST_TOLERANCE: Final = 0.5
+"""Early stopping is about percentiles from the median on; this much less than the median is nothing."""
 Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
     "pubsub": "the aggregator's final snapshot",
@@ -122,6 +125,24 @@ class EarlyStop(Struct, frozen=True, kw_only=True):
     """Samples that are still missing to that."""
 
 
+class EarlyRule(Struct, frozen=True, kw_only=True):
+    """By which rule early stopping tells what a percentile is surely below. Raises UsageError for values that make
+    none."""
+
+    confidence: float = 0.99
+    """How often the bound is right, between 0 and 1."""
+    tolerance: float = 0.0
+    """How much less than the percentile may be below the bound: 0.01 makes 99 % into 98 %."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.confidence < 1.0:
+            raise UsageError(f"{self.confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
+        if not 0.0 <= self.tolerance < LARGEST_TOLERANCE:
+            raise UsageError(
+                f"{self.tolerance!r} is no tolerance", hint="0 or more and less than 0.5, such as 0.001"
+            )
+
+
 class RequestFigures(Struct, frozen=True, kw_only=True):
     """Requests of one kind, in one tracking window or all together. Their distributions are among the series."""
 
@@ -147,6 +168,8 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
     """By what was measured, as `latency` or `ttft`, then by percentile from 50 on."""
     confidence: float = 0.99
     """Of `early_stopping`."""
+    tolerance: float = 0.0
+    """Of `early_stopping`: so much less than each percentile is below its bound."""
     windows: list[RequestFigures] = []
     """Only of all together: each tracking window, and what was outside if there are any."""
 
@@ -178,6 +201,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     """The runs that a merged run was made of; empty for any other."""
     requests: list[RequestFigures] = []
     """By kind and labels, if there are counters of requests."""
+    early_rule: EarlyRule = EarlyRule()
+    """Of the `early_stopping` of requests."""
 
     @property
     def state(self) -> State:

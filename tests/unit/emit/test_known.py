@@ -23,9 +23,15 @@ from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
     [
         ("p99 known", Condition()),
         ("  p99.9   of ttft known ", Condition("99.9", "ttft")),
-        ("p50 of latency_corrected known within 2.5%", Condition("50", "latency_corrected", 0.99, 0.025)),
+        ("p50 of latency_corrected known within 2.5%", Condition("50", "latency_corrected", within=0.025)),
         ("p99 known within 5 %", Condition(within=0.05)),
         ("p0.99 known", Condition("0.99")),
+        ("p99 known at 95% confidence", Condition(confidence=0.95)),
+        ("p99 known tolerating 0.1%", Condition(tolerance=0.001)),
+        (
+            "p90 of ttft known within 5% at 99.9 % confidence tolerating 1 %",
+            Condition("90", "ttft", 0.999, 0.05, 0.01),
+        ),
     ],
 )
 def test_conditions_are_read(text: str, expected: Condition) -> None:
@@ -36,7 +42,8 @@ def test_conditions_are_read(text: str, expected: Condition) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "p99", "known", "99 known", "p100 known", "p0 known", "p9.9.9 known", "p99 of nothing known",
-     "p99 of turn.latency known", "p99 known within 0%", "p99 known within %", "p99 known and p50 known", 3, True],
+     "p99 of turn.latency known", "p99 known within 0%", "p99 known within %", "p99 known at 100% confidence",
+     "p99 known tolerating 99.5%", "p99 known and p50 known", 3, True],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused(text: Any) -> None:
     """With a hint at one that is."""
@@ -49,7 +56,8 @@ def test_what_is_no_condition_is_refused(text: Any) -> None:
     "wrong",
     [{"percentile": "x"}, {"percentile": 100}, {"of": "issued"}, {"confidence": 1.0}, {"within": 0.0},
      {"within": 5}, {"within": float("inf")}, {"within": "5%"}, {"within": [1, 2]}, {"confidence": "0.99"},
-     {"confidence": None}, {"percentile": "p0"}, {"percentile": "pp9"}, {"percentile": None}],
+     {"tolerance": -0.1}, {"tolerance": 0.999}, {"tolerance": "1%"},
+     {"percentile": "p0"}, {"percentile": "pp9"}, {"percentile": None}],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(wrong: Any) -> None:
     """Numbers do as well as text."""
@@ -124,6 +132,46 @@ def test_known_within_a_share_depends_on_the_spread() -> None:
     found = judge(wild, "llm", {}, asked)
     assert (found.known, found.value, found.bound) == (False, 100.0, 150_000.0)
     assert judge(wild, "llm", {}, Condition()).known
+
+
+@pytest.mark.parametrize(
+    ("percentile", "confidence", "tolerance", "needed"),
+    [("99", 0.99, 0.0, 662), ("99", 0.95, 0.0, 473), ("99", 0.99, 0.01, 330), ("90", 0.99, 0.01, 58)],
+)
+def test_confidence_and_tolerance_say_how_many_samples_it_takes(
+    percentile: str, confidence: float, tolerance: float, needed: int
+) -> None:
+    """`needed` is the least n with P(X <= 1) <= 1 - c, X binomial of n tries and the chance 1 - p + d."""
+    chance = 1 - float(percentile) / 100 + tolerance
+
+    def at_most_one(count: int) -> float:
+        return (1 - chance) ** count + count * chance * (1 - chance) ** (count - 1)
+
+    assert at_most_one(needed) <= 1 - confidence < at_most_one(needed - 1)
+    asked = Condition(percentile, confidence=confidence, tolerance=tolerance)
+    by_settings = Condition(percentile)
+    for few in (needed - 1, needed):
+        made = snapshot([series([100] * few, (int(percentile),))])
+        found = judge(made, "llm", {}, asked)
+        assert (found.needed, found.known) == (needed, few == needed)
+        assert judge(made, "llm", {}, by_settings, confidence=confidence, tolerance=tolerance) == found
+
+
+def test_a_tolerance_of_the_settings_is_for_the_median_and_above() -> None:
+    """Below it nothing might be left."""
+    assert judge(None, "llm", {}, Condition("1"), tolerance=0.1) == judge(None, "llm", {}, Condition("1"))
+
+
+def test_the_settings_have_what_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read once a run."""
+    monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__CONFIDENCE", "0.9")
+    monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__TOLERANCE", "0.01")
+    asker = Asker(lambda: "")
+    assert (asker.rule.confidence, asker.rule.tolerance) == (0.9, 0.01)
+    monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__CONFIDENCE", "0.8")
+    assert asker.rule.confidence == 0.9
+    asker.forget()
+    assert asker.rule.confidence == 0.8
 
 
 def test_without_figures_nothing_is_known() -> None:

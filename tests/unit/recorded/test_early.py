@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,16 @@ from msgspec.structs import replace
 from tests.unit.recorded.runs import Making, Row
 from tests.unit.recorded.test_bounds import stat
 
+from telemetry.errors import UsageError
 from telemetry.histogram.ranks import Ratio
 from telemetry.recorded import early
 from telemetry.recorded.early import early_ranks, early_stops
 from telemetry.recorded.run import RecordedRun
+from telemetry.report import render
 from telemetry.statistics.early import bound_rank, samples_needed
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.events import Define
-from telemetry.wire.report import EarlyStop
+from telemetry.wire.report import EarlyRule, EarlyStop
 
 KEYS = ("10", "50", "90", "99", "100")
 DEFINITIONS = (
@@ -80,6 +83,36 @@ def test_a_history_that_lacks_values_is_no_source(tmp_path: Path) -> None:
     assert figures.early_stopping["latency"]["90"].bound == 40_000
     (figures,) = whole.report().requests
     assert figures.early_stopping["latency"]["90"].bound == 9_000
+
+
+@pytest.mark.parametrize(("confidence", "tolerance"), [(0.99, 0.0), (0.9, 0.0), (0.99, 0.02), (0.999, 0.05)])
+def test_the_bound_is_by_confidence_and_tolerance(tmp_path: Path, confidence: float, tolerance: float) -> None:
+    """The t-th largest sample, t the most with P(X <= t) <= 1 - c; X is binomial: n tries, chance 1 - p + d."""
+    count, percentile = 300, 0.9
+    chance = 1 - percentile + tolerance
+    below, above = 0.0, -1
+    while below <= 1 - confidence:
+        above += 1
+        below += math.comb(count, above) * chance**above * (1 - chance) ** (count - above)
+    expected = float(count - (above - 1) + 1)
+    run = recorded(tmp_path, list(range(1, count + 1)))
+    ruled = replace(run.result, early_rule=EarlyRule(confidence=confidence, tolerance=tolerance))
+    (figures,) = RecordedRun(ruled, run.directory).report().requests
+    assert (figures.confidence, figures.tolerance) == (confidence, tolerance)
+    assert figures.early_stopping["latency"]["90"].bound == expected
+    text = render(RecordedRun(ruled, run.directory).report())
+    said = f"and a tolerance of {tolerance * 100:g}" if tolerance else f"with {confidence * 100:g}"
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"confidence": 1.0}, {"confidence": 0.0}, {"tolerance": 0.5}, {"tolerance": -1.0}]
+)
+def test_what_is_no_rule_is_refused(wrong: dict[str, float]) -> None:
+    """With a hint at one that is."""
+    with pytest.raises(UsageError) as caught:
+        EarlyRule(**wrong)
+    assert caught.value.hint
 
 
 def test_without_history_bounds_are_of_cells() -> None:

@@ -21,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.processes import end_group
+
 ROOT = Path(__file__).parents[2]
 _SERVICES = {"MetricsService": "metrics", "TraceService": "traces"}
 
@@ -101,12 +103,14 @@ def grpc_receiver(folder: Path) -> Iterator[str]:
     "status": base64 of a google.rpc.Status, "metadata": {…}}`, one each."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tests.backends.otlp_receiver", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        end_group(process)
 
 
 def keep(folder: Path, signal: str, body: bytes) -> None:

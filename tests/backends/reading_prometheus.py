@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from tests.backends.written import Written
+from tests.processes import end_group
 
 from telemetry.backends.naming import labelled
 
@@ -184,12 +185,11 @@ def prometheus(program: str, folder: Path, target: str, *, native: bool = False)
         *(["--enable-feature=native-histograms"] if native else []),
     ]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             yield Asked(f"http://127.0.0.1:{port}", process)
         finally:
-            process.kill()
-            process.wait()
+            end_group(process)
 
 
 _BODY = "scraped.txt"

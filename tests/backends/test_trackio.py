@@ -18,6 +18,7 @@ import pytest
 from tests.backends import handing
 from tests.backends.reading_trackio import dump, read_back, told
 from tests.backends.test_tensorboard import ROOT, check, hand
+from tests.processes import end_group
 
 pytestmark = pytest.mark.slow
 
@@ -62,19 +63,21 @@ def served(folder: Path, wait_until: Callable[..., Any]) -> Iterator[str]:
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     environ = os.environ | {"TRACKIO_DIR": str(folder), "TRACKIO_WRITE_TOKEN": "sesame", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", _SERVER, address.rpartition(":")[2]]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    server = subprocess.Popen(
+        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
 
-        def listens() -> bool:
-            assert server.poll() is None
-            with suppress(URLError), urlopen(f"{address}/version", timeout=5):
-                return True
-            return False
+    def listens() -> bool:
+        assert server.poll() is None
+        with suppress(URLError), urlopen(f"{address}/version", timeout=5):
+            return True
+        return False
 
-        try:
-            wait_until(listens, 30.0, "the server")
-            yield address
-        finally:
-            server.kill()
+    try:
+        wait_until(listens, 30.0, "the server")
+        yield address
+    finally:
+        end_group(server)
 
 
 def test_a_server_takes_it_once_too(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.processes import processes_with
 
 from telemetry.transport import ControlClient
 from telemetry.wire.control import GetStatus, Status, Stop
@@ -166,9 +167,6 @@ def ground() -> Iterator[Any]:
     made = Ground()
     made.environ["TELEMETRY_RUN__TERMINAL_GRACE_S"] = "0.2"
     yield made
-    for pid, _ in processes_of(made):  # those that a test lost sight of would keep its pipes open
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
     made.close()
 
 
@@ -190,11 +188,9 @@ def status(endpoint: str) -> MetricsSnapshot:
 
 def processes_of(ground: Any) -> Iterator[tuple[int, list[bytes]]]:
     """(pid, command line) of all processes that were started in a ground, by whomever."""
-    mark = f"XDG_RUNTIME_DIR={ground.folder}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
+    for pid in processes_with(f"XDG_RUNTIME_DIR={ground.folder}"):
         with suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                yield int(entry.name), (entry / "cmdline").read_bytes().split(b"\0")
+            yield pid, Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
 def aggregators(ground: Any) -> list[int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.processes import end_group
 
 from telemetry import limits
 from telemetry.config import EmitConfig
@@ -81,7 +82,10 @@ def test_what_is_in_the_pipe_of_a_dead_aggregator_reaches_the_next(
         hub.close()
     addresses = [where.control, where.events, where.snapshots, where.records]
     stalled = subprocess.Popen(
-        [sys.executable, "-c", STALLED, *addresses], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", STALLED, *addresses],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert stalled.stdout is not None
     link = ProducerLink(where.control, "p")
@@ -97,8 +101,7 @@ def test_what_is_in_the_pipe_of_a_dead_aggregator_reaches_the_next(
     while time.monotonic() - quiet_since < 0.5:
         if send(sent):
             sent, quiet_since = sent + 1, time.monotonic()
-    stalled.kill()
-    stalled.communicate()
+    end_group(stalled)
     received: list[int] = []
     hub = Hub(where)
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import end_group, kill_all, processes_with
 
 DEADLINE_S = 60.0
 ENDED = ("COMPLETE", "INTERRUPTED")
 
 
 class Ground:
-    """Somewhere to run `telemetry` and programs that use it. All children are killed at the end."""
+    """Somewhere to run `telemetry` and programs that use it.
+
+    Each child has a session of its own. At the end all of them are killed, with all that they started.
+    """
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tm"))
@@ -45,7 +48,7 @@ class Ground:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            **options,
+            **{"start_new_session": True} | options,
         )
         self._children.append(child)
         return child
@@ -80,24 +83,19 @@ class Ground:
         return dict(json.loads(text, parse_constant=_refuse))
 
     def close(self) -> None:
-        for child in self._children:
-            if child.poll() is None:
-                child.kill()
-            child.communicate()
-        for run in (self.folder / "telemetry").glob("*/run.json"):
-            _kill(int(json.loads(run.read_text())["pid"]))
+        try:
+            for child in self._children:
+                end_group(child)
+        finally:
+            kill_all(processes_with(f"XDG_RUNTIME_DIR={self.folder}"))
+            kill_all(
+                int(json.loads(run.read_text())["pid"]) for run in (self.folder / "telemetry").glob("*/run.json")
+            )
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 @pytest.fixture

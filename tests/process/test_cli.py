@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import zmq
+from tests.processes import end_group, kill_all, processes_with
 
 from telemetry.transport import hello
 from telemetry.wire.codec import encode_batch
@@ -42,7 +43,9 @@ class Site:
 
     def popen(self, *words: str, **options: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "telemetry", *words]
-        return subprocess.Popen(command, cwd=self.folder, env=self.environ, text=True, **options)
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environ, text=True, start_new_session=True, **options
+        )
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "telemetry", *words]
@@ -68,10 +71,9 @@ class Site:
         context.term()
 
     def close(self) -> None:
-        if self.aggregator.poll() is None:
-            self.aggregator.terminate()
-        self.aggregator.communicate(timeout=DEADLINE_S)
-        shutil.rmtree(self.folder)
+        end_group(self.aggregator)
+        kill_all(processes_with(f"XDG_RUNTIME_DIR={self.folder}"))
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.processes import end_group
 
 from telemetry.backends.claim import claim
 from telemetry.backends.seam import NotConfigured
@@ -43,7 +44,7 @@ def hold(folder: WriterFolder) -> Iterator[Hold]:
 
     def start(*words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", HOLDER, str(folder.path), *words]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         children.append(child)
         assert child.stdout is not None
         assert child.stdout.readline() == "mine\n"
@@ -51,8 +52,7 @@ def hold(folder: WriterFolder) -> Iterator[Hold]:
 
     yield start
     for child in children:
-        child.kill()
-        child.communicate()
+        end_group(child)
 
 
 def test_a_folder_is_free_after_its_writer(folder: WriterFolder, hold: Hold) -> None:

@@ -89,7 +89,7 @@ class Relay:
         # Signals are for the main thread. With SIGTTIN blocked, reading in the background fails and stops nobody.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing:
-            readable, writable, _ = select.select(self._sources(), self._sinks(), [])
+            readable, writable = _ready(self._sources(), self._sinks())
             if self._news in readable:
                 self._heed_news()
             if self._master in readable:
@@ -113,7 +113,7 @@ class Relay:
     def _quiet(self) -> bool:
         if self._showing and self._screen.waiting:
             return False
-        return not select.select([self._master], [], [], 0)[0]
+        return not _ready([self._master], [], 0)[0]
 
     def _take_output(self) -> None:
         pieces: list[bytes] = []
@@ -156,6 +156,26 @@ class Relay:
         if output:
             self._within_line = not output.endswith(b"\n")
             self._screen.show(output)
+
+
+def _ready(sources: list[int], sinks: list[int], timeout_ms: int | None = None) -> tuple[set[int], set[int]]:
+    """Wait until a source can be read or a sink be written, or has failed. Returns which.
+
+    `select` takes no descriptor beyond 1,023.
+    """
+    wanted: dict[int, int] = {}
+    for fds, event in ((sources, select.POLLIN), (sinks, select.POLLOUT)):
+        for fd in fds:
+            wanted[fd] = wanted.get(fd, 0) | event
+    poller = select.poll()
+    for fd, events in wanted.items():
+        poller.register(fd, events)
+    failed = select.POLLHUP | select.POLLERR | select.POLLNVAL
+    ready = poller.poll(timeout_ms)
+    return (
+        {fd for fd, event in ready if event & (select.POLLIN | failed) and fd in sources},
+        {fd for fd, event in ready if event & (select.POLLOUT | failed) and fd in sinks},
+    )
 
 
 class _Screen:

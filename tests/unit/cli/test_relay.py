@@ -6,12 +6,14 @@ import os
 import select
 import termios
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.cli.terminals import DEADLINE_S, Desk, desk, read_until, wait_until
 
+from telemetry.cli import relay as relay_module
 from telemetry.cli.relay import Relay, _Screen
 from telemetry.store.outputlog import OutputLog
 
@@ -223,13 +225,13 @@ def test_a_screen_that_is_gone_is_not_asked_again(relay: Relay, job: Desk, log: 
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each time that the relay wakes up."""
     made: list[int] = []
-    real: Callable[..., tuple[list[int], list[int], list[int]]] = select.select
+    real = relay_module._ready
 
-    def counted(*words: object) -> tuple[list[int], list[int], list[int]]:
+    def counted(*words: Any) -> tuple[set[int], set[int]]:
         made.append(1)
         return real(*words)
 
-    monkeypatch.setattr("telemetry.cli.relay.select.select", counted)
+    monkeypatch.setattr(relay_module, "_ready", counted)
     return made
 
 

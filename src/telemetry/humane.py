@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from json import dumps
@@ -206,3 +207,15 @@ def _three_digits(value: float) -> str:
     if magnitude >= 10:
         return f"{value:.1f}"
     return f"{value:.2f}" if magnitude >= 1 else f"{value:.3g}"
+
+
+def process(name: str, pid: int, host: str = "") -> str:
+    """Return a process as people know it: `worker-a (pid 12)`, with a host `worker-a (pid 12 on node-2)`."""
+    where = " on ".join(filter(None, (f"pid {pid}" if pid else "", host)))
+    return printable(f"{name} ({where})" if where else name)
+
+
+def listed(names: Sequence[str], shown: int) -> str:
+    """Return the first of some names, and how many more there are: `a, b, 3 more`."""
+    more = [f"{len(names) - shown:,} more"] if len(names) > shown else []
+    return ", ".join([*names[:shown], *more])

@@ -180,4 +180,6 @@ RETURN_S = 10.0  # a restart takes one or two seconds; whose address refuses for
 RECOVERY_S = 60.0  # a journal at its cap holds 160 million events
 LATE_AFTER_S = 3.0  # a producer that has said nothing for this long is late
 LOST_AFTER_S = 30.0
+WORKER_GRACE_S = 10.0  # after a wrapped command, for its workers that still record
+WORKER_GRACE_TOLD_S = 2.0  # the same after SIGTERM or SIGHUP: docker kills us 10 s after it
 ORPHAN_GRACE_S = 5.0  # a run without producers ends after this, once it has had one

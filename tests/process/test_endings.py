@@ -189,7 +189,8 @@ def test_one_killed_producer_of_two_is_the_one_that_is_named(ground: Any) -> Non
 
 
 def test_stop_asks_living_producers_to_end(ground: Any) -> None:
-    """A producer in mid-run flushes and ends when the run is stopped, so that nothing is missing."""
+    """A producer in mid-run flushes and ends when the run is stopped, so that nothing of before is missing. What it
+    records afterwards is, so the result is not complete."""
     aggregator, endpoint = ground.serve()
     program = ground.program(
         "job.py",
@@ -202,7 +203,8 @@ def test_stop_asks_living_producers_to_end(ground: Any) -> None:
     assert code == 0, err
     aggregator.communicate(timeout=30)
     final = ground.final()
-    assert (final["state"], final["completeness"]) == ("COMPLETE", "complete"), final["producers"]
+    assert (final["state"], final["completeness"]) == ("COMPLETE", "incomplete"), final["producers"]
+    assert [producer["unfinished"] for producer in final["producers"]] == [True]
     assert final["accounting"]["missing"] == 0
     (ground.folder / "go").touch()
     _, err = job.communicate(timeout=30)

@@ -241,6 +241,7 @@ class Producer:
             lag_s=self.lag_s,
             last_seen_ns=max(0, wall_ns - (now_ns - self.last_seen_ns)),
             last_event_ns=self.last_event_ns,
+            unfinished=self.unfinished,
         )
 
     def status(self, now_ns: int, config: AggregatorConfig) -> ProducerStatus:
@@ -251,8 +252,13 @@ class Producer:
             return "lost"
         return "late" if silent_s > config.late_after_s else "live"
 
+    @property
+    def unfinished(self) -> bool:
+        """The end of the run made it say its end: it may have recorded more."""
+        return self.end is not None and self.end.unfinished
+
     def completeness(self) -> ProducerCompleteness:
-        if self.reconciled:
+        if self.reconciled and not self.unfinished:
             return "complete" if self.account.lossless else "lossy"
         return "incomplete" if self.greeted or self.end is not None else "unknown"
 

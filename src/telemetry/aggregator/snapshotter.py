@@ -12,7 +12,7 @@ from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.texts import TextQueue
 from telemetry.aggregator.values import bounded
-from telemetry.humane import number_of
+from telemetry.humane import listed, number_of, process
 from telemetry.ledger import Reason, merge_reasons
 from telemetry.wire.snapshot import (
     TERMINAL,
@@ -95,7 +95,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         epoch=facts.epoch,
         seq=facts.seq,
         state=facts.state,
-        completeness=completeness(facts, parts.waiting_for, accounting, parts.texts.pending),
+        completeness=completeness(facts, _owing(parts), accounting, parts.texts.pending),
         reason=facts.reason,
         exact=facts.exact and not rounded,
         exact_reason=_ROUNDED if facts.exact and rounded else facts.exact_reason,
@@ -144,14 +144,17 @@ def account_for(
     )
 
 
-def completeness(
-    facts: RunFacts, waiting_for: Sequence[str], accounting: Accounting, uncounted: int
-) -> Completeness:
+def _owing(parts: Parts) -> list[str]:
+    """Producers that may have recorded more than the numbers hold: they have not ended, or only the run has."""
+    return [*parts.waiting_for, *(stat.producer for stat in parts.producers if stat.unfinished)]
+
+
+def completeness(facts: RunFacts, owing: Sequence[str], accounting: Accounting, uncounted: int) -> Completeness:
     """Nobody knows before the end. Frames nobody could read are missing in their producers' accounts; only a
     producer that was turned away has none. Tokens nobody counted are missing in the numbers."""
     if facts.state == "INTERRUPTED":
         return "interrupted"
-    if facts.state not in TERMINAL or waiting_for or uncounted or facts.unaccounted:
+    if facts.state not in TERMINAL or owing or uncounted or facts.unaccounted:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
     return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
@@ -185,6 +188,8 @@ def _progress(parts: Parts) -> list[Progress]:
 
 def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str]:
     warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
+    if unfinished := [producer for producer in parts.producers if producer.unfinished]:
+        warnings.append(_still_recording(unfinished, parts.producers))
     silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
     if silent:
         names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")
@@ -193,6 +198,16 @@ def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str
     for reason, count in accounting.bad_frames.items():
         warnings.append(f"{number_of(count, 'frame was', 'frames were')} refused: {reason}")
     return warnings[: 2 * limits.WARNINGS_KEPT]
+
+
+def _still_recording(unfinished: Sequence[ProducerStat], everyone: Sequence[ProducerStat]) -> str:
+    several_hosts = len({producer.host for producer in everyone}) > 1
+    names = listed(
+        [process(one.name or one.producer, one.pid, one.host if several_hosts else "") for one in unfinished],
+        _NAMED,
+    )
+    was, they = ("was", "it") if len(unfinished) == 1 else ("were", "they")
+    return f"{names} {was} still recording when the run ended; what {they} recorded afterwards is not in the result"
 
 
 def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:

@@ -59,6 +59,11 @@ class Feeding:
         self.end()
 
     @property
+    def pids(self) -> list[int]:
+        """Their processes."""
+        return [feed.pid for feed in self._feeds]
+
+    @property
     def failed(self) -> bool:
         """Whether one did not end well, or nothing came to it. To be asked when they have ended."""
         return any(feed.code != 0 for feed in self._feeds)

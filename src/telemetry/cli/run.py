@@ -60,6 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--abort-on-fail", action="store_true", help="end the command once a gate fails and can't pass any more"
     )
+    parser.add_argument(
+        "--worker-grace",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="longest wait after the command for workers of it that still record (default: 10)",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
 
 
@@ -85,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
+        hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
             feeding.begin(aggregator.endpoint)
             writers.begin(aggregator.endpoint, aggregator.directory)
@@ -96,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
                     gating.begin(aggregator.directory, stage.say, job.end)
                 job.wait(_Watch(snapshots, keeper, stage, gating, quiet=args.quiet))
                 stage.over()
+                hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
             feeding.end()
             ending = gating.ending(job.ending()) if gating is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
@@ -103,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
             keeper.release()
         told = report.snapshot.backends
         serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
-        stage.await_leave(patient=not job.told_to_end)
+        stage.await_leave(patient=not (job.told_to_end or hurried))
     report = with_backends(report, writers.stats)
     report = _with_bill(report, job.facts())
     if gating is not None:
@@ -113,6 +122,29 @@ def run(args: argparse.Namespace) -> int:
     elif report.gates:
         _say_what_did_not_pass(report)
     return _exit_code(report, job.exit_code, gating, strict=args.strict, failed=feeding.failed or writers.failed)
+
+
+def _await_workers(
+    keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeding, stage: Stage, *, quiet: bool
+) -> bool:
+    """Give workers that outlive the command their time to finish. Returns whether a signal cut it short."""
+    from telemetry.cli.workers import await_workers
+
+    def say(words: str) -> None:
+        if not quiet:
+            stage.say(words)
+
+    grace_s = config.run.worker_grace_s
+    if job.told_to_end:
+        grace_s = min(grace_s, limits.WORKER_GRACE_TOLD_S)
+    try:
+        with serve.interruptible():
+            await_workers(keeper, grace_s, say, besides=feeding.pids)
+    except KeyboardInterrupt:
+        return True
+    except TelemetryError as error:
+        stage.say(str(error))
+    return False
 
 
 def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -> Report:

@@ -32,6 +32,7 @@ FLAGS = {
     "bind": "transport.bind",
     "insecure": "transport.insecure",
     "journal": "journal.enabled",
+    "worker_grace": "run.worker_grace_s",
     "tokenizer": "tokens.tokenizer",
     "token_workers": "tokens.workers",
     "token_budget": "tokens.budget_s",
@@ -219,7 +220,7 @@ def end_writers(
 ) -> None:
     """`Writers.end`. A run that is over has its result: a signal ends the waiting, and what is left can be
     delivered later."""
-    with suppress(KeyboardInterrupt), _interruptible():
+    with suppress(KeyboardInterrupt), interruptible():
         backends.end(timeout_s, told, waiting)
     backends.end(0.0, told)  # concludes what was interrupted
 
@@ -235,7 +236,7 @@ def _left(stat: BackendStat) -> str:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Signals that end a process raise KeyboardInterrupt, whatever they did before."""
     from telemetry.daemon.signals import ENDING
 

@@ -57,6 +57,14 @@ class RunConfig(_Section, kw_only=True, frozen=True):
     orphan_grace_s: Annotated[
         float, Meta(ge=0, le=DAY_S, description="A run whose producers are all gone ends after this, seconds.")
     ] = limits.ORPHAN_GRACE_S
+    worker_grace_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=DAY_S,
+            description="Longest wait of `telemetry run` for workers that outlive its command, seconds.",
+        ),
+    ] = limits.WORKER_GRACE_S
     step_grace_s: Annotated[
         float,
         Meta(

@@ -20,7 +20,7 @@ from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
 from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
 from telemetry.wire.snapshot import MetricsSnapshot
-from telemetry.wire.version import PROTOCOL, may_talk
+from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
 _LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
@@ -69,6 +69,8 @@ class Control:
         self._now: MetricsSnapshot | None = None
         """Made in this turn: one answers all who ask."""
         self._asked_ns: dict[str, int] = {}
+        self._older: set[str] = set()
+        """Producers of a version whose `end` does not say whether the end of the run forced it."""
         self._handlers: dict[type, Callable[[bytes, Any], None]] = {
             msg.Hello: self._hello,
             msg.Ping: self._ping,
@@ -175,11 +177,13 @@ class Control:
             return
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         if hello.producer:
-            refusal = self._door.hello(hello)
+            refusal = "the run is over" if self._comes_too_late(hello) else self._door.hello(hello)
             if refusal:
                 self._reply(peer, msg.Error(code="refused", message=refusal), hello.id)
                 return
             self._peers[hello.producer] = peer
+            if hello.version < SAYS_UNFINISHED:
+                self._older.add(hello.producer)
         endpoints = self._hub.endpoints
         welcome = msg.Welcome(
             run_id=self._course.run_id,
@@ -199,6 +203,10 @@ class Control:
         if hello.producer:
             self._acknowledge(peer, hello.producer)
 
+    def _comes_too_late(self, hello: msg.Hello) -> bool:
+        """What a producer records that first says hello when the books are closed would be in no account."""
+        return self._closed and hello.producer not in self._aggregator.producers()
+
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
         self._door.ping(ping.producer)
         self._reply(peer, self._pong(ping.mono_ns), ping.id)
@@ -206,6 +214,8 @@ class Control:
             self._acknowledge(peer, ping.producer)
 
     def _end(self, peer: bytes, end: msg.End) -> None:
+        if end.producer in self._older and self._course.ending:
+            end = replace(end, unfinished=True)  # nobody can tell, and only what is known is called complete
         refusal = self._door.end(end)
         if refusal:
             self._reply(peer, msg.Error(code="refused", message=refusal), end.id)

@@ -20,13 +20,13 @@ from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.parts import Parts
 from telemetry.daemon.tokens import Answer, TokenCounter
 from telemetry.wire.codec import encode_batch
-from telemetry.wire.control import End, Hello
+from telemetry.wire.control import TOKEN_COUNTER, End, Hello
 from telemetry.wire.events import Counted, EventRecord, OutgoingBatch, Sample, Uncounted
 from telemetry.wire.version import PROTOCOL
 
 _LOG = logging.getLogger("telemetry.daemon")
 
-OWN_PRODUCER: Final = "telemetry.tokens"
+OWN_PRODUCER: Final = TOKEN_COUNTER
 """Its id. It is there once there is a text."""
 _NAME: Final = "token counter"
 _WALL_TIMES: Final = (0, 0)  # the anchor of times that are wall clock already, as those of pending texts are

@@ -165,8 +165,11 @@ class Conversation:
     def all_sent(self) -> bool:
         return not self._unsent and not self._again and self.outbox.empty
 
-    def say_end(self) -> None:
-        """The producer's account, repeated by `step` until it is answered: `ended`. What was not sent is lost."""
+    def say_end(self, *, unfinished: bool = False) -> None:
+        """The producer's account, repeated by `step` until it is answered: `ended`. What was not sent is lost.
+
+        `unfinished`: the end of the run asks for it, and the program may go on recording.
+        """
         outbox = self.outbox
         for packed in self._unsent:
             self.ring.forget(packed.seq)
@@ -178,6 +181,7 @@ class Conversation:
             batches=outbox.next_seq,
             emitted=outbox.emitted,
             dropped=outbox.dropped,
+            unfinished=unfinished,
         )
 
     # --- what the aggregator says ----------------------------------------------------------------

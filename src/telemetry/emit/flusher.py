@@ -100,6 +100,8 @@ class Flusher:
         self._finished = threading.Event()
         self._finish_by: float | None = None
         self._give_up = False
+        self._unfinished = False
+        """The run ended before `finish` was called."""
         self._errors = 0
         self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
         self._failure: TelemetryError | None = None
@@ -208,6 +210,7 @@ class Flusher:
             if talk.refused is not None:
                 raise talk.refused
             if talk.run_over:
+                self._unfinished = self._finish_by is None
                 self._parts.on_run_over()
                 self._finish_by = time.monotonic() + _END_OF_RUN_S
                 return
@@ -272,7 +275,7 @@ class Flusher:
             if talk.refused is not None:
                 raise talk.refused
         sent = _sent(self.outbox)
-        talk.say_end()
+        talk.say_end(unfinished=self._unfinished)
         talk.step()  # at least once, however little time is left
         while talk.ended is None and self._left_s() > 0 and not watch.gone():
             talk.step(_LISTEN_S)

@@ -105,6 +105,8 @@ def _whereabouts(stat: ProducerStat, report: Report) -> str:
     over = _is_over(report)
     if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
         return ""
+    if stat.unfinished:
+        return "was still recording when the run ended"
     silence = report.snapshot.time_ns - stat.last_event_ns
     age = f"{humane.duration_ns(max(0, silence))} {'before the end' if over else 'ago'}"
     last = f"its last event was {age}" if stat.last_event_ns else "no event of it came"

@@ -93,6 +93,9 @@ def facts(report: Report) -> Iterator[str]:
     silent = _named(snapshot, snapshot.pending.producers) if report.final else []
     if silent:
         yield f"never ended: {', '.join(silent)}"
+    unfinished = [stat.producer for stat in snapshot.producers if stat.unfinished] if report.final else []
+    if unfinished:
+        yield f"still recording when the run ended: {', '.join(_named(snapshot, unfinished))}"
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
     if waiting := ", ".join([*awaited, *phrases.waiting(snapshot)]):
         yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)
@@ -128,7 +131,7 @@ def command(command: CommandFacts | None) -> Section:
         phrases.ending(command),
         f"wall {humane.duration_s(command.wall_s)}",
         f"CPU {humane.duration_s(command.cpu_user_s)} user, {humane.duration_s(command.cpu_system_s)} system",
-        f"peak memory {humane.size(command.max_rss_bytes)}",
+        *([f"peak memory {humane.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
     ]
     return Section("Command", [printable(shlex.join(command.argv)), " · ".join(facts)])
 

@@ -97,7 +97,7 @@ def list_live(runtime_dir: Path) -> list[LiveRun]:
             run = msgspec.json.decode(path.read_bytes(), type=LiveRun)
             if run.run_id != path.parent.name or "\0" in run.dir:
                 continue
-            found.append(replace(run, alive=_alive(run)))
+            found.append(replace(run, alive=process_lives(run.pid, run.process_started)))
     return sorted(found, key=lambda run: run.started_ns, reverse=True)
 
 
@@ -132,17 +132,21 @@ def _path(runtime_dir: Path, run: LiveRun) -> Path:
     return runtime_dir / run.run_id / FILE_NAME
 
 
-def _alive(run: LiveRun) -> bool:
-    if run.pid <= 0:
+def process_lives(pid: int, started: int = 0) -> bool:
+    """Return whether a process of this host has this pid and has not ended.
+
+    With `started`, its start in clock ticks since boot, a later process of the same pid does not count.
+    """
+    if pid <= 0:
         return False
     try:
-        os.kill(run.pid, 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):  # no system has a pid that large
         return False
     except PermissionError:
         return True  # somebody else's process
-    started, zombie = _started(run.pid)
-    return not zombie and (not started or not run.process_started or started == run.process_started)
+    found, zombie = _started(pid)
+    return not zombie and (not found or not started or found == started)
 
 
 def _started(pid: int) -> tuple[int, bool]:

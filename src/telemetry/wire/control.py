@@ -17,6 +17,8 @@ from telemetry.wire.version import PROTOCOL, Version
 
 ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
 _PIDS: Final = 1 << 31  # the system's own type for them; more can't even be asked for
+TOKEN_COUNTER: Final = "telemetry.tokens"
+"""Id of the aggregator's own producer, which counts tokens and ends when the books close."""
 
 
 class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
@@ -52,6 +54,8 @@ class End(_Message, tag="end", kw_only=True, frozen=True):
     batches: Natural
     emitted: Natural
     dropped: Drops = {}
+    unfinished: bool = False
+    """The end of the run forced it: the program may go on recording, and what it records then is in no result."""
 
 
 class CannotResend(_Message, tag="cannot_resend", kw_only=True, frozen=True):

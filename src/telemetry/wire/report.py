@@ -310,14 +310,22 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     def unknown(self) -> str:
         """What nobody can know of the events, in words; empty if the accounts have all of them.
 
-        Who was cut off heard nothing of what came then; a producer that never ended has said no total.
+        Who was cut off heard nothing of what came then; a producer that never ended has said no total, and one that
+        was still recording may have recorded more.
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
             return f"what came {_after(self.snapshot.time_ns)} is unknown"
-        unended = sum(stat.completeness == "incomplete" for stat in self.snapshot.producers)
-        if self.verdict != "incomplete" or not unended:
+        producers = self.snapshot.producers
+        unfinished = sum(stat.unfinished for stat in producers)
+        unended = sum(stat.completeness == "incomplete" for stat in producers) - unfinished
+        if self.verdict != "incomplete" or not (unended or unfinished):
             return ""
-        return f"{unended:,} of {_number_of(self.snapshot.producer_count, 'producer')} never ended"
+        of_all = f" of {_number_of(self.snapshot.producer_count, 'producer')}"
+        parts = [f"{unended:,}{of_all} never ended"] if unended else []
+        if unfinished:
+            was = "was" if unfinished == 1 else "were"
+            parts.append(f"{unfinished:,}{'' if unended else of_all} {was} still recording when the run ended")
+        return ", ".join(parts)
 
     def headline(self) -> str:
         """One line: how complete, what run, how many events, how many lost, or what is unknown of that."""

@@ -18,8 +18,8 @@ State = Literal["INITIALIZE", "LIVE", "DRAINING", "COMPLETE", "INTERRUPTED"]
 TERMINAL: Final[frozenset[State]] = frozenset({"COMPLETE", "INTERRUPTED"})
 Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 """`complete`: all that was emitted is in the numbers. `lossy`: something was dropped or is missing, and it says
-what. `incomplete`: a producer has not ended, or an aggregator was lost with what its journal could not take, so
-nobody knows. `interrupted`: the run was stopped by force."""
+what. `incomplete`: a producer has not ended or was still recording when the run ended, or an aggregator was lost
+with what its journal could not take, so nobody knows. `interrupted`: the run was stopped by force."""
 
 BackendState = Literal["starting", "writing", "idle", "retrying", "closing", "done", "undelivered", "failed"]
 """`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `closing`: all of a run that is
@@ -66,6 +66,8 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     """Wall clock."""
     last_event_ns: int = 0
     """Wall clock of its newest event; 0 before the first."""
+    unfinished: bool = False
+    """It was still recording when the run ended: what it recorded afterwards is in no number."""
 
 
 class FoldedProducers(Struct, kw_only=True, frozen=True):
@@ -292,6 +294,9 @@ class CommandFacts(Struct, kw_only=True, frozen=True):
     cpu_user_s: float = 0.0
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
+    """Its peak memory; 0: unknown."""
+    max_rss_bound_bytes: int = 0
+    """Where the peak is unknown, what it did not exceed; 0: unknown as well."""
 
 
 class MetricsSnapshot(Struct, kw_only=True, frozen=True):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 Version = tuple[int, int]
 
-PROTOCOL: Version = (1, 2)
+PROTOCOL: Version = (1, 3)
+SAYS_UNFINISHED: Version = (1, 3)
+"""From this version on, an `end` says whether the end of the run forced it."""
 SCHEMA = 1  # `schema_version` of the files in a run directory
 
 

@@ -87,6 +87,16 @@ def test_what_comes_after_a_reconciled_end_is_dropped_and_counted() -> None:
     assert producer.completeness() == "lossy"
 
 
+def test_an_end_that_the_end_of_the_run_forced_is_not_complete() -> None:
+    """All it said is in, and it may have recorded more."""
+    producer = _producer()
+    assert _apply(producer, 0, 0, 4)
+    producer.finish(End(producer="p", batches=1, emitted=4, unfinished=True), 0)
+    producer.reconcile()
+    stat = producer.stat(0, 0, 1.0, CONFIG)
+    assert (stat.status, stat.completeness, stat.unfinished, stat.applied) == ("ended", "incomplete", True, 4)
+
+
 def test_a_repeated_end_is_silent_and_another_one_is_told() -> None:
     """Retries of a request differ in their id only; the first totals stay."""
     producer = _producer()

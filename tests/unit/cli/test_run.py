@@ -77,6 +77,8 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
         "--no-journal",
         "--tokenizer",
         "t.json",
+        "--worker-grace",
+        "3",
         "--token-workers",
         "2",
         "--token-budget",
@@ -88,6 +90,7 @@ def test_flags_reach_the_aggregator(aggregator: FakeAggregator) -> None:
     assert flags == {
         "run.dir": "there",
         "run.refresh_hz": None,
+        "run.worker_grace_s": 3.0,
         "transport.bind": None,
         "transport.insecure": None,
         "journal.enabled": False,

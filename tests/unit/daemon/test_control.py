@@ -24,6 +24,7 @@ from telemetry.wire.codec import decode_note
 from telemetry.wire.events import Count, Define, Mark, Params
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import BackendStat
+from telemetry.wire.version import Version
 
 TIMEOUT_S = 20.0
 
@@ -78,7 +79,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
     service = make_service({"history.enabled": False})
     with ControlClient(run_apart(service)) as client:
         for request, code, words in (
-            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.2, not 9.0"),
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.3, not 9.0"),
             (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
             (msg.GetHistory(), "unavailable", "can't be read"),
         ):
@@ -152,6 +153,21 @@ def test_end_is_answered_when_all_is_in(make_service: Any, connect: Any) -> None
     peer.until(lambda: peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e1", batches=2)], "the acknowledgement")
 
 
+@pytest.mark.parametrize(("version", "stopped", "unfinished"), [((1, 2), True, True), ((1, 2), False, False)])
+def test_an_older_producer_that_ends_after_the_run_may_have_been_recording(
+    make_service: Any, connect: Any, version: Version, stopped: bool, unfinished: bool
+) -> None:
+    """It can't say that the end of the run forced its own, so nobody calls it complete."""
+    service = make_service()
+    peer = connect(service, greet=False)
+    assert isinstance(peer.ask(msg.Hello(id=1, producer="p", version=version)), msg.Welcome)
+    if stopped:
+        peer.ask(msg.Stop(id=2))
+    peer.ask(msg.End(id=3, producer="p", batches=0, emitted=0))
+    (stat,) = service.snapshot().producers
+    assert (stat.status, stat.unfinished) == ("ended", unfinished)
+
+
 def test_a_barrier_is_answered_when_the_batches_are_applied(make_service: Any, connect: Any) -> None:
     """A producer learns that a status read now has its numbers."""
     service = make_service()
@@ -216,6 +232,15 @@ def test_after_the_books_are_closed_nothing_is_owed(make_service: Any, connect: 
     )
     assert isinstance(other.ask(msg.Barrier(id=10, producer="q", batches=4)), msg.Error)
     assert service.control.owed == 0
+
+
+def test_a_producer_that_comes_after_the_books_are_closed_is_refused(make_service: Any, connect: Any) -> None:
+    """Nothing of it would be in the result; one that is known already may say hello again."""
+    service = make_service()
+    known, late = connect(service), connect(service, "late", greet=False)
+    service.close_books()
+    assert late.ask(msg.Hello(id=1, producer="late")) == msg.Error(id=1, code="refused", message="the run is over")
+    assert isinstance(known.ask(msg.Hello(id=2, producer="p")), msg.Welcome)
 
 
 def test_an_acknowledgement_that_was_lost_comes_again(make_service: Any, connect: Any) -> None:

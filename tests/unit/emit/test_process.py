@@ -351,6 +351,18 @@ def test_a_run_that_ends_elsewhere_makes_later_events_late(
     ending = process.finish(5.0)
     assert ending.account is not None
     assert aggregator.values("n") == [1.0]
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert heard.end.unfinished
+
+
+def test_a_program_that_finishes_before_the_run_says_so(process: Process, aggregator: FakeAggregator) -> None:
+    """Nothing more comes of it."""
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert not heard.end.unfinished
 
 
 @pytest.mark.parametrize("variable", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])

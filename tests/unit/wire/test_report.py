@@ -35,6 +35,7 @@ def test_the_headline_names_completeness_and_loss() -> None:
 
 ENDED = ProducerStat(producer="a", status="ended", completeness="complete")
 NEVER_ENDED = ProducerStat(producer="b", completeness="incomplete")
+STILL_RECORDING = ProducerStat(producer="s", completeness="incomplete", status="ended", unfinished=True)
 ALL = Accounting(emitted=250_886, received=250_886, applied=250_886)
 AT_NS = 1_772_366_400_000_000_000
 
@@ -57,6 +58,19 @@ AT_NS = 1_772_366_400_000_000_000
         (
             {"completeness": "incomplete", "producers": [NEVER_ENDED]},
             "incomplete: demo, 990 events applied, 10 lost, 1 of 1 producer never ended",
+        ),
+        (
+            {"completeness": "incomplete", "accounting": ALL, "producers": [ENDED, STILL_RECORDING]},
+            "incomplete: demo, 250,886 events applied, 1 of 2 producers was still recording when the run ended",
+        ),
+        (
+            {
+                "completeness": "incomplete",
+                "accounting": ALL,
+                "producers": [NEVER_ENDED, STILL_RECORDING, STILL_RECORDING],
+            },
+            "incomplete: demo, 250,886 events applied, 1 of 3 producers never ended, "
+            "2 were still recording when the run ended",
         ),
         (
             {"completeness": "incomplete", "state": "LIVE", "accounting": ALL},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry import humane, phrases
@@ -154,7 +154,9 @@ def _course(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     yield verdict(snapshot)
     if over:
         if snapshot.completeness == "incomplete" and snapshot.pending.producers:
-            yield Piece(f"never ended: {_named(snapshot)}", "warn", 1)
+            yield Piece(f"never ended: {_named(snapshot, snapshot.pending.producers)}", "warn", 1)
+        if unfinished := [stat.producer for stat in snapshot.producers if stat.unfinished]:
+            yield Piece(f"still recording at the end: {_named(snapshot, unfinished)}", "warn", 1)
         yield Piece(printable(snapshot.reason), _reason_tone(snapshot), 2)
         yield Piece("percentiles exact" if snapshot.exact else "", "plain", 3)
     words, tone = reporting(snapshot)
@@ -187,7 +189,7 @@ def _cost(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     """What a run that is draining still waits for, and how long it will."""
     pending = snapshot.pending
-    waiting = [_named(snapshot)] if pending.producers else []
+    waiting = [_named(snapshot, pending.producers)] if pending.producers else []
     waiting += list(phrases.waiting(snapshot))
     yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all has come, closing the books", "warn")
     if pending.deadline_s is not None:
@@ -195,10 +197,9 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     yield verdict(snapshot)._replace(keep=2)
 
 
-def _named(snapshot: MetricsSnapshot) -> str:
-    """Producers that are waited for, the first of them by name."""
+def _named(snapshot: MetricsSnapshot, keys: Sequence[str]) -> str:
+    """The first of some producers by name."""
     known: dict[str, ProducerStat] = {stat.producer: stat for stat in snapshot.producers}
-    keys = snapshot.pending.producers
     names = [phrases.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
     more = [f"{len(keys) - _NAMED:,} more"] if len(keys) > _NAMED else []
     return ", ".join(names + more)

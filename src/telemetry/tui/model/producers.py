@@ -200,7 +200,9 @@ def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[st
 
 def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator[tuple[str, bool]]:
     over = snapshot.state in TERMINAL
-    if over and stat.completeness == "incomplete":
+    if stat.unfinished:
+        yield "still recording at the end", True
+    elif over and stat.completeness == "incomplete":
         yield "never ended", True
     elif stat.completeness == "unknown":
         yield "said no hello", False

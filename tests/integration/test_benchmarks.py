@@ -122,6 +122,16 @@ def test_a_kill_loses_nothing() -> None:
     assert found["sent"] == found["applied"] > 0
 
 
+def test_workers_that_outlive_their_command_are_compared() -> None:
+    """A line for each round; nothing is called complete that is not."""
+    command = [sys.executable, "-m", "benchmarks.outlive", "--rounds", "2", "--grace", "1", "--seed", "1"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("2 rounds: ")
+
+
 def test_an_unknown_group_is_refused() -> None:
     """The message lists the groups there are."""
     command = [sys.executable, "-m", "benchmarks.run", "--only", "emti"]

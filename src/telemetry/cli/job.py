@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -25,8 +26,8 @@ _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _FORWARDED: Final = (*_OF_THE_TERMINAL, *_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 _SHOWN_CHARS: Final = 1_000  # of a command that can't be started: the reason a run ended is a line
-_FIRST_LOOK_S: Final = 0.01  # at the memory of the command; then twice as long each time
 _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
+_COUNTED_ROUGHLY_BYTES: Final = limits.MIB  # the kernel keeps counts of pages per processor, and adds them up later
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
@@ -58,12 +59,12 @@ class Job:
         self._begun_ns = time.monotonic_ns()
         self._ended_ns = self._begun_ns
         self._status = 0
-        self._usage: tuple[float, float, int] = (0.0, 0.0, 0)
+        self._usage: tuple[float, float, int, int] = (0.0, 0.0, 0, 0)
+        """CPU seconds of user and system, peak memory, and its bound."""
         self._failure = ""
         self._own_bytes = 0
-        """Where the kernel's account of the child's peak begins at most: it was a copy of us before it was the
-        command. Other threads of ours may grow until it is."""
-        self._seen_bytes = 0
+        """Our own peak once the command runs. The kernel counts the child's peak from when it was a copy of us, so
+        that it is the command's own only where it is larger."""
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
         os.set_blocking(self._news_in, False)
@@ -84,7 +85,7 @@ class Job:
             self._let_go()
             console.say(self._failure)
             return
-        self._own_bytes = _peak_bytes(os.getpid())
+        self._own_bytes = _own_peak_bytes()
         for number in self._early:
             self._send(number)
 
@@ -95,13 +96,11 @@ class Job:
     def wait(self, each_second: Callable[[], None]) -> None:
         """Blocks until the child has ended; calls `each_second` meanwhile."""
         next_ns = time.monotonic_ns() + 1_000_000_000
-        look_s = _FIRST_LOOK_S
+        news = select.poll()  # `select` takes no descriptor beyond 1,023
+        news.register(self._news, select.POLLIN)
         while not self._reap():
-            timeout_s = max(0.0, (next_ns - time.monotonic_ns()) / 1e9)
-            select.select([self._news], [], [], min(timeout_s, look_s))
-            look_s *= 2
+            news.poll(max(0.0, (next_ns - time.monotonic_ns()) / 1e6))
             self._drain_news()
-            self._seen_bytes = max(self._seen_bytes, _peak_bytes(self.pid))
             if self._kill_ns and time.monotonic_ns() >= self._kill_ns:
                 self._send(signal.SIGKILL)
             if time.monotonic_ns() >= next_ns:
@@ -123,7 +122,7 @@ class Job:
         return f"the command exited with code {self.exit_code}"
 
     def facts(self) -> CommandFacts:
-        user_s, system_s, rss_bytes = self._usage
+        user_s, system_s, rss_bytes, rss_bound_bytes = self._usage
         signalled = self.started and os.WIFSIGNALED(self._status)
         return CommandFacts(
             argv=mask_secrets([carriable(argument) for argument in self.command]),
@@ -134,6 +133,7 @@ class Job:
             cpu_user_s=user_s,
             cpu_system_s=system_s,
             max_rss_bytes=rss_bytes,
+            max_rss_bound_bytes=rss_bound_bytes,
         )
 
     def _launched(self, environment: Mapping[str, str], launch: Launch | None) -> int:
@@ -153,9 +153,9 @@ class Job:
             self._process.returncode = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         peak_bytes = usage.ru_maxrss * _RSS_UNIT
-        if peak_bytes <= self._own_bytes and self._seen_bytes:
-            peak_bytes = self._seen_bytes
-        self._usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
+        is_its_own = peak_bytes > self._own_bytes + _COUNTED_ROUGHLY_BYTES
+        memory = (peak_bytes, 0) if is_its_own else (0, peak_bytes)
+        self._usage = (usage.ru_utime, usage.ru_stime, *memory)
         return True
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
@@ -188,14 +188,13 @@ class Job:
             pass
 
 
-def _peak_bytes(pid: int) -> int:
-    """The peak memory of a living process itself; 0 where there is no /proc."""
+def _own_peak_bytes() -> int:
+    """Return the peak memory of this process. Without /proc it may be that of whoever started this process."""
     try:
-        status = Path(f"/proc/{pid}/status").read_bytes()
+        found = re.search(rb"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes())
     except OSError:
-        return 0
-    found = re.search(rb"VmHWM:\s*(\d+) kB", status)
-    return int(found[1]) * 1024 if found else 0
+        found = None
+    return int(found[1]) * 1024 if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
 
 
 def _in_foreground() -> bool:

@@ -223,6 +223,11 @@ def _fact(name: str, evidence: Evidence) -> Value:
     if name == "lost":
         lost, loss = evidence.snapshot.accounting.lost, evidence.loss
         return _at_least(lost, unit, Range(loss.certain, max(loss.most, lost)), None)
+    command = evidence.snapshot.command
+    if name == "command.max_rss" and command is not None and not command.max_rss_bytes:
+        if not command.max_rss_bound_bytes:
+            raise Unknown("the command's peak memory is unknown")
+        return _at_least(command.max_rss_bound_bytes, unit, Range(0, command.max_rss_bound_bytes), None)
     value = _plain_fact(name, evidence.snapshot)
     if name in _SAID and math.isinf(evidence.loss.most):
         return _at_least(value, unit, Range(value, math.inf), None)

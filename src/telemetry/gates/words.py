@@ -62,7 +62,7 @@ def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
     where = _between(doubt.possible, left)
     if reasons:
         return f"{said}, but {' and '.join(reasons)}: it may be {where}"
-    return f"{said}, but the histogram says no more than that it is {where}"
+    return f"{said}, but all that is known is that it is {where}"
 
 
 def sample_words(gate: Gate, left: Value, right: Value) -> str:

@@ -212,7 +212,8 @@ def _around(snapshot: MetricsSnapshot) -> Iterator[Row]:
     if snapshot.command is not None:
         of = _Of("command", snapshot.command.argv[0] if snapshot.command.argv else "", {})
         for figure, unit in _COMMAND.items():
-            yield of.row(figure, getattr(snapshot.command, figure), unit)
+            value = getattr(snapshot.command, figure)
+            yield of.row(figure, None if figure == "max_rss_bytes" and not value else value, unit)
     for figure, unit in _COST.items():
         yield _Of("cost", "telemetry", {}).row(figure, getattr(snapshot.cost, figure), unit)
 

@@ -124,8 +124,8 @@ class Producer:
 
     @property
     def foldable(self) -> bool:
-        """True once nothing it sends can change a number: it ended, and all of it is applied."""
-        return self.reconciled and self.account.lossless and not self.unsettled and not self.sequence.unrepairable
+        """True once nothing it sends can change a number: it ended by itself, and all of it is applied."""
+        return self.completeness() == "complete" and not self.unsettled and not self.sequence.unrepairable
 
     def admit(self, batch: EventBatch, events: int, now_ns: int) -> bool:
         """Whether the batch is new: then its events count as received, and `applied` or `refuse` has to follow."""

@@ -50,6 +50,8 @@ class Funnel:
     """Issued and not heard of since. Below 0 where what was issued is in no number, as in a part of a run."""
     after_end: Number = 0
     """Calls for requests that had ended, or that nobody knows."""
+    out_of_order: Number = 0
+    """Durations left out because their end lies before their beginning."""
     finishes: Mapping[str, Number] = field(default_factory=dict)
     """Completed ones by finish reason; those without one are in none."""
     series: Mapping[str, SeriesStat] = field(default_factory=dict)
@@ -159,9 +161,8 @@ class _Part:
     def funnel(
         self, kind: str, labels: Mapping[str, str], window: str | None, windows: Sequence[Funnel] = ()
     ) -> Funnel:
-        issued, completed, failed, expired, after_end = (
-            self.counts.get(word, 0)
-            for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED, words.AFTER_END)
+        issued, completed, failed, expired = (
+            self.counts.get(word, 0) for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED)
         )
         return Funnel(
             kind=kind,
@@ -172,7 +173,8 @@ class _Part:
             failed=self.failed,
             expired=expired,
             in_flight=_sum((issued, -completed, -failed, -expired)),
-            after_end=after_end,
+            after_end=self.counts.get(words.AFTER_END, 0),
+            out_of_order=self.counts.get(words.OUT_OF_ORDER, 0),
             finishes=self.finishes,
             series=self.series,
             turns={turn: self.turns[turn] for turn in sorted(self.turns, key=_turn_order)},

@@ -376,3 +376,41 @@ def issued(ground: Ground, endpoint: str) -> int:
     code, out, _ = ground.run("status", endpoint, "--json")
     assert code == 0
     return sum(counted(json.loads(out), "request.issued").values())
+
+
+def stream(base: int, count: int, *, odd: int) -> list[bytes]:
+    """Requests whose answers stream; of the first `odd` the end is stamped before the first piece, as a benchmark
+    does whose worker stamps the one and whose main process the other."""
+    events = [bus.event(decode.STARTED, base)]
+    for number in range(count):
+        at, key = base + number * MS, f"{number:032x}"
+        ends = at + (4 if number < odd else 6) * MS
+        events += [
+            bus.event(decode.ISSUED, at, key, bus.prompt("to be or not to be")),
+            bus.event(decode.FIRST, at + 5 * MS, key),
+            bus.event(decode.COMPLETE, ends, key, bus.output("the quick ", "brown fox ", "jumps"), finish_reason="stop"),
+        ]
+    return [bus.batch(events), bus.single(decode.ENDED, base + 10**9)]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_an_end_that_is_stamped_before_the_first_piece_is_no_loss(
+    ground: Ground, benchmark: Benchmark, tokenizer_file: Path, counts: bool
+) -> None:
+    """Those requests are there without their time per token, and how many they are is said. Without a tokenizer
+    nobody knows a time per token, so none is missing."""
+    words = ("--tokenizer", str(tokenizer_file)) if counts else ()
+    child, _ = ground.serve("--strict", "--feed", f"endpoints:{benchmark.address}", *words, environ=SOON)
+    benchmark.await_subscriber()
+    benchmark.send(*stream(time.monotonic_ns() - 2 * 10**9, 200, odd=5))
+    code, err = ended(child)
+    assert code == 0, err
+    final = ground.final()
+    found = {stat["name"]: stat["count"] for stat in final["series"]}
+    assert final["completeness"] == "complete"
+    assert counted(final, "request.completed") == {"stop": 200}
+    assert (found["request.latency"], found["request.ttft"]) == (200, 200)
+    assert counted(final, "request.out_of_order") == ({"": 5} if counts else {})
+    assert found.get("request.tpot", 0) == (195 if counts else 0)
+    said = "5 durations left out: the end lies before the beginning"
+    assert (said in ground.run("report", "latest")[1]) == counts

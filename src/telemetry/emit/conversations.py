@@ -44,6 +44,8 @@ class Conversation:
         turns = (ids[words.CONVERSATION_TURNS], at, float(self.turns))
         if self.ended_ns < 0:
             return turns
+        if self.ended_ns < self.first_ns:
+            return (*turns, ids[words.OUT_OF_ORDER], at, 1.0)
         return (*turns, ids[words.CONVERSATION_DURATION], at, float(self.ended_ns - self.first_ns))
 
 

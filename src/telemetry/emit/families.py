@@ -180,6 +180,14 @@ class Family:
         rows = (self.ids[words.AFTER_END], at, 1.0)
         self.put(rows)
 
+    def in_order(self, rows: list[float], at: int) -> list[float]:
+        """Return the rows without durations that end before they begin, and with a row that counts these. No other
+        value of a request is below 0."""
+        if min(rows[2::3]) >= 0:
+            return rows
+        kept = [number for i in range(0, len(rows), 3) if rows[i + 2] >= 0 for number in rows[i : i + 3]]
+        return [*kept, self.ids[words.OUT_OF_ORDER], at, (len(rows) - len(kept)) / 3]
+
     def free(self, key: Hashable) -> None:
         """The key of a request that has just ended is anybody's again: until then no other has it."""
         try:
@@ -218,10 +226,13 @@ class Family:
         return self.ids[word, value]
 
     def count_later(self, word: str, text: str, at: int, first: int | None = None, skipped: int = 0) -> None:
-        """Has the tokens of a text counted, and, with `first`, the time for each of them after it. A
-        text that can't be sent is counted, which is said once."""
+        """Has the tokens of a text counted, and, with `first`, the time for each of them after it, unless that came
+        after the end. A text that can't be sent is counted, which is said once."""
         span_ns = -1 if first is None else at - first
         self.ids[word]  # who counts knows no more of the series than its name: it is defined here
+        if first is not None and span_ns < 0:
+            rows = (self.ids[words.OUT_OF_ORDER], at, 1.0)
+            self.put(rows)
 
         def made() -> bytes:
             record = Uncounted(

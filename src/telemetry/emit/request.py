@@ -115,7 +115,7 @@ class Request(Struct, eq=False, gc=False):
             family.after_end(at)
             return at
         failed, took = family.labelled(words.FAILED, reason or "error"), float(at - self._issued_ns)
-        rows = (failed, at, 1.0, family.ids[words.FAILED_LATENCY], at, took)
+        rows = family.in_order([failed, at, 1.0, family.ids[words.FAILED_LATENCY], at, took], at)
         family.put(rows)
         self._let_go(at)
         return at
@@ -184,7 +184,7 @@ class Request(Struct, eq=False, gc=False):
             times.append(at)
         else:
             told = times[1] + len(times) - _HEAD + family.tokens(tokens) - 1
-            rows = _gap_rows(family.ids[words.CHUNK_GAP], times)
+            rows = family.in_order(_gap_rows(family.ids[words.CHUNK_GAP], times), at)
             family.put(rows)
             self._times = array("q", (times[0], told, times[-1], at))
         return at
@@ -214,6 +214,7 @@ class Request(Struct, eq=False, gc=False):
             if first is not None and produced > begun:
                 rows += (ids[words.TPOT], at, (at - first) / (produced - begun))
         self._add_input(rows, at)
+        rows = family.in_order(rows, at)
         family.put(rows)
         if output_text is not None and (text := family.text(output_text, "`output_text`")) is not None:
             family.count_later(words.OUTPUT_TOKENS, text, at, first, begun)

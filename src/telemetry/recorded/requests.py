@@ -137,6 +137,7 @@ def _figures(of: Funnel, stops: Stops, part: bool, rule: EarlyRule) -> RequestFi
         expired=of.expired,
         in_flight=None if part else of.in_flight,
         after_end=of.after_end,
+        out_of_order=of.out_of_order,
         finishes=dict(of.finishes),
         rates=of.rates,
         early_stopping={word: found for word, found in bounds.items() if found},

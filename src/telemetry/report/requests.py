@@ -194,8 +194,7 @@ def conversations(report: Report, whole: Funnel) -> Section:
 
 def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | None]]:
     parts = parts_of(whole)
-    after = [f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"]
-    after, cautions = after if whole.after_end else [], list(_late(report, parts))
+    after, cautions = list(_odd(whole)), list(_late(report, parts))
     if len(parts) > 1:
         lines = [*facts(report, whole), *after]
         yield replace(windows(report, whole), lines=lines, cautions=cautions), whole
@@ -206,6 +205,14 @@ def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | Non
             yield early_stopping(report, part), None
         yield turns(report, part), None
     yield conversations(report, whole), None
+
+
+def _odd(whole: Funnel) -> Iterator[str]:
+    """What was told of requests and is in no figure."""
+    if whole.after_end:
+        yield f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"
+    if whole.out_of_order:
+        yield f"{number_of(whole.out_of_order, 'duration')} left out: the end lies before the beginning"
 
 
 def _late(report: Report, parts: Sequence[Funnel]) -> Iterator[str]:

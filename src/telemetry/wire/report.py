@@ -160,6 +160,8 @@ class RequestFigures(Struct, frozen=True, kw_only=True):
     """Issued and not heard of since. Null in a part of a run."""
     after_end: int | float = 0
     """Calls for requests that had ended, or that nobody knows."""
+    out_of_order: int | float = 0
+    """Durations that were left out because their end lies before their beginning."""
     finishes: dict[str, int | float] = {}
     """Completed ones by finish reason."""
     rates: Rates = Rates()

@@ -24,6 +24,8 @@ FAILED: Final = "failed"
 EXPIRED: Final = "expired"
 AFTER_END: Final = "after_end"
 """Calls for a request that had ended, and keys of requests nobody knows."""
+OUT_OF_ORDER: Final = "out_of_order"
+"""Durations left out because their end lies before their beginning."""
 
 LATENCY: Final = "latency"
 """Completed requests only, as all that follow; from issued to complete."""
@@ -50,6 +52,7 @@ INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
     FAILED: ("counter", "requests"),
     EXPIRED: ("counter", "requests"),
     AFTER_END: ("counter", "requests"),
+    OUT_OF_ORDER: ("counter", "values"),
     LATENCY: ("series", "ns"),
     CORRECTED: ("series", "ns"),
     QUEUE_DELAY: ("series", "ns"),

@@ -33,6 +33,7 @@ def test_each_has_the_kind_and_unit_it_is_known_by(program: Any) -> None:
     made.complete()
     made.complete()
     llm.issue().fail()
+    llm.issue(at_ns=5).complete(at_ns=4)
     llm.expire_s = 1.0
     llm.issue(at_ns=0)
     llm.tend(1 << 62)

@@ -380,3 +380,66 @@ def test_a_request_stays_in_its_process(program: Any) -> None:
     made.fail()
     assert repr(made) == "<Request of 'llm', ended>"
     assert isinstance(made, Request)
+
+
+@pytest.mark.parametrize(
+    ("first", "chunk", "complete", "left_out", "kept"),
+    [
+        (1_400, None, 1_300, 1.0, {"latency": [300.0], "ttft": [400.0], "output_tokens": [2.0]}),
+        (900, None, 1_300, 1.0, {"latency": [300.0], "output_tokens": [2.0], "tpot": [400.0]}),
+        (1_200, 1_100, 1_300, 1.0, {"latency": [300.0], "ttft": [200.0], "output_tokens": [2.0], "tpot": [100.0]}),
+        (1_200, None, 900, 2.0, {"ttft": [200.0], "output_tokens": [2.0]}),
+    ],
+)
+def test_times_out_of_order_cost_the_figure_between_them_and_no_other(
+    program: Any, first: int, chunk: int | None, complete: int, left_out: float, kept: dict[str, list[float]]
+) -> None:
+    """The request counts as completed, no row is below 0, and what is left out is counted."""
+    made = program.requests().issue(at_ns=1_000)
+    made.first(at_ns=first)
+    if chunk is not None:
+        made.chunk(at_ns=chunk)
+    made.complete(output_tokens=2, at_ns=complete)
+    assert program.values("llm.completed") == [1.0]
+    assert program.values("llm.out_of_order") == [left_out]
+    words = ("latency", "ttft", "chunk_gap", "output_tokens", "tpot")
+    assert {word: found for word in words if (found := program.values(f"llm.{word}"))} == kept
+
+
+def test_a_failure_before_its_issue_is_a_failure_without_a_latency(program: Any) -> None:
+    """What is left out is counted."""
+    program.requests().issue(at_ns=1_000).fail("late", at_ns=900)
+    counted = [program.values(f"llm.{word}") for word in ("failed", "failed_latency", "out_of_order")]
+    assert counted == [[1.0], [], [1.0]]
+
+
+def test_gaps_out_of_order_are_left_out_of_answers_without_end_too(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gaps that are recorded on the way are looked at like those of the end."""
+    monkeypatch.setattr(request_module, "_FULL", request_module._HEAD + 2)
+    made = program.requests().issue(at_ns=0)
+    for at in (10, 8, 20, 15, 30):
+        made.chunk(at_ns=at)
+    made.complete(at_ns=40)
+    assert program.values("llm.chunk_gap") == [12.0, 15.0]
+    assert sum(program.values("llm.out_of_order")) == 2.0
+
+
+def test_a_text_whose_first_output_came_after_the_end_has_tokens_and_no_time_for_each(program: Any) -> None:
+    """Which is counted, as for a request whose tokens are known."""
+    made = program.requests().issue(at_ns=0)
+    made.first(at_ns=30)
+    made.complete(output_text="some words", at_ns=20)
+    (record,) = program.records
+    assert (record.text, record.per_token) == ("some words", "")
+    assert program.values("llm.out_of_order") == [1.0]
+
+
+def test_a_conversation_that_ends_before_it_begins_has_no_duration(program: Any) -> None:
+    """Its turns are known."""
+    llm = program.requests()
+    llm.issue(conversation="c", at_ns=100).fail(at_ns=90)
+    program.take()
+    llm.end_conversation("c", at_ns=95)
+    assert [name for name, *_ in program.events] == ["llm.conversation.turns", "llm.out_of_order"]

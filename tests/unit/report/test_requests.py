@@ -90,6 +90,8 @@ def test_windows_are_beside_each_other_and_apart() -> None:
     alone = sections(counter(ISSUED, 1, window="a"), counter("after_end", 3))
     assert [section.title for section in alone] == ["Requests: llm, window a"]
     assert alone[0].lines[1] == "3 calls for requests that had ended, or that nobody knows"
+    odd = sections(counter(ISSUED, 1, window="a"), counter("out_of_order", 2, window="a"))
+    assert odd[0].lines[1] == "2 durations left out: the end lies before the beginning"
 
 
 def test_early_stopping_says_the_bound_or_what_it_takes() -> None:

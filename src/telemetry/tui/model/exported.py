@@ -186,6 +186,7 @@ def _flow(flow: Flow, scene: Scene, view: View) -> Json:
     if not past:
         counts |= {"failed_by_reason": dict(funnel.failed), "finished": dict(funnel.finishes)}
         counts["after_end"] = funnel.after_end
+        counts["out_of_order"] = funnel.out_of_order
     if view.figures == "run" and not past:
         return {**counts, "rates": msgspec.to_builtins(funnel.rates)}
     per_s = {

@@ -208,6 +208,9 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
     if funnel.after_end:
         calls = f"{number_of(funnel.after_end, 'call')} for requests that had ended or are unknown"
         said.append(("too late", calls, "dim"))
+    if funnel.out_of_order:
+        durations = f"{number_of(funnel.out_of_order, 'duration')} left out: the end lies before the beginning"
+        said.append(("out of order", durations, "dim"))
     for what, text, tone in said:
         cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
         yield Row(f"{what} {_key(funnel)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)

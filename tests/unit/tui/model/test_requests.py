@@ -72,9 +72,11 @@ def test_why_they_failed_and_how_they_finished() -> None:
 def test_what_is_odd_is_said_only_where_it_happens() -> None:
     """Requests of which nothing was heard in time, and calls for those that had ended."""
     odd = [counter("llm.issued", 9), counter("llm.expired", 2), counter("llm.after_end", 3)]
+    odd.append(counter("llm.out_of_order", 4))
     assert said(requests(llm(counters=odd), View()).funnels) == [
         "  expired: 2 without an outcome in time",
         "  too late: 3 calls for requests that had ended or are unknown",
+        "  out of order: 4 durations left out: the end lies before the beginning",
     ]
 
 

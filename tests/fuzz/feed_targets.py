@@ -35,7 +35,7 @@ class Nobody:
         assert len(key) <= limits.FEED_ID_CHARS
         return self
 
-    def first(self, *, at_ns: int) -> None:
+    def first(self, tokens: None, *, at_ns: int) -> None:
         self._told(at_ns)
 
     chunk = first
@@ -96,6 +96,9 @@ def _seeds() -> list[bytes]:
         bus.event(decode.FIRST, 4, "a" * 32),
         bus.event(decode.CHUNK, 5, "a" * 32, worker_id=1),
         bus.event(decode.COMPLETE, 6, "a" * 32, ["TextModelOutput", ["x", "y"], "why", None], finish_reason="stop"),
+        bus.event(
+            decode.COMPLETE, 6, "c", ["TextModelOutput", "", None, [{"id": "d"}]], finish_reason="tool_calls"
+        ),
         bus.event("error.client", 7, "b", bus.error("ReadTimeout", "60 s")),
         bus.event("error.session", 7, "", bus.error("Gone")),
         bus.event(decode.COMPLETE, 8, "b"),

@@ -388,7 +388,7 @@ def stream(base: int, count: int, *, odd: int) -> list[bytes]:
         events += [
             bus.event(decode.ISSUED, at, key, bus.prompt("to be or not to be")),
             bus.event(decode.FIRST, at + 5 * MS, key),
-            bus.event(decode.COMPLETE, ends, key, bus.output("the quick ", "brown fox ", "jumps"), finish_reason="stop"),
+            bus.event(decode.COMPLETE, ends, key, bus.output("the quick ", "brown fox "), finish_reason="stop"),
         ]
     return [bus.batch(events), bus.single(decode.ENDED, base + 10**9)]
 
@@ -414,3 +414,56 @@ def test_an_end_that_is_stamped_before_the_first_piece_is_no_loss(
     assert found.get("request.tpot", 0) == (195 if counts else 0)
     said = "5 durations left out: the end lies before the beginning"
     assert (said in ground.run("report", "latest")[1]) == counts
+
+
+TOOL = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Benchmark) -> None:
+    """Not in figures, rates, gates or the summary, however many chunks there are; and the report says what to do."""
+    child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
+    benchmark.await_subscriber()
+    benchmark.send(*stream(time.monotonic_ns() - 2 * 10**9, 200, odd=0))
+    code, err = ended(child)
+    assert code == 0, err
+    final = ground.final()
+    assert final["completeness"] == "complete"
+    names = {stat["name"] for stat in final["series"] if stat["count"]}
+    assert names == {"request.latency", "request.ttft"}
+    report = " ".join(ground.run("report", "latest")[1].split())
+    assert "output tokens are unknown of 200 completed requests: no tokenizer was given: run with --tok" in report
+    assert "output tokens:" not in report
+    for gate in ("throughput(request.output_tokens) > 1/s", "throughput(request.output_tokens) < 1/s"):
+        code, out, err = ground.run("gate", "latest", gate)
+        assert code == 3, out + err
+    summary = json.loads(ground.run("report", "--format", "endpoints")[1])
+    assert (summary["tps"], summary["tpot"], summary["output_sequence_lengths"]) == (None, {}, {})
+
+
+def test_calls_of_tools_have_no_number_of_tokens(
+    ground: Ground, benchmark: Benchmark, tokenizer_file: Path
+) -> None:
+    """With a tokenizer too: they are not 0, and what rests on them all is unknown."""
+    words = ("--feed", f"endpoints:{benchmark.address}", "--tokenizer", str(tokenizer_file))
+    child, _ = ground.serve(*words, environ=SOON)
+    benchmark.await_subscriber()
+    base = time.monotonic_ns() - 10**9
+    events = [bus.event(decode.STARTED, base)]
+    for number in range(6):
+        data = bus.output("the quick ", "brown") if number % 2 else ["TextModelOutput", "", None, TOOL]
+        finish = "stop" if number % 2 else "tool_calls"
+        events += [
+            bus.event(decode.ISSUED, base + number * MS, str(number)),
+            bus.event(decode.FIRST, base + (number + 5) * MS, str(number)),
+            bus.event(decode.COMPLETE, base + (number + 9) * MS, str(number), data, finish_reason=finish),
+        ]
+    benchmark.send(bus.batch(events), bus.single(decode.ENDED, base + 10**8))
+    code, err = ended(child)
+    assert code == 0, err
+    final = ground.final()
+    (tokens,) = [stat for stat in final["series"] if stat["name"] == "request.output_tokens"]
+    assert (tokens["count"], tokens["min"] > 0) == (3, True)
+    assert counted(final, "feed.uncounted") == {"tool_calls": 3}
+    assert "of 3 completed requests: the answer calls tools" in " ".join(ground.run("report", "latest")[1].split())
+    assert ground.run("gate", "latest", "throughput(request.output_tokens) > 1/s")[0] == 3
+    assert json.loads(ground.run("report", "--format", "endpoints")[1])["tps"] is None

@@ -175,10 +175,11 @@ def _throughput(chosen: Funnel, duration_ns: int | None, legacy_ns: int | None) 
     if spent_ns is None:
         return {"qps": None, "tps": None}
     tokens = chosen.series.get(words.OUTPUT_TOKENS)
+    known = tokens is not None and tokens.count and tokens.count >= chosen.completed
     counted = chosen.completed - (legacy_ns is not None)
     return {
         "qps": counted / (spent_ns / 1e9),
-        "tps": tokens.total / (spent_ns / 1e9) if tokens is not None and tokens.count else None,
+        "tps": tokens.total / (spent_ns / 1e9) if tokens is not None and known else None,
     }
 
 

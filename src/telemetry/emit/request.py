@@ -25,6 +25,9 @@ _HEAD: Final = 3
 """`times` begins with the tokens of the first output, those beyond one for each chunk held, and the moment before
 the first of these."""
 _FULL: Final = _HEAD + limits.CHUNKS_HELD
+_UNKNOWN: Final = -(1 << 62)
+"""In place of the tokens beyond one for each chunk, where a piece came whose tokens are not known. Tokens of other
+pieces, each fewer than 1 << 32, leave it far below 0."""
 _ENDED_NS: Final = 0
 _ONE: Final = 1
 """What is this object needs no look at it; another one is looked at, whatever its type."""
@@ -63,24 +66,26 @@ class Request(Struct, eq=False, gc=False):
     _times: array[int] | None = None
     """None also after a first output of one token, until there is another."""
 
-    def first(self, tokens: int = 1, at_ns: int | None = None) -> int:
-        """The first output has come, with so many tokens. Again, it is a chunk."""
+    def first(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
+        """The first output has come, with so many tokens; None: nobody knows how many. Again, it is a chunk."""
         at = _now() if at_ns is None else self._family.moment(at_ns)
         if self._first_ns is not None:
             return self._chunk(tokens, at)
         if tokens is not _ONE:
-            self._times = array("q", (self._family.tokens(tokens), 0, at))
+            known = (1, _UNKNOWN) if tokens is None else (self._family.tokens(tokens), 0)
+            self._times = array("q", (*known, at))
         self._first_ns = at
         return at
 
-    def chunk(self, tokens: int = 1, at_ns: int | None = None) -> int:
-        """More output has come, with so many tokens. Without a `first` before it, it is the first."""
+    def chunk(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
+        """More output has come, with so many tokens; None: nobody knows how many. Without a `first` before it, it
+        is the first."""
         at = _now() if at_ns is None else self._family.moment(at_ns)
         times = self._times
         if times is None or len(times) >= _FULL:
             return self._chunk(tokens, at)
         if tokens is not _ONE:
-            times[1] += self._family.tokens(tokens) - 1
+            times[1] = self._beyond_one(times[1], tokens)
         times.append(at)
         return at
 
@@ -92,7 +97,7 @@ class Request(Struct, eq=False, gc=False):
         at_ns: int | None = None,
     ) -> int:
         """It has come to a good end. Without `output_tokens`, workers of the aggregator count those of
-        `output_text`; without both, they are the sum of what `first` and `chunk` were told."""
+        `output_text`; without both, they are the sum of what `first` and `chunk` were told, if all were."""
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
         produced = None if output_tokens is None else family.amount(output_tokens, "`output_tokens`")
@@ -169,7 +174,11 @@ class Request(Struct, eq=False, gc=False):
                 turn.conversation.ended(at)
             self._turn = None
 
-    def _chunk(self, tokens: int, at: int) -> int:
+    def _beyond_one(self, so_far: int, tokens: int | None) -> int:
+        """Tokens beyond one for each chunk, with those of another chunk."""
+        return _UNKNOWN if tokens is None else so_far + self._family.tokens(tokens) - 1
+
+    def _chunk(self, tokens: int | None, at: int) -> int:
         """Where `chunk` does more than to append."""
         family, times = self._family, self._times
         if self not in family.open:
@@ -177,13 +186,12 @@ class Request(Struct, eq=False, gc=False):
         elif self._first_ns is None:
             self.first(tokens, at)
         elif times is None:
-            more = family.tokens(tokens) - 1
-            self._times = array("q", (1, more, self._first_ns, at))
+            self._times = array("q", (1, self._beyond_one(0, tokens), self._first_ns, at))
         elif len(times) < _FULL:
-            times[1] += family.tokens(tokens) - 1
+            times[1] = self._beyond_one(times[1], tokens)
             times.append(at)
         else:
-            told = times[1] + len(times) - _HEAD + family.tokens(tokens) - 1
+            told = self._beyond_one(times[1] + len(times) - _HEAD, tokens)
             rows = family.in_order(_gap_rows(family.ids[words.CHUNK_GAP], times), at)
             family.put(rows)
             self._times = array("q", (times[0], told, times[-1], at))
@@ -207,7 +215,7 @@ class Request(Struct, eq=False, gc=False):
                 begun, told = times[0], times[1] + len(times) - _HEAD
         if produced is not None:
             output_text = None
-        elif first is not None and output_text is None:
+        elif first is not None and output_text is None and told > _UNKNOWN // 2:
             produced = float(begun + told)
         if produced is not None:
             rows += (ids[words.OUTPUT_TOKENS], at, produced)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from telemetry import humane
-from telemetry.humane import printable
-from telemetry.wire.feeds import REFUSED, UNFINISHED
+from telemetry.humane import number_of, printable
+from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
+
+_WHY: Final = {
+    NO_TOKENIZER: "no tokenizer was given: run with --tokenizer tokenizer.json, the file that comes with the model",
+    TOOL_CALLS: "the answer calls tools, which only a chat template could turn into tokens",
+    NO_TEXT: "the benchmark sent no text of the answer",
+}
+"""Reason of UNCOUNTED → why, and what to do about it."""
 
 
 def of_feeds(report: Report) -> Iterator[str]:
@@ -20,6 +28,10 @@ def of_feeds(report: Report) -> Iterator[str]:
     if refused:
         reasons = ", ".join(f"{stat.labels.get('reason', '')} {humane.count(stat.value)}" for stat in refused)
         yield printable(f"a feed could not use some of what it was sent: {reasons}")
+    for stat in _named(counters, UNCOUNTED):
+        reason = stat.labels.get("reason", "")
+        why = _WHY.get(reason, reason)
+        yield printable(f"output tokens are unknown of {number_of(stat.value, 'completed request')}: {why}")
 
 
 def _named(counters: list[CounterStat], name: str) -> list[CounterStat]:

@@ -383,18 +383,23 @@ def test_a_request_stays_in_its_process(program: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "chunk", "complete", "left_out", "kept"),
+    ("times", "left_out", "kept"),
     [
-        (1_400, None, 1_300, 1.0, {"latency": [300.0], "ttft": [400.0], "output_tokens": [2.0]}),
-        (900, None, 1_300, 1.0, {"latency": [300.0], "output_tokens": [2.0], "tpot": [400.0]}),
-        (1_200, 1_100, 1_300, 1.0, {"latency": [300.0], "ttft": [200.0], "output_tokens": [2.0], "tpot": [100.0]}),
-        (1_200, None, 900, 2.0, {"ttft": [200.0], "output_tokens": [2.0]}),
+        ((1_400, None, 1_300), 1.0, {"latency": [300.0], "ttft": [400.0], "output_tokens": [2.0]}),
+        ((900, None, 1_300), 1.0, {"latency": [300.0], "output_tokens": [2.0], "tpot": [400.0]}),
+        (
+            (1_200, 1_100, 1_300),
+            1.0,
+            {"latency": [300.0], "ttft": [200.0], "output_tokens": [2.0], "tpot": [100.0]},
+        ),
+        ((1_200, None, 900), 2.0, {"ttft": [200.0], "output_tokens": [2.0]}),
     ],
 )
 def test_times_out_of_order_cost_the_figure_between_them_and_no_other(
-    program: Any, first: int, chunk: int | None, complete: int, left_out: float, kept: dict[str, list[float]]
+    program: Any, times: tuple[int, int | None, int], left_out: float, kept: dict[str, list[float]]
 ) -> None:
     """The request counts as completed, no row is below 0, and what is left out is counted."""
+    first, chunk, complete = times
     made = program.requests().issue(at_ns=1_000)
     made.first(at_ns=first)
     if chunk is not None:
@@ -443,3 +448,30 @@ def test_a_conversation_that_ends_before_it_begins_has_no_duration(program: Any)
     program.take()
     llm.end_conversation("c", at_ns=95)
     assert [name for name, *_ in program.events] == ["llm.conversation.turns", "llm.out_of_order"]
+
+
+@pytest.mark.parametrize("full", [4, 1_000])
+@pytest.mark.parametrize(
+    "pieces", [[None], [1, None], [None, 1], [2, None, 3], [None, None, 1, 1, 1, 1], [None] * 9]
+)
+def test_where_the_tokens_of_a_piece_are_unknown_so_is_their_sum(
+    program: Any, monkeypatch: pytest.MonkeyPatch, pieces: list[int | None], full: int
+) -> None:
+    """All that is known of times is there, also of answers without end, and nothing counts as lost."""
+    monkeypatch.setattr(request_module, "_FULL", request_module._HEAD + full)
+    made = program.requests().issue(at_ns=0)
+    for at, tokens in enumerate(pieces, 1):
+        made.chunk(tokens, at_ns=at)
+    made.complete(at_ns=40)
+    assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([], [])
+    assert len(program.values("llm.chunk_gap")) == len(pieces) - 1
+    assert program.recorders.refused.total == 0
+
+
+def test_a_total_is_known_however_little_is_known_of_pieces(program: Any) -> None:
+    """A first piece of unknown tokens counts as one of them for the time per token."""
+    made = program.requests().issue(at_ns=0)
+    made.first(None, at_ns=10)
+    made.chunk(None, at_ns=12)
+    made.complete(5, at_ns=30)
+    assert (program.values("llm.output_tokens"), program.values("llm.tpot")) == ([5.0], [5.0])

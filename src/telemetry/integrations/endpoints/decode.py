@@ -31,6 +31,8 @@ COMPLETE: Final = "sample.complete"
 ERRORS: Final = frozenset({"error.generic", "error.loadgen", "error.session", "error.client"})
 SILENT: Final = frozenset({"session.stop_loadgen"})
 """Known, and of no meaning here."""
+TOOL_FINISHES: Final = frozenset({"tool_calls", "function_call"})
+"""Finish reasons of answers that call tools. Versions that publish no calls give such answers an empty text."""
 KNOWN: Final = (
     frozenset({STARTED, ENDED, INTERRUPTED, TRACKING_BEGINS, TRACKING_ENDS, ISSUED, FIRST, CHUNK, COMPLETE})
     | ERRORS
@@ -39,6 +41,8 @@ KNOWN: Final = (
 
 Reason = Literal["frame", "batch", "event", "unknown_event", "data"]
 _NIL: Final = Raw(b"\xc0")
+_NOTHING: Final = (b"\xc0", b"\x90")
+"""nil and an empty array."""
 _Id = Annotated[str, Meta(max_length=limits.FEED_ID_CHARS)]
 
 
@@ -76,6 +80,13 @@ class Output(Struct, tag="TextModelOutput", array_like=True, frozen=True):
     output: str | list[str] = ""
     """A list if it was streamed: the chunks."""
     reasoning: str | list[str] | None = None
+    tool_calls: Raw = _NIL
+    """An array: the calls, or the chunks of them."""
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether there is more to the answer than its text."""
+        return bytes(self.tool_calls) not in _NOTHING
 
     @property
     def text(self) -> str:

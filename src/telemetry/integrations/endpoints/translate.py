@@ -13,7 +13,7 @@ from telemetry.humane import duration_ns, printable
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
 from telemetry.integrations.feeds import FeedOptions
-from telemetry.wire.feeds import ERRORS, REFUSED, UNFINISHED
+from telemetry.wire.feeds import ERRORS, NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED
 
 if TYPE_CHECKING:
     from telemetry.emit import Counter, Request, Run
@@ -32,9 +32,11 @@ class EndpointsFeed:
     """One benchmark. A request is one from `sample.issued` to `sample.complete` or the first `error` with its id.
 
     What a benchmark sends after an error of the same request says nothing new and is passed over. Requests that
-    this never saw begin count in `request.after_end`. Of too many in flight the oldest count as expired. A chunk
-    counts as a token unless the texts are handed on: then the first chunk alone does, so that the time per token
-    begins after it.
+    this never saw begin count in `request.after_end`. Of too many in flight the oldest count as expired.
+
+    The tokens of an answer are those of its text. A chunk says nothing of them: a server may put several into one,
+    and a benchmark may publish the first chunk alone. Where the text is not handed on, or is not all of the answer,
+    the tokens are unknown, and `feed.uncounted` says why. For the time per token the first chunk counts as one.
 
     The clock of another machine may be ahead of this one's, where no event comes from later than now. Then all
     times are moved back by as much as the first message tells.
@@ -70,6 +72,7 @@ class EndpointsFeed:
         self._words_left = limits.FEED_WORDS
         self._refusals: dict[str, Counter] = {}
         self._errors: dict[str, Counter] = {}
+        self._uncounted: dict[str, Counter] = {}
         self._takers: dict[str, Callable[[Event], None]] = {
             decode.STARTED: self._started,
             decode.ENDED: self._ended,
@@ -181,11 +184,11 @@ class EndpointsFeed:
 
     def _first(self, event: Event) -> None:
         if (request := self._of(event)) is not None:
-            request.first(at_ns=self._at(event))
+            request.first(None, at_ns=self._at(event))
 
     def _chunk(self, event: Event) -> None:
         if (request := self._of(event)) is not None:
-            request.chunk(at_ns=self._at(event))
+            request.chunk(None, at_ns=self._at(event))
 
     def _complete(self, event: Event) -> None:
         key = event.sample_uuid
@@ -194,14 +197,27 @@ class EndpointsFeed:
             self._failed.pop(key, None)
             return
         self._end(key)
-        output = self._data(event) if self._options.texts else None
-        text = output.text if isinstance(output, Output) else None
+        text = self._output_text(event)
         request.complete(
             output_tokens=0 if text == "" else None,
             finish_reason=event.finish_reason or None,
             output_text=text,
             at_ns=self._at(event),
         )
+
+    def _output_text(self, event: Event) -> str | None:
+        """Return the text that has all tokens of an answer; None, which is counted, if there is none."""
+        if not self._options.texts:
+            self._count_uncounted(NO_TOKENIZER)
+            return None
+        output = self._data(event)
+        if not isinstance(output, Output):
+            self._count_uncounted(NO_TEXT)
+            return None
+        if output.calls_tools or (event.finish_reason in decode.TOOL_FINISHES and not output.text):
+            self._count_uncounted(TOOL_CALLS)
+            return None
+        return output.text
 
     def _error(self, event: Event) -> None:
         key = event.sample_uuid
@@ -264,6 +280,11 @@ class EndpointsFeed:
         if counter is None:
             counter = self._refusals[reason] = self._run.counter(REFUSED, reason=reason)
         counter.add(1)
+
+    def _count_uncounted(self, reason: str) -> None:
+        if reason not in self._uncounted:
+            self._uncounted[reason] = self._run.counter(UNCOUNTED, reason=reason)
+        self._uncounted[reason].add(1)
 
     def _count_error(self, what: str, message: str) -> None:
         what = what[: limits.LABEL_VALUE_CHARS]

@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import FeedOptions
-from telemetry.wire.feeds import ERRORS, REFUSED, UNFINISHED
+from telemetry.wire.feeds import ERRORS, REFUSED, UNCOUNTED, UNFINISHED
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -27,10 +27,10 @@ class FakeRequest:
         self._log = log
         self._number = number
 
-    def first(self, tokens: int = 1, at_ns: int | None = None) -> int:
+    def first(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
         return self._note("first", tokens, at_ns)
 
-    def chunk(self, tokens: int = 1, at_ns: int | None = None) -> int:
+    def chunk(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
         return self._note("chunk", tokens, at_ns)
 
     def complete(self, *, at_ns: int, **more: Any) -> int:
@@ -79,7 +79,7 @@ class FakeRun:
         self.log.append(("end", window))
 
     def counter(self, name: str, **labels: str) -> Any:
-        assert list(labels) == {REFUSED: ["reason"], ERRORS: ["error"], UNFINISHED: []}[name]
+        assert list(labels) == {REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"], UNFINISHED: []}[name]
         value = "".join(labels.values())
         run = self
 
@@ -104,6 +104,10 @@ class Bench:
         self.feed.take(bus.batch(events))
 
     @property
+    def uncounted(self) -> dict[str, int]:
+        return {reason: count for (name, reason), count in self.run.counts.items() if name == UNCOUNTED}
+
+    @property
     def refused(self) -> dict[str, int]:
         return {reason: count for (name, reason), count in self.run.counts.items() if name == REFUSED}
 
@@ -125,8 +129,8 @@ def test_a_request_from_its_issue_to_its_end(bench: Bench) -> None:
     )
     assert bench.run.log == [
         ("r1", "issue", {"input_text": "hello", "conversation": "c", "turn": 2}, 10),
-        ("r1", "first", 1, 20),
-        ("r1", "chunk", 1, 30),
+        ("r1", "first", None, 20),
+        ("r1", "chunk", None, 30),
         ("r1", "complete", {"output_text": "xy", "finish_reason": "stop"}, 40),
     ]
     assert bench.refused == {}
@@ -146,6 +150,45 @@ def test_texts_that_nobody_counts_stay_here() -> None:
         bus.event(decode.COMPLETE, 40, "a", bus.output("x", "y")),
     )
     assert bench.run.log == [("r1", "issue", {}, 10), ("r1", "complete", {}, 40)]
+    assert bench.uncounted == {"no_tokenizer": 1}
+
+
+CALLS = [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("data", "finish", "reason"),
+    [
+        (["TextModelOutput", "", None, CALLS], "tool_calls", "tool_calls"),
+        (["TextModelOutput", [], None, [CALLS, CALLS]], "tool_calls", "tool_calls"),
+        (["TextModelOutput", ["let me ", "look"], None, CALLS], "stop", "tool_calls"),
+        (["TextModelOutput"], "function_call", "tool_calls"),
+        (None, "stop", "no_text"),
+        (["Nobody"], "stop", "no_text"),
+    ],
+)
+def test_an_answer_whose_tokens_are_not_in_its_text_has_no_number_of_them(
+    bench: Bench, data: Any, finish: str, reason: str
+) -> None:
+    """Calls of tools have tokens that no text has, whatever text is beside them."""
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a"),
+        bus.event(decode.FIRST, 20, "a"),
+        bus.event(decode.COMPLETE, 40, "a", data, finish_reason=finish),
+    )
+    assert bench.run.log[1:] == [("r1", "first", None, 20), ("r1", "complete", {"finish_reason": finish}, 40)]
+    assert bench.uncounted == {reason: 1}
+
+
+@pytest.mark.parametrize("calls", [None, []])
+def test_without_calls_a_text_is_the_whole_answer(bench: Bench, calls: Any) -> None:
+    """Nil, or an empty list."""
+    bench.take(
+        bus.event(decode.ISSUED, 10, "a"),
+        bus.event(decode.COMPLETE, 40, "a", ["TextModelOutput", "x", None, calls], finish_reason="tool_calls"),
+    )
+    assert bench.run.log[-1][2]["output_text"] == "x"
+    assert bench.uncounted == {}
 
 
 def test_no_output_is_no_token(bench: Bench) -> None:
@@ -166,7 +209,7 @@ def test_an_error_is_the_end_whether_or_not_a_completion_follows(bench: Bench, w
     )
     if with_complete:
         bench.take(bus.event(decode.COMPLETE, 40, "a", bus.output("x")))
-    assert bench.run.log[1:] == [("r1", "first", 1, 20), ("r1", "fail", "ReadTimeout", 30)]
+    assert bench.run.log[1:] == [("r1", "first", None, 20), ("r1", "fail", "ReadTimeout", 30)]
     assert bench.refused == {}
 
 

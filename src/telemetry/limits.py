@@ -135,6 +135,7 @@ FEED_ENDED_IDS = 100_000  # of failed requests, remembered so that what follows 
 FEED_OPEN = 1_000_000  # requests of a sender in flight: 0.5 GiB; one more, and the oldest is given up
 FEED_OPEN_CHARS = 512 * MIB  # of their prompts, kept until they end: more than any list of questions has
 FEED_PLACES = 16  # of senders looked for, the newest: what is left of older ones is many files
+FEED_SESSIONS = 32  # of a command that are told apart, at some forty instruments each; the rest is one
 FEED_WORDS = 20  # marks that a feed makes of what others report; all of it is counted
 
 # --- connections ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, Final, cast
 
 from tests.fuzz.msgpack_form import Msgpack
@@ -22,7 +21,7 @@ _LATEST: Final = (1 << 63) - 1
 class Nobody:
     """A run and its requests, which check what they are told."""
 
-    def requests(self, name: str) -> Nobody:
+    def requests(self, name: str, **options: str | None) -> Nobody:
         return self
 
     def issue(self, *, at_ns: int, turn: int | None, input_tokens: int | None, **more: Any) -> Nobody:
@@ -52,8 +51,8 @@ class Nobody:
         assert len(text) <= limits.TEXT_CHARS
         self._told(at_ns, text)
 
-    def tracking(self, window: str) -> Any:
-        return nullcontext()
+    def enter(self, window: str) -> None:
+        assert window in ("", translate.WINDOW)
 
     def counter(self, name: str, **labels: str) -> Nobody:
         assert all(len(value) <= limits.LABEL_VALUE_CHARS for value in labels.values())

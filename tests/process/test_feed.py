@@ -42,10 +42,10 @@ with telemetry.start("native") as run:
         streamed = requests.issue(key="s", input_tokens=3, conversation="c", turn=1, at_ns=at(10))
         failed = requests.issue(key="f", at_ns=at(11))
         lost = requests.issue(key="l", at_ns=at(12))
-        streamed.first(at_ns=at(20))
+        streamed.first(None, at_ns=at(20))
         for number in range(1, 30):
-            streamed.chunk(at_ns=at(20 + 3 * number))
-        failed.first(at_ns=at(25))
+            streamed.chunk(None, at_ns=at(20 + 3 * number))
+        failed.first(None, at_ns=at(25))
         failed.fail("ReadTimeout", at_ns=at(90))
         alone = requests.issue(key="a", at_ns=at(91))
         alone.fail("client", at_ns=at(95))
@@ -420,7 +420,7 @@ TOOL = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "
 
 
 def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Benchmark) -> None:
-    """Not in figures, rates, gates or the summary, however many chunks there are; and the report says what to do."""
+    """Not in figures, rates, gates or the summary, whatever chunks there are; the report says what to do."""
     child, _ = ground.serve("--feed", f"endpoints:{benchmark.address}", environ=SOON)
     benchmark.await_subscriber()
     benchmark.send(*stream(time.monotonic_ns() - 2 * 10**9, 200, odd=0))
@@ -467,3 +467,132 @@ def test_calls_of_tools_have_no_number_of_tokens(
     assert "of 3 completed requests: the answer calls tools" in " ".join(ground.run("report", "latest")[1].split())
     assert ground.run("gate", "latest", "throughput(request.output_tokens) > 1/s")[0] == 3
     assert json.loads(ground.run("report", "--format", "endpoints")[1])["tps"] is None
+
+
+SESSIONS = """
+import os, sys, time, zmq
+sys.path.insert(0, sys.argv[1])
+from tests.unit.integrations.endpoints import bus
+folder, *sessions = sys.argv[2:]
+
+def session(path, count, ending):
+    context = zmq.Context()
+    socket = context.socket(zmq.XPUB)
+    socket.setsockopt(zmq.SNDHWM, 0)
+    socket.bind("ipc://" + path)
+    if socket.poll(20_000):
+        socket.recv()
+    now = time.monotonic_ns()
+    events = []
+    for number in range(count):
+        key = os.urandom(16).hex()
+        events.append(bus.event("sample.issued", now + number, key))
+        events.append(bus.event("sample.complete", now + number + 1_000_000, key))
+    socket.send(bus.single("session.started", now))
+    socket.send(bus.single("session.start_performance_tracking", now))
+    socket.send(bus.batch(events))
+    socket.send(bus.single("session.stop_performance_tracking", now))
+    if ending == "interrupted":
+        socket.send(bus.single("session.interrupted", now))
+    socket.send(bus.single("session.ended", now))
+    context.destroy(10_000)
+
+for number, words in enumerate(sessions):
+    count, ending, *fixed = words.split(":")
+    path = f"{folder}/zmq_{os.getpid()}_{number}"
+    os.makedirs(path, exist_ok=True)
+    session(fixed[0] if fixed else path + "/ev_pub_" + os.urandom(4).hex(), int(count), ending)
+"""
+REPOSITORY = str(Path(__file__).parents[2])
+
+
+def sessions_of(ground: Ground, *sessions: str, seconds: float = 0.0) -> list[str]:
+    """A command with these sessions, `COUNT:ENDING[:PATH]` each; its first socket appears after so many seconds."""
+    program = ground.program("sessions.py", SESSIONS)
+    bench = [sys.executable, program, REPOSITORY, str(ground.folder), *sessions]
+    return ["sh", "-c", 'sleep "$0"; exec "$@"', str(seconds), *bench] if seconds else bench
+
+
+def by_session(final: dict[str, Any], name: str) -> dict[str, int]:
+    """A counter by session, all windows together."""
+    found: dict[str, int] = {}
+    for stat in final["counters"]:
+        if stat["name"] == name:
+            session = stat["labels"].get("session", "")
+            found[session] = found.get(session, 0) + stat["value"]
+    return found
+
+
+def test_the_socket_of_another_benchmark_is_left_alone(ground: Ground) -> None:
+    """However new it is, when it comes, and however late that of the command: nobody subscribes there."""
+    folder = ground.folder / "zmq_0"
+    folder.mkdir()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    other = context.socket(zmq.XPUB)
+    other.bind(f"ipc://{folder}/ev_pub_0")
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    command = sessions_of(ground, "50:ended", seconds=1.5)
+    child = ground.telemetry("run", "--strict", "--feed", feed, "--", *command)
+    time.sleep(1.0)
+    newer = context.socket(zmq.XPUB)
+    newer.bind(f"ipc://{folder}/ev_pub_1")
+    code, err = ended(child)
+    assert code == 0, err
+    assert (other.poll(0), newer.poll(0)) == (0, 0)
+    context.destroy(0)
+    assert by_session(ground.final(), "request.completed") == {"": 50}
+
+
+def test_two_runs_side_by_side_record_their_own(ground: Ground) -> None:
+    """Although both look in the same places, and the socket of the second is there before that of the first."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    slow, quick = sessions_of(ground, "30:ended", seconds=3.0), sessions_of(ground, "70:ended", seconds=1.0)
+    first = ground.telemetry("run", "--name", "first", "--feed", feed, "--", *slow)
+    time.sleep(0.7)
+    second = ground.telemetry("run", "--name", "second", "--feed", feed, "--", *quick)
+    for child in (first, second):
+        code, err = ended(child)
+        assert code == 0, err
+    for name, count in (("first", 30), ("second", 70)):
+        (run,) = (ground.folder / "runs").glob(f"{name}-*")
+        assert by_session(ground.final(run.name), "request.completed") == {"": count}
+
+
+def test_all_sessions_of_a_command_are_recorded_apart(ground: Ground) -> None:
+    """The first as if it were alone, each later one with a label; a gate judges each of them."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    gates = ("--gate", "count(request.latency) > 90", "--gate", "count(request.latency{session=2}) == 98")
+    command = sessions_of(ground, "99:ended", "98:ended", "97:ended")
+    code, _, err = ground.run("run", "--strict", *gates, "--feed", feed, "--", *command)
+    assert code == 0, err
+    final = ground.final()
+    assert final["completeness"] == "complete"
+    assert by_session(final, "request.completed") == {"": 99, "2": 98, "3": 97}
+    assert {stat["labels"]["window"] for stat in final["counters"] if stat["name"] == "request.issued"} == {
+        "tracked"
+    }
+    marks = [mark["text"] for mark in final["marks"]]
+    assert [text for text in marks if text.endswith("started")] == [
+        "session started",
+        "session 2 started",
+        "session 3 started",
+    ]
+    assert "request{session=2}" in ground.run("report", "latest")[1]
+    code, out, err = ground.run("report", "--format", "endpoints", "--requests", "request{session=3}")
+    assert code == 0, err
+    assert json.loads(out)["n_samples_completed"] == 97
+    assert ground.run("gate", "latest", "count(request.latency) > 97")[0] == 99
+
+
+def test_sessions_side_by_side_and_at_one_address(ground: Ground) -> None:
+    """Two that go on at the same time have windows of their own; two after one another may have one address."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    both = " & ".join(" ".join(sessions_of(ground, f"{count}:ended")) for count in (40, 60))
+    code, _, err = ground.run("run", "--strict", "--feed", feed, "--", "sh", "-c", f"{both} & wait")
+    assert code == 0, err
+    assert sorted(by_session(ground.final(), "request.completed").values()) == [40, 60]
+    path = ground.folder / "fixed"
+    command = sessions_of(ground, f"10:ended:{path}", f"20:ended:{path}")
+    code, _, err = ground.run("run", "--strict", "--feed", f"endpoints:ipc://{path}", "--", *command)
+    assert code == 0, err
+    assert by_session(ground.final(), "request.completed") == {"": 10, "2": 20}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
+import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -33,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "`*`) or tcp://HOST:PORT; without one it is looked for on this machine",
     )
     runs.add_run_argument(parser)
+    parser.add_argument(
+        "--beside",
+        type=int,
+        default=0,
+        metavar="PID",
+        help="take in all sessions of the processes that PID starts, and no other's, until told to end; "
+        "`telemetry run` does so for its command",
+    )
     parser.add_argument("--no-texts", action="store_true", help="pass over texts: nobody counts their tokens")
 
 
@@ -49,63 +60,131 @@ def run(args: argparse.Namespace) -> int:
         watch = last.enter_context(_Watch(endpoint))
         one = start(f"{spec.name} feed", policy="block")  # it can wait: the sender's messages do meanwhile
         last.callback(one.finish)
-        return _feed(spec, kind, one, watch, stop, texts=not args.no_texts)
+        fed = _Fed(spec, kind, one, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
+        return _feed(fed, watch, stop)
 
 
-def _feed(spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, *, texts: bool) -> int:
-    """What went wrong is marked in the run. Raises as `_take`."""
+def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
+    """What went wrong is marked in the run. Raises EndpointError."""
     wrong = "it failed"
     try:
-        ending, taken = _take(spec, kind, one, watch, stop, texts=texts)
-        wrong = "" if taken else "nothing came"
-        if taken and ending == "gone":
-            wrong = _IN_WORDS[ending]
+        ending = _take_all(fed, watch, stop) if fed.beside else _take_one(fed, watch, stop)
+        wrong = "" if fed.taken else "nothing came"
     except TelemetryError as error:
         wrong = str(error)
         raise
     finally:
         if wrong:
-            one.mark(printable(f"feed {spec}: {wrong}"))
-    came = f"{number_of(taken, 'message')} taken" if taken else "nothing came"
-    console.say(f"{spec.name}: {_IN_WORDS[ending]}; {came}")
-    if ending == "gone":
-        return Exit.ERROR
-    return Exit.OK if taken else Exit.BACKEND_FAILED
+            fed.mark(wrong)
+    if not fed.taken:
+        fed.say(f"{_IN_WORDS[ending]}; nothing came")
+        return Exit.ERROR if ending == "gone" else Exit.BACKEND_FAILED
+    return Exit.ERROR if fed.went else Exit.OK
 
 
-def _take(
-    spec: FeedSpec, kind: FeedKind, one: Run, watch: _Watch, stop: _Stop, *, texts: bool
-) -> tuple[Ending, int]:
-    """How it ended, and the number of messages. Raises EndpointError."""
+class _Fed:
+    """A feed and its run, and what came so far. The methods may be called from any thread."""
+
+    def __init__(
+        self, spec: FeedSpec, kind: FeedKind, run: Run, *, texts: bool, beside: int = 0, endpoint: str = ""
+    ) -> None:
+        self.spec = spec
+        self.kind = kind
+        self.run = run
+        self.texts = texts
+        self.beside = beside
+        self.endpoint = endpoint
+        self.taken = 0
+        """Messages."""
+        self.went = 0
+        """Senders that are gone without a word."""
+        self._lock = threading.Lock()
+
+    def say(self, words: str) -> None:
+        console.say(f"{self.spec.name}: {words}")
+
+    def mark(self, words: str) -> None:
+        self.run.mark(printable(f"feed {self.spec}: {words}"))
+
+    def note(self, words: str) -> None:
+        """Also for those who read the result: a run that is stopped takes no last words of ours."""
+        self.say(words)
+        self.mark(words)
+
+    def tell(self, ending: Ending, taken: int) -> None:
+        """Of one sender."""
+        with self._lock:
+            self.taken += taken
+            self.went += ending == "gone"
+        if ending == "gone":
+            self.mark(_IN_WORDS[ending])
+        self.say(f"{_IN_WORDS[ending]}; {number_of(taken, 'message')} taken")
+
+    @property
+    def patterns(self) -> list[str]:
+        """Where to look for senders; empty for an address that is given. Raises EndpointError."""
+        from telemetry.integrations.places import is_pattern
+
+        name, address = self.spec.name, self.spec.address
+        if address and not is_pattern(address):
+            return []
+        patterns = [address] if address else list(self.kind.addresses)
+        if not patterns:
+            raise EndpointError(f"{name} is nowhere by itself", hint=f"write {name}:ADDRESS")
+        return patterns
+
+
+def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+    """One sender, until it ends."""
     from telemetry.integrations.feeds import FeedOptions
-    from telemetry.integrations.places import await_listening, is_pattern
+    from telemetry.integrations.places import await_listening
     from telemetry.integrations.pump import Pump
     from telemetry.transport.foreign import ForeignSubscription
 
-    def say(words: str) -> None:
-        console.say(f"{spec.name}: {words}")
-
-    def note(words: str) -> None:
-        """Also for those who read the result: a run that is stopped takes no last words of ours."""
-        say(words)
-        one.mark(printable(f"feed {spec}: {words}"))
-
-    address = spec.address
-    if not address or is_pattern(address):
-        patterns = [address] if address else list(kind.addresses)
-        if not patterns:
-            raise EndpointError(f"{spec.name} is nowhere by itself", hint=f"write {spec.name}:ADDRESS")
-        address = await_listening(patterns, lambda: bool(stop) or watch.over(), note)
+    address = fed.spec.address
+    if patterns := fed.patterns:
+        address = await_listening(patterns, lambda: bool(stop) or watch.over(), fed.note)
         if not address:
-            return ("stopped" if stop else "run_over"), 0
-    with ForeignSubscription(address, kind.topics) as messages:
-        say(f"listening to {address}")
-        feed = kind(one, FeedOptions(say=say, texts=texts))
-        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=note)
+            return "stopped" if stop else "run_over"
+    with ForeignSubscription(address, fed.kind.topics) as messages:
+        fed.say(f"listening to {address}")
+        feed = fed.kind(fed.run, FeedOptions(say=fed.say, texts=fed.texts))
+        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
         try:
-            return pump.run(), pump.taken
+            ending = pump.run()
         finally:
             feed.close()
+        if pump.taken:
+            fed.tell(ending, pump.taken)
+        return ending
+
+
+def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+    """Every session of a command, until it is over."""
+    from telemetry.cli.feed_sessions import Numbering, Sessions, sessions_in
+    from telemetry.integrations.owners import CommandProcesses
+    from telemetry.integrations.places import SendersOfCommand
+
+    snapshot = runs.ask(fed.endpoint)
+    patterns = fed.patterns
+    find: Callable[[], list[str]]
+    if patterns:
+        processes = CommandProcesses(fed.beside, _VARIABLE, fed.endpoint)
+        find = SendersOfCommand(patterns, processes, snapshot.started_ns, fed.note).new
+    else:
+        given = iter([[fed.spec.address]])
+        find = functools.partial(next, given, [])
+    sessions = Sessions(
+        fed.kind,
+        fed.run,
+        Numbering(sessions_in(snapshot.counters)),
+        texts=fed.texts,
+        patient=not patterns,
+        say=fed.say,
+        note=fed.note,
+        told=fed.tell,
+    )
+    return sessions.run(find, lambda: bool(stop), watch.over)
 
 
 _IN_WORDS: Final[dict[Ending, str]] = {

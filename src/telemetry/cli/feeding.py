@@ -26,8 +26,9 @@ def check_feeds(texts: Sequence[str]) -> None:
         raise UsageError("a feed is named twice", hint="leave one out: its requests would count twice")
 
 
-def feed_command(feed: str, endpoint: str, *, texts: bool) -> list[str]:
-    return [*telemetry_command(), "feed", feed, endpoint, *([] if texts else ["--no-texts"])]
+def feed_command(feed: str, endpoint: str, *, texts: bool, beside: int = 0) -> list[str]:
+    flags = [*(["--beside", str(beside)] if beside else []), *([] if texts else ["--no-texts"])]
+    return [*telemetry_command(), "feed", feed, endpoint, *flags]
 
 
 class Feeding:
@@ -39,14 +40,17 @@ class Feeding:
         say: Callable[[str], object] = console.say,
         *,
         texts: bool = True,
+        beside: int = 0,
         command: Callable[..., list[str]] = feed_command,
     ) -> None:
-        """Raises UsageError as `check_feeds`."""
+        """`beside`: the process whose descendants are fed from, all their sessions; 0: one session of whoever is
+        there. Raises UsageError as `check_feeds`."""
         if feeds:
             check_feeds(feeds)
         self._names = list(feeds)
         self._say = say
         self._texts = texts
+        self._beside = beside
         self._command = command
         self._feeds: list[Companion] = []
 
@@ -71,7 +75,7 @@ class Feeding:
     def begin(self, endpoint: str) -> None:
         """Starts them for the run that listens there. Raises OSError."""
         for name in self._names:
-            command = self._command(name, endpoint, texts=self._texts)
+            command = self._command(name, endpoint, texts=self._texts, beside=self._beside)
             self._feeds.append(Companion(name, command, _MANNER, self._say))
 
     def end(self) -> None:

@@ -198,7 +198,7 @@ def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
     """Raises UsageError for a feed that can't be."""
     from telemetry.cli.feeding import Feeding
 
-    return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer))
+    return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
 
 
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:

@@ -31,6 +31,8 @@ class FeedOptions:
     """Takes one line that a person should read. What others sent has to be printable."""
     texts: bool = True
     """Whether texts are handed on, so that their tokens are counted."""
+    session: str = ""
+    """Which session of a command this is, from "2" on: a label for what it records. Empty for the first."""
 
 
 class Feed(Protocol):

@@ -7,9 +7,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from telemetry import limits
+from telemetry.errors import EndpointError
+from telemetry.integrations.owners import CommandProcesses, listener
 from telemetry.transport.endpoints import IPC, refuses
 
 _PATIENCE_S: Final = 30.0
@@ -21,14 +23,7 @@ def is_pattern(address: str) -> bool:
 
 def listening(patterns: Sequence[str]) -> list[str]:
     """The ipc addresses that match and that somebody listens at, the newest first. Asks each of the newest few."""
-    found: dict[str, float] = {}
-    for pattern in patterns:
-        for path in glob.iglob(pattern.removeprefix(IPC)):
-            try:
-                found[f"{IPC}{path}"] = os.stat(path).st_mtime
-            except OSError:  # it has just gone
-                continue
-    newest = sorted(found, key=lambda address: (found[address], address), reverse=True)
+    newest = [address for address, _ in _matching(patterns)]
     return [address for address in newest[: limits.FEED_PLACES] if not refuses(address)]
 
 
@@ -45,5 +40,94 @@ def await_listening(
             say(f"nobody listens at {' or '.join(patterns)} yet; still waiting")
         time.sleep(look_s)
     if len(found) > 1:
-        say(f"{len(found):,} senders are there; this is the newest of them")
+        say(f"{len(found):,} senders are there, and the newest is taken; the others are {', '.join(found[1:])}")
     return found[0]
+
+
+class SendersOfCommand:
+    """The addresses that processes of a command listen at, each found once.
+
+    Where the system does not tell whose a process is, an address that appeared since the command was started is
+    taken for the command's, and two of them at once are an error.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        processes: CommandProcesses,
+        started_ns: int,
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`started_ns`: a moment before the command was started, of the wall clock."""
+        self._patterns = patterns
+        self._processes = processes
+        self._started_ns = started_ns
+        self._say = say
+        self._clock = clock
+        self._judged: set[_SocketFile] = set()
+        self._others: list[str] = []
+        self._patient_until_s = clock() + _PATIENCE_S
+
+    def new(self) -> list[str]:
+        """Addresses of the command that were not there the last time. Raises EndpointError where nobody can tell
+        which one is the command's."""
+        found = self._owned() if self._processes.known else self._appeared()
+        if found:
+            self._patient_until_s = math.inf
+        elif self._clock() >= self._patient_until_s:
+            self._patient_until_s = math.inf
+            others = f"; others listen at {', '.join(self._others)}" if self._others else ""
+            self._say(
+                f"no process of the command listens at {' or '.join(self._patterns)} yet{others}; still waiting"
+            )
+        return found
+
+    def _owned(self) -> list[str]:
+        """Asks no socket again whose owner it knows: whoever listens is not to notice."""
+        unknown = [(address, file) for address, file in _matching(self._patterns) if file not in self._judged]
+        found: list[str] = []
+        for address, file in unknown[: limits.FEED_PLACES]:
+            pid = listener(address.removeprefix(IPC))
+            if not pid:  # the next look may know more
+                continue
+            self._judged.add(file)
+            (found if self._processes.own(pid) else self._others).append(address)
+        return found
+
+    def _appeared(self) -> list[str]:
+        recent = [
+            (address, file) for address, file in _matching(self._patterns) if file.time_ns >= self._started_ns
+        ]
+        there = [(address, file) for address, file in recent[: limits.FEED_PLACES] if not refuses(address)]
+        if len(there) > 1:
+            names = ", ".join(address for address, _ in there)
+            raise EndpointError(
+                f"{len(there)} senders appeared since the command was started, and this system does not tell which "
+                f"one is the command's: {names}",
+                hint="write the address of the right one after the name of the feed",
+            )
+        new = [address for address, file in there if file not in self._judged]
+        self._judged.update(file for _, file in there)
+        return new
+
+
+class _SocketFile(NamedTuple):
+    """What tells a socket from another that is bound at the same path later."""
+
+    path: str
+    number: int
+    time_ns: int
+
+
+def _matching(patterns: Sequence[str]) -> list[tuple[str, _SocketFile]]:
+    """Addresses and their files, the newest first, whether somebody listens or not."""
+    found: dict[str, _SocketFile] = {}
+    for pattern in patterns:
+        for path in glob.iglob(pattern.removeprefix(IPC)):
+            try:
+                stat = os.stat(path)
+            except OSError:  # it has just gone
+                continue
+            found[f"{IPC}{path}"] = _SocketFile(path, stat.st_ino, stat.st_mtime_ns)
+    return sorted(found.items(), key=lambda item: (item[1].time_ns, item[0]), reverse=True)

@@ -177,7 +177,7 @@ def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address:
     watch: Any = SimpleNamespace(over=lambda: False)
     stop: Any = True
     run: Any = one
-    return feed._feed(FeedSpec("endpoints", address), Kind, run, watch, stop, texts=True)
+    return feed._feed(feed._Fed(FeedSpec("endpoints", address), Kind, run, texts=True), watch, stop)
 
 
 def test_a_feed_that_took_something_leaves_no_mark(

@@ -45,7 +45,7 @@ class Nearby:
         self.feeding: Feeding | None = None
 
     def begin(self, program: str) -> Feeding:
-        def command(feed: str, endpoint: str, *, texts: bool) -> list[str]:
+        def command(feed: str, endpoint: str, *, texts: bool, beside: int) -> list[str]:
             return [sys.executable, "-c", program]
 
         self.feeding = Feeding([FEED], self.said.put, command=command)
@@ -71,6 +71,7 @@ def test_the_command_line() -> None:
         *(FEED, "ipc:///r"),
     ]
     assert feed_command(FEED, "ipc:///r", texts=False)[-1] == "--no-texts"
+    assert feed_command(FEED, "ipc:///r", texts=True, beside=7)[-2:] == ["--beside", "7"]
 
 
 def test_wrong_feeds_are_refused_before_anything_begins() -> None:

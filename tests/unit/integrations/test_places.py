@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from telemetry import limits
-from telemetry.integrations.places import await_listening, is_pattern, listening
+from telemetry.errors import EndpointError
+from telemetry.integrations.owners import CommandProcesses
+from telemetry.integrations.places import SendersOfCommand, await_listening, is_pattern, listening
 
 
 class Sockets:
@@ -90,7 +92,64 @@ def test_a_sender_is_waited_for(sockets: Sockets) -> None:
 def test_several_senders_are_said(sockets: Sockets) -> None:
     """Whoever started two benchmarks knows which one is fed."""
     said: list[str] = []
-    sockets.bind("g/1", 1_000)
+    older = sockets.bind("g/1", 1_000)
     newest = sockets.bind("g/2", 2_000)
     assert await_listening([f"ipc://{sockets.folder}/g/*"], lambda: False, said.append) == newest
-    assert said == ["2 senders are there; this is the newest of them"]
+    assert said == [f"2 senders are there, and the newest is taken; the others are {older}"]
+
+
+def of_command(sockets: Sockets, ancestor: int, said: list[str], proc: str = "/proc") -> SendersOfCommand:
+    """Those of the processes that `ancestor` started, from second 1,000 on where nobody tells whose they are."""
+    processes = CommandProcesses(ancestor, "TELEMETRY_ENDPOINT", "ipc:///r", Path(proc))
+    times = iter([0.0, *[100.0] * 9])
+    return SendersOfCommand([f"ipc://{sockets.folder}/h/*"], processes, 1_000 * 10**9, said.append, times.__next__)
+
+
+def test_each_sender_of_a_command_is_found_once(sockets: Sockets) -> None:
+    """Whenever it comes and however old its file is; one that is bound again in its place is another."""
+    said: list[str] = []
+    senders = of_command(sockets, os.getppid(), said)
+    first = sockets.bind("h/1", 1)
+    assert senders.new() == [first]
+    sockets.bind("h/2", 9_000, left_over=True)
+    assert senders.new() == []
+    second = sockets.bind("h/3", 500)
+    assert senders.new() == [second]
+    os.unlink(first.removeprefix("ipc://"))
+    assert sockets.bind("h/1", 2_000) == first
+    assert senders.new() == [first]
+    assert said == []
+
+
+def test_others_are_left_alone_and_named_when_nothing_else_comes(sockets: Sockets) -> None:
+    """Nobody takes the newest of them for want of another."""
+    said: list[str] = []
+    senders = of_command(sockets, os.getpid(), said)
+    other = sockets.bind("h/1", 9_000)
+    assert senders.new() == senders.new() == []
+    assert said == [
+        f"no process of the command listens at ipc://{sockets.folder}/h/* yet; others listen at {other}; "
+        "still waiting"
+    ]
+
+
+def test_where_no_system_tells_the_one_that_appeared_is_taken(sockets: Sockets) -> None:
+    """And two of them are an error that names both, not a guess."""
+    senders = of_command(sockets, os.getppid(), [], proc="/nowhere")
+    sockets.bind("h/1", 999)
+    assert senders.new() == []
+    ours = sockets.bind("h/2", 1_001)
+    assert (senders.new(), senders.new()) == ([ours], [])
+    other = sockets.bind("h/3", 1_002)
+    with pytest.raises(EndpointError, match=f"2 senders appeared.*{other}, {ours}.*write the address"):
+        senders.new()
+
+
+def test_a_sender_that_is_busy_is_asked_again(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose queue is full tells nobody who it is."""
+    senders = of_command(sockets, os.getppid(), [])
+    ours = sockets.bind("h/1", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("telemetry.integrations.places.listener", lambda path: 0)
+        assert senders.new() == []
+    assert senders.new() == [ours]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 KIND: Final = "request"
 WINDOW: Final = "tracked"
+SESSION: Final = "session"
+"""Label of the requests of all sessions of a command but its first."""
 
 _SHOWN_CHARS: Final = 200
 _MESSAGE_NS: Final = 3_600 * 10**9
@@ -54,7 +55,9 @@ class EndpointsFeed:
         self._clock = clock
         self._ahead_ns = 0
         """The sender's clock, of this machine's."""
-        self._requests = run.requests(KIND)
+        self._labels = {SESSION: options.session} if options.session else {}
+        self._which = f"{SESSION} {options.session}" if options.session else "session"
+        self._requests = run.requests(KIND, expire_s=None, stop_when="", **self._labels)
         self._open: OrderedDict[str, Request] = OrderedDict()
         """By id, oldest first."""
         self._chars_of: dict[str, int] = {}
@@ -66,7 +69,6 @@ class EndpointsFeed:
         self._failed: OrderedDict[str, None] = OrderedDict()
         """Ids of failed requests whose end is still to come, oldest first: found at once, as in no dict that
         loses its first ones."""
-        self._tracking = ExitStack()
         self._tracks = False
         self._begun = False
         self._words_left = limits.FEED_WORDS
@@ -103,7 +105,8 @@ class EndpointsFeed:
                 self._takers[event.event_type](event)
 
     def close(self) -> None:
-        self._tracking.close()
+        if self._tracks:
+            self._track("ended", "")
         if not self.over and self._begun:
             self._run.counter(UNFINISHED).add(1)
             self._say("the benchmark has not said that it ended: what it sent last may be missing")
@@ -135,28 +138,32 @@ class EndpointsFeed:
         if self.events > 1:
             self._refuse("started_again")
         else:
-            self._run.mark("session started", at_ns=self._at(event))
+            self._run.mark(f"{self._which} started", at_ns=self._at(event))
 
     def _ended(self, event: Event) -> None:
         self.over = True
-        self._run.mark("session ended", at_ns=self._at(event))
+        self._run.mark(f"{self._which} ended", at_ns=self._at(event))
 
     def _interrupted(self, event: Event) -> None:
-        self._run.mark("session interrupted", at_ns=self._at(event))
+        self._run.mark(f"{self._which} interrupted", at_ns=self._at(event))
 
     def _begin_tracking(self, _event: Event) -> None:
         if self._tracks:
             self._refuse("tracking_again")
             return
-        self._tracks = True
-        self._tracking.enter_context(self._run.tracking(WINDOW))
+        self._track("began", WINDOW)
 
     def _end_tracking(self, _event: Event) -> None:
         if not self._tracks:
             self._refuse("not_tracking")
             return
-        self._tracks = False
-        self._tracking.close()
+        self._track("ended", "")
+
+    def _track(self, what: str, window: str) -> None:
+        """The window is that of this session's requests alone: those of another may go on beside them."""
+        self._tracks = bool(window)
+        self._requests.enter(window)
+        self._run.mark(f"{self._which}: tracking {WINDOW} {what}" if self._labels else f"tracking {WINDOW} {what}")
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class EndpointsFeed:
 
     def _say(self, words: str) -> None:
         """To whoever watches, and in the run for whoever reads it later."""
-        line = printable(words[:_SHOWN_CHARS])
+        line = printable((f"{self._which}: {words}" if self._labels else words)[:_SHOWN_CHARS])
         self._options.say(line)
         self._run.mark(line)
 

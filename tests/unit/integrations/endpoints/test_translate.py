@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -54,10 +52,12 @@ class FakeRun:
         self.log: list[tuple[Any, ...]] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         self.marks: list[str] = []
+        self.labels: dict[str, str] = {}
         self._issued = 0
 
-    def requests(self, name: str) -> FakeRun:
+    def requests(self, name: str, *, expire_s: None, stop_when: str, **labels: str) -> FakeRun:
         assert name == "request"
+        self.labels = labels
         return self
 
     def issue(self, *, at_ns: int, **more: Any) -> FakeRequest:
@@ -72,11 +72,8 @@ class FakeRun:
     def mark(self, text: str, *, at_ns: int | None = None) -> None:
         self.marks.append(text)
 
-    @contextmanager
-    def tracking(self, window: str) -> Iterator[None]:
-        self.log.append(("begin", window))
-        yield
-        self.log.append(("end", window))
+    def enter(self, window: str) -> None:
+        self.log.append(("window", window))
 
     def counter(self, name: str, **labels: str) -> Any:
         assert list(labels) == {REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"], UNFINISHED: []}[name]
@@ -94,10 +91,10 @@ class FakeRun:
 class Bench:
     """A feed, and the run it feeds."""
 
-    def __init__(self, *, texts: bool = True, now_ns: int = 10**15) -> None:
+    def __init__(self, *, texts: bool = True, now_ns: int = 10**15, session: str = "") -> None:
         self.run = FakeRun()
         self.said: list[str] = []
-        options = FeedOptions(say=self.said.append, texts=texts)
+        options = FeedOptions(say=self.said.append, texts=texts, session=session)
         self.feed = EndpointsFeed(cast("Run", self.run), options, clock=lambda: now_ns)
 
     def take(self, *events: bytes) -> None:
@@ -252,10 +249,11 @@ def test_tracking_is_a_window(bench: Bench) -> None:
     """Opened once, closed once, and closed at the end."""
     begin, end = bus.event(decode.TRACKING_BEGINS, 5), bus.event(decode.TRACKING_ENDS, 6)
     bench.take(end, begin, begin, end, begin)
-    assert bench.run.log == [("begin", "tracked"), ("end", "tracked"), ("begin", "tracked")]
+    assert bench.run.log == [("window", "tracked"), ("window", ""), ("window", "tracked")]
     assert bench.refused == {"not_tracking": 1, "tracking_again": 1}
     bench.feed.close()
-    assert bench.run.log[-1] == ("end", "tracked")
+    assert bench.run.log[-1] == ("window", "")
+    assert bench.run.marks[1:-1] == ["tracking tracked began", "tracking tracked ended"] * 2
 
 
 def test_the_end_is_the_end(bench: Bench) -> None:
@@ -277,6 +275,15 @@ def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
     assert ["has not said that it ended" in line for line in bench.said] == [True]
     assert bench.run.counts[UNFINISHED, ""] == 1
     assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
+
+
+def test_another_session_is_told_apart() -> None:
+    """By a label on its requests, and in all that is said of it."""
+    bench = Bench(session="2")
+    bench.take(STARTED, bus.event(decode.TRACKING_BEGINS, 5), bus.event("error.session", 6, "", bus.error("Gone")))
+    bench.feed.close()
+    assert bench.run.labels == {"session": "2"}
+    assert [line for line in (*bench.run.marks, *bench.said) if not line.startswith("session 2")] == []
 
 
 def test_a_late_joiner_says_so() -> None:

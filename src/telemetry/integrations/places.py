@@ -65,8 +65,8 @@ class SendersOfCommand:
         self._started_ns = started_ns
         self._say = say
         self._clock = clock
-        self._judged: set[_SocketFile] = set()
-        self._others: list[str] = []
+        self._judged: dict[_SocketFile, bool] = {}
+        """Of the sockets that are there, whether they are the command's."""
         self._patient_until_s = clock() + _PATIENCE_S
 
     def new(self) -> list[str]:
@@ -77,22 +77,24 @@ class SendersOfCommand:
             self._patient_until_s = math.inf
         elif self._clock() >= self._patient_until_s:
             self._patient_until_s = math.inf
-            others = f"; others listen at {', '.join(self._others)}" if self._others else ""
-            self._say(
-                f"no process of the command listens at {' or '.join(self._patterns)} yet{others}; still waiting"
-            )
+            others = ", ".join(f"{IPC}{file.path}" for file, ours in self._judged.items() if not ours)
+            where = " or ".join(self._patterns)
+            listen = f"; others listen at {others}" if others else ""
+            self._say(f"no process of the command listens at {where} yet{listen}; still waiting")
         return found
 
     def _owned(self) -> list[str]:
         """Asks no socket again whose owner it knows: whoever listens is not to notice."""
-        unknown = [(address, file) for address, file in _matching(self._patterns) if file not in self._judged]
-        found: list[str] = []
+        there = _matching(self._patterns)
+        self._judged = {file: self._judged[file] for _, file in there if file in self._judged}
+        unknown = [(address, file) for address, file in there if file not in self._judged]
+        found = []
         for address, file in unknown[: limits.FEED_PLACES]:
-            pid = listener(address.removeprefix(IPC))
-            if not pid:  # the next look may know more
-                continue
-            self._judged.add(file)
-            (found if self._processes.own(pid) else self._others).append(address)
+            if not (pid := listener(address.removeprefix(IPC))):
+                continue  # nobody, or one of whom the next look may know more
+            self._judged[file] = self._processes.own(pid)
+            if self._judged[file]:
+                found.append(address)
         return found
 
     def _appeared(self) -> list[str]:
@@ -108,7 +110,7 @@ class SendersOfCommand:
                 hint="write the address of the right one after the name of the feed",
             )
         new = [address for address, file in there if file not in self._judged]
-        self._judged.update(file for _, file in there)
+        self._judged = {file: True for _, file in there}
         return new
 
 

@@ -582,6 +582,9 @@ def test_all_sessions_of_a_command_are_recorded_apart(ground: Ground) -> None:
     assert code == 0, err
     assert json.loads(out)["n_samples_completed"] == 97
     assert ground.run("gate", "latest", "count(request.latency) > 97")[0] == 99
+    code, _, err = ground.run("report", "--format", "endpoints")
+    assert code == 2, err
+    assert "request{session=2}" in err
 
 
 def test_sessions_side_by_side_and_at_one_address(ground: Ground) -> None:
@@ -596,3 +599,56 @@ def test_sessions_side_by_side_and_at_one_address(ground: Ground) -> None:
     code, _, err = ground.run("run", "--strict", "--feed", f"endpoints:ipc://{path}", "--", *command)
     assert code == 0, err
     assert by_session(ground.final(), "request.completed") == {"": 10, "2": 20}
+
+
+@pytest.mark.parametrize(
+    ("sessions", "said"),
+    [
+        (["30:interrupted"], "the benchmark was interrupted"),
+        (["30:ended", "20:interrupted", "10:ended"], "session 2 of the benchmark was interrupted"),
+    ],
+)
+def test_an_interrupted_benchmark_makes_an_interrupted_run(ground: Ground, sessions: list[str], said: str) -> None:
+    """Whatever the command's code, with all that came, exact; and with a reason that says which session it was."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    code, _, err = ground.run("run", "--strict", "--feed", feed, "--", *sessions_of(ground, *sessions))
+    assert code == 5, err
+    final = ground.final()
+    assert (final["state"], final["completeness"], final["exact"]) == ("INTERRUPTED", "interrupted", True)
+    assert final["reason"] == f"{said}; the command exited with code 0"
+    assert sum(by_session(final, "request.completed").values()) == sum(int(one.split(":")[0]) for one in sessions)
+    assert said in " ".join(ground.run("report", "latest")[1].split())
+    summary = json.loads(ground.run("report", "--format", "endpoints", "--requests", "request")[1])
+    assert (summary["state"], summary["n_samples_issued"]) == ("interrupted", 30)
+
+
+def test_texts_of_an_interrupted_benchmark_are_counted(
+    ground: Ground, benchmark: Benchmark, tokenizer_file: Path
+) -> None:
+    """It has ended in order: what it sent is taken in to the end."""
+    words = ("--strict", "--feed", f"endpoints:{benchmark.address}", "--tokenizer", str(tokenizer_file))
+    child, _ = ground.serve(*words, environ=SOON)
+    benchmark.await_subscriber()
+    base = time.monotonic_ns() - 2 * 10**9
+    requests, end = stream(base, 200, odd=0)
+    benchmark.send(requests, bus.single(decode.INTERRUPTED, base + 10**9), end)
+    code, err = ended(child)
+    assert code == 5, err
+    final = ground.final()
+    assert final["state"] == "INTERRUPTED"
+    assert final["reason"].startswith("the benchmark was interrupted; ")
+    (tokens,) = [stat for stat in final["series"] if stat["name"] == "request.output_tokens"]
+    assert (tokens["count"], final["pending"]["deferred"]) == (200, 0)
+
+
+def test_a_recovered_run_of_an_interrupted_benchmark_is_interrupted(ground: Ground) -> None:
+    """The journal is enough, also where the result is lost."""
+    feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
+    code, _, err = ground.run("run", "--feed", feed, "--", *sessions_of(ground, "30:interrupted"))
+    assert code == 0, err
+    before = ground.final()
+    path = ground.folder / "runs" / "latest" / "final_snapshot.json"
+    path.unlink()
+    code, _, err = ground.run("recover", "latest")
+    assert code == 0, err
+    assert (ground.final()["state"], ground.final()["reason"]) == ("INTERRUPTED", before["reason"])

@@ -335,6 +335,10 @@ class Aggregator:
         """All instruments. An index is unique within its kind."""
         return [self.series.key(index) for index in range(len(self.series))] + self._registry.keys()
 
+    def counters(self) -> list[CounterStat]:
+        """All counters at this moment, without their extents."""
+        return self._counters.stats()
+
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """The whole state at this moment."""
         extents = self._extents.by_instrument()

@@ -13,6 +13,7 @@ from telemetry.funnel import issued_kind
 from telemetry.integrations.feeds import Feed, FeedKind, FeedOptions
 from telemetry.integrations.pump import Ending, Pump
 from telemetry.transport.foreign import ForeignSubscription
+from telemetry.wire.feeds import SESSION
 from telemetry.wire.snapshot import CounterStat
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def sessions_in(counters: Iterable[CounterStat]) -> int:
     numbers = [0]
     for stat in counters:
         if issued_kind(stat.name, stat.unit):
-            label = stat.labels.get("session", "1").rstrip("+")
+            label = stat.labels.get(SESSION, "1").rstrip("+")
             numbers.append(int(label) if label.isdecimal() else 0)
     return max(numbers)
 

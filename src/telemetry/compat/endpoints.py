@@ -88,7 +88,8 @@ def render_summary(report: Report, kind: str = "") -> str:
 def _of_kind(report: Report, kind: str) -> Funnel:
     found = funnels(report.snapshot)
     wanted = kind or (_KIND if any(one.kind == _KIND for one in found) else "")
-    fitting = [one for one in found if wanted in ("", one.kind, _shown(one))]
+    exact = [one for one in found if kind == _shown(one)]  # `request` beside `request{session=2}`
+    fitting = exact or [one for one in found if wanted in ("", one.kind, _shown(one))]
     if len(fitting) == 1:
         return fitting[0]
     names = ", ".join(map(_shown, found))

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.aggregator import Lifecycle, RunFacts
 from telemetry.wire.codec import carriable
+from telemetry.wire.feeds import interruption
 from telemetry.wire.journal import Ending, RunState
-from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, SelfCost
+from telemetry.wire.snapshot import BackendStat, CommandFacts, CounterStat, MetricsSnapshot, SelfCost
 
 _SILENT_NS: Final = int(limits.BACKEND_SILENT_S * 1e9)
 _RESTARTED: Final = "the aggregator was restarted "
@@ -90,6 +91,12 @@ class Course:
         self.ending = True
         self.interrupted = self.interrupted or interrupted
         self.on_ending(Ending(reason=self.reason, interrupted=self.interrupted, command=self.command))
+
+    def heed_feeds(self, counters: Iterable[CounterStat]) -> None:
+        """Makes a run that ends in order an interrupted one if a benchmark that was fed says that it was."""
+        said = interruption(counters)
+        if said and not self.interrupted:
+            self.end(f"{said}; {self.reason}" if self.reason else said, interrupted=True)
 
     def warn(self, messages: Iterable[str]) -> None:
         """Adds warnings, each once, up to the bound."""

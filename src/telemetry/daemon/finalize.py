@@ -44,6 +44,8 @@ def finalize(service: Service) -> bool:
 def _conclude(service: Service) -> None:
     """To the terminal state, and the last numbers."""
     course = service.course
+    service.catch_up()
+    course.heed_feeds(service.parts.aggregator.counters())
     course.decided = True
     course.drain_deadline_ns = None
     terminal: State = "INTERRUPTED" if course.interrupted else "COMPLETE"

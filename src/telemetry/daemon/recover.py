@@ -158,6 +158,7 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
     numbers = fold.numbers
     course = Course.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     course.follow(fold.how_it_ended())
+    course.heed_feeds(numbers.aggregator.counters())
     course.warn(warnings)
     course.lifecycle.to("DRAINING")
     course.lifecycle.to("INTERRUPTED" if course.interrupted else "COMPLETE")

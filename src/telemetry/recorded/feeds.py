@@ -7,7 +7,7 @@ from typing import Final
 
 from telemetry import humane
 from telemetry.humane import number_of, printable
-from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED
+from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED, interruption
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
 
@@ -22,6 +22,8 @@ _WHY: Final = {
 def of_feeds(report: Report) -> Iterator[str]:
     """An account of events says nothing of what never got to the feed, or was none."""
     counters = report.snapshot.counters
+    if said := interruption(counters):
+        yield printable(f"{said}: what it would still have done is in no figure")
     if _named(counters, UNFINISHED):
         yield "a feed's sender has not said that it ended: what it sent last may be missing"
     refused = _named(counters, REFUSED)

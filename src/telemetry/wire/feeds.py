@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
+
+from telemetry.wire.snapshot import CounterStat
 
 REFUSED: Final = "feed.refused"
 """Label `reason`: bytes that are no event, and events that make no sense where they stand."""
@@ -15,3 +18,16 @@ UNCOUNTED: Final = "feed.uncounted"
 NO_TOKENIZER: Final = "no_tokenizer"
 TOOL_CALLS: Final = "tool_calls"
 NO_TEXT: Final = "no_text"
+INTERRUPTED: Final = "feed.interrupted"
+"""Label SESSION where there are several: sessions of which the other side says that they were interrupted."""
+SESSION: Final = "session"
+"""Label of what belongs to the second or a later session of a command."""
+
+
+def interruption(counters: Iterable[CounterStat]) -> str:
+    """Return a line about the sessions that were interrupted; empty if none was."""
+    found = [stat.labels.get(SESSION, "1") for stat in counters if stat.name == INTERRUPTED and stat.value]
+    if found in ([], ["1"]):
+        return "the benchmark was interrupted" if found else ""
+    sessions, were = ("session", "was") if len(found) == 1 else ("sessions", "were")
+    return f"{sessions} {', '.join(found)} of the benchmark {were} interrupted"

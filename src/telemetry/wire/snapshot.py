@@ -19,7 +19,8 @@ TERMINAL: Final[frozenset[State]] = frozenset({"COMPLETE", "INTERRUPTED"})
 Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 """`complete`: all that was emitted is in the numbers. `lossy`: something was dropped or is missing, and it says
 what. `incomplete`: a producer has not ended or was still recording when the run ended, or an aggregator was lost
-with what its journal could not take, so nobody knows. `interrupted`: the run was stopped by force."""
+with what its journal could not take, so nobody knows. `interrupted`: the run was stopped by force, or what it fed
+from was."""
 
 BackendState = Literal["starting", "writing", "idle", "retrying", "closing", "done", "undelivered", "failed"]
 """`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `closing`: all of a run that is

@@ -12,15 +12,23 @@ from telemetry.humane import duration_ns, printable
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.decode import Event, Failure, Output, Prompt, Refused, data_of
 from telemetry.integrations.feeds import FeedOptions
-from telemetry.wire.feeds import ERRORS, NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED
+from telemetry.wire.feeds import (
+    ERRORS,
+    INTERRUPTED,
+    NO_TEXT,
+    NO_TOKENIZER,
+    REFUSED,
+    SESSION,
+    TOOL_CALLS,
+    UNCOUNTED,
+    UNFINISHED,
+)
 
 if TYPE_CHECKING:
     from telemetry.emit import Counter, Request, Run
 
 KIND: Final = "request"
 WINDOW: Final = "tracked"
-SESSION: Final = "session"
-"""Label of the requests of all sessions of a command but its first."""
 
 _SHOWN_CHARS: Final = 200
 _MESSAGE_NS: Final = 3_600 * 10**9
@@ -146,6 +154,7 @@ class EndpointsFeed:
 
     def _interrupted(self, event: Event) -> None:
         self._run.mark(f"{self._which} interrupted", at_ns=self._at(event))
+        self._run.counter(INTERRUPTED, **self._labels).add(1)
 
     def _begin_tracking(self, _event: Event) -> None:
         if self._tracks:

@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.integrations.endpoints import decode
 from telemetry.integrations.endpoints.translate import EndpointsFeed
 from telemetry.integrations.feeds import FeedOptions
-from telemetry.wire.feeds import ERRORS, REFUSED, UNCOUNTED, UNFINISHED
+from telemetry.wire.feeds import ERRORS, INTERRUPTED, REFUSED, UNCOUNTED, UNFINISHED
 
 if TYPE_CHECKING:
     from telemetry.emit import Run
@@ -76,7 +76,13 @@ class FakeRun:
         self.log.append(("window", window))
 
     def counter(self, name: str, **labels: str) -> Any:
-        assert list(labels) == {REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"], UNFINISHED: []}[name]
+        own = [key for key in labels if key != "session"]
+        assert (
+            own
+            == {INTERRUPTED: [], REFUSED: ["reason"], ERRORS: ["error"], UNCOUNTED: ["reason"], UNFINISHED: []}[
+                name
+            ]
+        )
         value = "".join(labels.values())
         run = self
 
@@ -275,6 +281,17 @@ def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
     assert ["has not said that it ended" in line for line in bench.said] == [True]
     assert bench.run.counts[UNFINISHED, ""] == 1
     assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
+
+
+@pytest.mark.parametrize("session", ["", "2"])
+def test_an_interruption_is_counted_and_is_not_the_end(session: str) -> None:
+    """The end follows it; which session it was is a label."""
+    bench = Bench(session=session)
+    bench.take(STARTED, bus.event(decode.INTERRUPTED, 50))
+    assert not bench.feed.over
+    bench.take(bus.event(decode.ENDED, 51))
+    bench.feed.close()
+    assert (bench.run.counts, bench.said) == ({(INTERRUPTED, session): 1}, [])
 
 
 def test_another_session_is_told_apart() -> None:

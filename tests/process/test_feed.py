@@ -523,7 +523,7 @@ def by_session(final: dict[str, Any], name: str) -> dict[str, int]:
     return found
 
 
-def test_the_socket_of_another_benchmark_is_left_alone(ground: Ground) -> None:
+def test_the_socket_of_another_benchmark_is_left_alone(ground: Ground, wait_until: WaitUntil) -> None:
     """However new it is, when it comes, and however late that of the command: nobody subscribes there."""
     folder = ground.folder / "zmq_0"
     folder.mkdir()
@@ -531,9 +531,9 @@ def test_the_socket_of_another_benchmark_is_left_alone(ground: Ground) -> None:
     other = context.socket(zmq.XPUB)
     other.bind(f"ipc://{folder}/ev_pub_0")
     feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
-    command = sessions_of(ground, "50:ended", seconds=1.5)
+    command = sessions_of(ground, "50:ended", seconds=2.5)
     child = ground.telemetry("run", "--strict", "--feed", feed, "--", *command)
-    time.sleep(1.0)
+    wait_until(ground.live, DEADLINE_S, "the run")
     newer = context.socket(zmq.XPUB)
     newer.bind(f"ipc://{folder}/ev_pub_1")
     code, err = ended(child)
@@ -543,12 +543,12 @@ def test_the_socket_of_another_benchmark_is_left_alone(ground: Ground) -> None:
     assert by_session(ground.final(), "request.completed") == {"": 50}
 
 
-def test_two_runs_side_by_side_record_their_own(ground: Ground) -> None:
+def test_two_runs_side_by_side_record_their_own(ground: Ground, wait_until: WaitUntil) -> None:
     """Although both look in the same places, and the socket of the second is there before that of the first."""
     feed = f"endpoints:ipc://{ground.folder}/zmq_*/ev_pub_*"
     slow, quick = sessions_of(ground, "30:ended", seconds=3.0), sessions_of(ground, "70:ended", seconds=1.0)
     first = ground.telemetry("run", "--name", "first", "--feed", feed, "--", *slow)
-    time.sleep(0.7)
+    wait_until(ground.live, DEADLINE_S, "the first run")
     second = ground.telemetry("run", "--name", "second", "--feed", feed, "--", *quick)
     for child in (first, second):
         code, err = ended(child)

@@ -71,7 +71,7 @@ class Model:
     planned: int | None
     told: int
     """When it was said to be issued."""
-    outputs: list[tuple[int, int]] = field(default_factory=list)
+    outputs: list[tuple[int, int | None]] = field(default_factory=list)
 
     def complete(self, at: int, tokens: int | None) -> list[tuple[str, int, float]]:
         rows = [("completed", at, 1.0), ("latency", at, at - self.issued)]
@@ -84,14 +84,23 @@ class Model:
             rows.append(("ttft", moments[0], moments[0] - self.issued))
         for before, moment in pairwise(moments):
             rows.append(("chunk_gap", moment, moment - before))
-        if tokens is None and moments:
-            tokens = sum(count for _, count in self.outputs)
+        pieces = [count for _, count in self.outputs if count is not None]
+        if tokens is None and moments and len(pieces) == len(moments):
+            tokens = sum(pieces)
         if tokens is not None:
             rows.append(("output_tokens", at, tokens))
-            after = tokens - (self.outputs[0][1] if moments else 0)
+            first = self.outputs[0][1] if moments else 0
+            after = tokens - (1 if first is None else first)
             if moments and after > 0:
                 rows.append(("tpot", at, (at - moments[0]) / after))
-        return [(name, moment, float(value)) for name, moment, value in rows]
+        return in_order([(name, moment, float(value)) for name, moment, value in rows], at)
+
+
+def in_order(rows: list[tuple[str, int, float]], at: int) -> list[tuple[str, int, float]]:
+    """What ends before it begins is left out, and how much that is is counted."""
+    kept = [row for row in rows if row[2] >= 0]
+    left_out = len(rows) - len(kept)
+    return [*kept, ("out_of_order", at, float(left_out))] if left_out else kept
 
 
 class Play:
@@ -144,8 +153,9 @@ class Play:
     def say(self, made: Request, step: Step) -> None:
         what, _, at, number, flag = step
         tokens = number if flag else None
+        piece = None if flag else number
         if what in ("first", "chunk"):
-            told = getattr(made, what)(number, at_ns=at)
+            told = getattr(made, what)(piece, at_ns=at)
         else:
             told = made.complete(tokens, at_ns=at) if what == "complete" else made.fail(at_ns=at)
         assert told == at
@@ -153,10 +163,10 @@ class Play:
         if model is None:
             self.expect(made, [("after_end", at, 1.0)])
         elif what in ("first", "chunk"):
-            model.outputs.append((at, number))
+            model.outputs.append((at, piece))
         else:
             del self.open[made]
-            failed = [("failed", at, 1.0), ("failed_latency", at, float(at - model.issued))]
+            failed = in_order([("failed", at, 1.0), ("failed_latency", at, float(at - model.issued))], at)
             self.expect(made, model.complete(at, tokens) if what == "complete" else failed)
 
 

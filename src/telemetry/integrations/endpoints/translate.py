@@ -65,7 +65,7 @@ class EndpointsFeed:
         """The sender's clock, of this machine's."""
         self._labels = {SESSION: options.session} if options.session else {}
         self._which = f"{SESSION} {options.session}" if options.session else "session"
-        self._requests = run.requests(KIND, expire_s=None, stop_when="", **self._labels)
+        self._requests = run.requests(KIND, labels=self._labels)
         self._open: OrderedDict[str, Request] = OrderedDict()
         """By id, oldest first."""
         self._chars_of: dict[str, int] = {}
@@ -154,7 +154,7 @@ class EndpointsFeed:
 
     def _interrupted(self, event: Event) -> None:
         self._run.mark(f"{self._which} interrupted", at_ns=self._at(event))
-        self._run.counter(INTERRUPTED, **self._labels).add(1)
+        self._run.counter(INTERRUPTED, labels=self._labels).add(1)
 
     def _begin_tracking(self, _event: Event) -> None:
         if self._tracks:

@@ -58,6 +58,7 @@ TURN_FRAMES = 256  # frames taken together, so that a tick or a signal waits for
 TURN_BYTES = 4 * MIB  # about 150k events: 5 ms of work, and as much again for columns
 GATHER_S = 0.025  # a socket that gave few events is left alone: fewer turns, and still no full socket
 CHUNK_EVENTS = 10_000  # rows vectorised at once: fits the L2 cache
+CLOCK_STEP_NS = 10_000_000  # two clocks are read microseconds apart: a larger change between them is a step of one
 EXACT_INTEGER = 1 << 53  # float64 counts no further without gaps
 SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every one
 SNAPSHOT_SNDHWM = 8  # a slow subscriber sees fewer snapshots, never older ones

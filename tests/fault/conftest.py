@@ -145,6 +145,14 @@ class Crew:
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         return [sys.executable, str(HERE / "sender.py"), str(path), who, *flags], Sender(who, cells)
 
+    def load(self, who: str, endpoint: str, environ: dict[str, str], rate: int) -> Sender:
+        """Requests at a rate, see load.py; some have completed."""
+        (_, _, counts, *_), sender = self.words(who)
+        command = [sys.executable, str(HERE / "load.py"), counts, f"--rate={rate}"]
+        sender.process = self.ground.popen(*command, environ={"TELEMETRY_ENDPOINT": endpoint} | environ)
+        self.wait_until(lambda: sender.sent or sender.process.poll() is not None, 30.0, f"{who} sends")
+        return sender
+
     def send(
         self, who: str, endpoint: str = "", environ: dict[str, str] | None = None, **options: object
     ) -> Sender:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.group import WALL_TIMES, Group, Lot, Part
+from telemetry.aggregator.group import RUN_TIMES, Group, Lot, Part
 from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
 from telemetry.aggregator.rows import Rows, loosen, unpack
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.waiting import Waiting
 from telemetry.histogram.layout import constant
 from telemetry.ledger import Reason
@@ -55,17 +56,24 @@ class Applier:
     waiting rows of its producer."""
 
     def __init__(
-        self, book: ProducerBook, records: RecordReader, handlers: Mapping[int, Handler], witness: Witness
+        self,
+        book: ProducerBook,
+        clock: RunClock,
+        records: RecordReader,
+        handlers: Mapping[int, Handler],
+        witness: Witness,
     ) -> None:
         self._book = book
+        self._clock = clock
         self._records = records
         self._handlers = handlers
         self._witness = witness
 
-    def apply(self, batches: Sequence[EventBatch], now_ns: int) -> list[StreamedRecord]:
+    def apply(self, batches: Sequence[EventBatch]) -> list[StreamedRecord]:
         """Applies admitted batches, records first, so that a definition is known before any row of the call is
-        routed; those of producers that are reconciled are refused. `now_ns` is wall clock. Returns the records for
-        the stream, in order."""
+        routed; those of producers that are reconciled are refused. They come at the time that the run's clock was
+        read last. Returns the records for the stream, in order."""
+        now_ns = self._clock.now_ns
         owners = [self._book[batch.producer] for batch in batches]
         if any(producer.closed_at is not None for producer in owners):
             owners, batches = _refuse_late(owners, batches)
@@ -106,7 +114,7 @@ class Applier:
             if rows.count is None:
                 producer.account.ledger.drop(Reason.MALFORMED_ROWS, rows.events)
                 continue
-            lot = Lot(producer, producer.steady(batch.anchor), rows.count)
+            lot = Lot(producer, producer.steady(batch.anchor, self._clock), rows.count)
             if rows.body is None:
                 self._arrive_joined(joined, now_ns)
                 self._arrive([lot], loosen(rows), now_ns)
@@ -138,7 +146,7 @@ class Applier:
             routes, waited = producer.waiting.release(producer.ids)
             if len(routes):
                 rows = Rows(waited.ids, waited.walls.astype(np.uint64), waited.values)
-                self._deliver(Group([Lot(producer, WALL_TIMES, len(routes))], rows, routes), now_ns)
+                self._deliver(Group([Lot(producer, RUN_TIMES, len(routes))], rows, routes), now_ns)
         producer.newly_bound = False
 
     # --- routing ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from telemetry.aggregator.apply import Applier, Handler
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.extents import Extents
+from telemetry.aggregator.folded import Folded
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
@@ -24,6 +25,7 @@ from telemetry.aggregator.records import RecordReader, StreamedRecord, count_eve
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.replay import replay_series
 from telemetry.aggregator.routes import KIND_CODES
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series import SeriesTable
 from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
 from telemetry.aggregator.state import PART, encode, load, save
@@ -43,7 +45,9 @@ _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
 _FORMAT: Final = 4
-"""Of checkpoints. Another one can't be read."""
+"""Of checkpoints. No other one can be read but the one before."""
+_FORMAT_BEFORE: Final = 3
+"""Without folded producers, and with times of the wall clock: that of the next batch carries them on."""
 
 
 class _Checkpoint(Struct):
@@ -65,6 +69,7 @@ class Aggregator:
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
+        "_clock": PART,
         "_registry": PART,
         "_extents": PART,
         "_notes": PART,
@@ -81,6 +86,7 @@ class Aggregator:
 
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
+        self._clock = RunClock()
         self.series = SeriesTable(config.percentiles, config.window_rolls)
         self._counters = CounterTable(config.window_rolls)
         self._gauges = GaugeTable()
@@ -106,8 +112,8 @@ class Aggregator:
             KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
             KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.walls()),
         }
-        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents, self._steps)
-        self._applier = Applier(self._book, reader, handlers, self._extents.witness)
+        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents, self._steps, self._clock)
+        self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness)
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
         index = self.series.add(name, labels, unit, digits=bounds.digits, low=bounds.low, high=bounds.high)
@@ -134,7 +140,11 @@ class Aggregator:
         """The aggregator that made the checkpoint. Raises Malformed for bytes that none did."""
         try:
             checkpoint = _CHECKPOINT.decode(data)
-            if checkpoint.format != _FORMAT:
+            if checkpoint.format == _FORMAT_BEFORE and isinstance(checkpoint.state, dict):
+                checkpoint.state["_clock"] = save(RunClock())
+                if isinstance(book := checkpoint.state.get("_book"), dict):
+                    book["folded"] = save(Folded())
+            elif checkpoint.format != _FORMAT:
                 raise Malformed(Reason.WRONG_VERSION, f"a checkpoint of format {checkpoint.format}, not {_FORMAT}")
             aggregator = Aggregator(checkpoint.config)
             load(aggregator, checkpoint.state)
@@ -200,7 +210,8 @@ class Aggregator:
     def apply(self, batches: Sequence[EventBatch], now_ns: int, wall_ns: int) -> list[StreamedRecord]:
         """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order: those of
         the batches, then the steps that they closed or changed."""
-        streamed = self._applier.apply(batches, wall_ns)
+        self._clock.read(now_ns, wall_ns)
+        streamed = self._applier.apply(batches)
         for key in {batch.producer: None for batch in batches}:
             self._settle_steps(self._book[key])
         return streamed + self._said()
@@ -328,7 +339,7 @@ class Aggregator:
             end_wall_ns,
             self.series.roll(seconds),
             self._counters.roll(seconds),
-            self._gauges.roll(end_wall_ns),
+            self._gauges.roll(),
         )
 
     def keys(self) -> list[SeriesKey]:
@@ -342,13 +353,14 @@ class Aggregator:
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
         """The whole state at this moment."""
         extents = self._extents.by_instrument()
+        shift_ns = self._clock.shift_at(now_ns, wall_ns)
         parts = Parts(
             registry=self._registry,
             notes=self._notes,
             counters=_with_extents(self._counters.stats(), extents["counter"]),
-            gauges=self._gauges,
+            gauges=self._gauges.stats(shift_ns),
             series=_with_extents(self.series.stats(), extents["series"]),
-            producers=self._book.stats(now_ns, wall_ns),
+            producers=self._book.stats(now_ns, wall_ns, shift_ns),
             folded=self._book.folded.stat(),
             waiting_for=self._book.waiting_for(),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),

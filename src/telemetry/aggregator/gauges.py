@@ -19,7 +19,7 @@ Times = NDArray[np.int64]
 
 
 class GaugeTable:
-    """Values are finite (the caller filters); times are wall clock nanoseconds, not negative."""
+    """Values are finite (the caller filters); times are nanoseconds of the run's clock, not negative."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "_value": Column(np.float64),
@@ -73,18 +73,14 @@ class GaugeTable:
         self._value[index[order]] = value[order]  # of repeated indices the last assignment stays: the newest
         self._time_ns[index[order]] = time_ns[order]
 
-    def roll(self, wall_ns: int) -> ValueColumns:
-        """Ends an interval at `wall_ns`: the value of each gauge that was set in it.
-
-        No value is of a later time: where the clock was set back, what is set next is the newest.
-        """
-        np.minimum(self._time_ns, wall_ns, out=self._time_ns)
+    def roll(self) -> ValueColumns:
+        """Ends an interval: the value of each gauge that was set in it."""
         touched = np.flatnonzero(self._touched[: len(self)])
         self._touched[:] = False
         return ValueColumns(touched.astype("<u4").tobytes(), self._value[touched].astype("<f8").tobytes())
 
-    def stats(self) -> list[GaugeStat]:
-        """By index; a gauge never set has no value."""
+    def stats(self, shift_ns: int = 0) -> list[GaugeStat]:
+        """By index; a gauge never set has no value. `shift_ns`: from the run's clock to the wall clock."""
         columns = zip(
             self._names,
             self._value.tolist(),
@@ -103,7 +99,7 @@ class GaugeTable:
                 min=plain(low),
                 max=plain(high),
                 events=events,
-                time_ns=time_ns,
+                time_ns=max(0, time_ns + shift_ns),
             )
             if events
             else GaugeStat(name=name, labels=labels, unit=unit)

@@ -1,4 +1,7 @@
-"""Rows of several batches side by side, so that a column is touched once for all of them."""
+"""Rows of several batches side by side, so that a column is touched once for all of them.
+
+Times are on the run's clock, see `telemetry.aggregator.run_clock`; it is called wall here.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from telemetry.aggregator.routes import Routes
 from telemetry.aggregator.rows import Rows
 
 _MAX_TIME = np.int64((1 << 63) - 1)
-WALL_TIMES = (0, 0)
-"""The anchor of rows whose times are wall clock already."""
+RUN_TIMES = (0, 0)
+"""The anchor of rows whose times are on the run's clock already."""
 
 
 class Lot(NamedTuple):
@@ -63,8 +66,8 @@ class Group:
             lot.producer.heard_event(wall, now_ns)
 
     def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
-        """Wall clock of these rows. Time 0 is when the batch was made; no event comes from later than now, so that
-        a clock that runs ahead can't hold a gauge for ever."""
+        """The run's clock at these rows. Time 0 is when the batch was made; no event comes from later than now, so
+        that a clock that runs ahead can't hold a gauge for ever."""
         lots = np.array([(wall - clock, wall or now_ns) for (clock, wall) in (lot.anchor for lot in self.lots)])
         offset, made = lots.T
         if len(self.lots) > 1:
@@ -83,10 +86,10 @@ class Part(NamedTuple):
     at: NDArray[np.intp] | None
     """Which of the group's rows they are; None: all."""
     now_ns: int
-    """Wall clock."""
+    """The run's clock."""
 
     def walls(self) -> NDArray[np.int64]:
-        """Wall clock of each; most kinds need it of none."""
+        """The run's clock at each; most kinds need it of none."""
         return self.group.walls(slice(None) if self.at is None else self.at, self.now_ns)
 
     def rows(self, some: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -100,7 +103,7 @@ def walls_of(
     made: NDArray[np.int64],
     now_ns: int | NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Wall clock of times of producers whose clocks are `offset` behind it, in batches that were `made` then."""
+    """The run's clock at times of producers whose clocks are `offset` behind it, in batches `made` then."""
     mono = np.minimum(times, np.uint64(_MAX_TIME)).astype(np.int64)
     wall = mono + np.minimum(offset, _MAX_TIME - mono)
     return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)

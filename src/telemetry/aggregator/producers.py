@@ -14,6 +14,7 @@ from telemetry.aggregator.budget import Budget
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.folded import Folded, RememberedProducer
 from telemetry.aggregator.ids import IdTable
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.waiting import WaitingRows
 from telemetry.humane import number_of
@@ -25,8 +26,6 @@ from telemetry.wire.snapshot import FoldedProducers, ProducerCompleteness, Produ
 
 _LATEST_NS: Final = (1 << 63) - 1
 _FOLD_EVERY: Final = 128  # rows: looking for what can be folded takes as long as the table
-_AGREEING_NS: Final = 10_000_000
-"""Two readings of a pair of clocks that differ by less differ by the time it took to read them."""
 
 
 class Budgets:
@@ -86,10 +85,10 @@ class Producer:
         self.last_seen_ns = now_ns
         """The aggregator's monotonic clock."""
         self.last_event_ns = 0
-        """Wall clock of its newest event; 0 before the first."""
+        """The run's clock at its newest event; 0 before the first."""
         self.lag_s: float | None = None
         self._offset_ns = 0
-        """From its monotonic clock to its wall clock."""
+        """From its monotonic clock to the run's; 0 while that is unknown."""
         self.sequence = SequenceTracker(budgets.gaps)
         self.account = Account(budgets.reasons)
         self.ids = IdTable(budgets.ids)
@@ -150,17 +149,22 @@ class Producer:
         """False for batches that came after the reconciled end."""
         return self.closed_at is None or seq < self.closed_at
 
-    def steady(self, anchor: tuple[int, int]) -> tuple[int, int]:
-        """The anchor, with the wall clock that an earlier anchor tells while both agree: then the times between its
-        events are those of one clock, to the nanosecond."""
-        mono_ns, wall_ns = anchor
-        if abs(wall_ns - mono_ns - self._offset_ns) >= _AGREEING_NS:
-            self._offset_ns = wall_ns - mono_ns
-        return mono_ns, min(max(0, mono_ns + self._offset_ns), _LATEST_NS)
+    def steady(self, anchor: tuple[int, int], clock: RunClock) -> tuple[int, int]:
+        """Return the anchor of a batch that has just come, with the run's clock in place of the wall clock.
 
-    def heard_event(self, wall_ns: int, now_ns: int) -> None:
-        """The producer's own wall clock for an event. None comes from later than now, also the wall clock."""
-        self.last_event_ns = max(self.last_event_ns, min(wall_ns, now_ns))
+        The offset between the two clocks stays as it is, so that times between events are those of the producer's
+        monotonic clock. It is lowered where the batch would come from later than now.
+        """
+        if anchor == (0, 0):  # it has no monotonic clock, and its times are wall clock
+            return clock.shift_ns, 0
+        mono_ns, _ = anchor
+        offset_ns = self._offset_ns or clock.offset_of(anchor)
+        self._offset_ns = max(min(offset_ns, clock.now_ns - mono_ns), -_LATEST_NS)
+        return mono_ns, max(0, mono_ns + self._offset_ns)
+
+    def heard_event(self, time_ns: int, now_ns: int) -> None:
+        """Note the time of an event, on the run's clock. No event comes from later than now."""
+        self.last_event_ns = max(self.last_event_ns, min(time_ns, now_ns))
 
     def cannot_resend(self, first: int, last: int, now_ns: int) -> None:
         """It no longer has these batches: those that are missing are given up."""
@@ -215,7 +219,10 @@ class Producer:
         self._rolls.append(received - self._received_at_roll)
         self._received_at_roll = received
 
-    def stat(self, now_ns: int, wall_ns: int, window_s: float, config: AggregatorConfig) -> ProducerStat:
+    def stat(
+        self, now_ns: int, wall_ns: int, window_s: float, config: AggregatorConfig, shift_ns: int = 0
+    ) -> ProducerStat:
+        """`shift_ns`: from the run's clock to the wall clock."""
         account = self.account
         return ProducerStat(
             producer=self.key,
@@ -240,7 +247,7 @@ class Producer:
             events_per_s=sum(self._rolls) / window_s if window_s else 0.0,
             lag_s=self.lag_s,
             last_seen_ns=max(0, wall_ns - (now_ns - self.last_seen_ns)),
-            last_event_ns=self.last_event_ns,
+            last_event_ns=max(0, self.last_event_ns + shift_ns) if self.last_event_ns else 0,
             unfinished=self.unfinished,
         )
 
@@ -350,9 +357,9 @@ class ProducerBook:
         for producer in self:
             producer.roll()
 
-    def stats(self, now_ns: int, wall_ns: int) -> list[ProducerStat]:
+    def stats(self, now_ns: int, wall_ns: int, shift_ns: int = 0) -> list[ProducerStat]:
         window_s = sum(self._rolls_s)
-        return [producer.stat(now_ns, wall_ns, window_s, self._config) for producer in self]
+        return [producer.stat(now_ns, wall_ns, window_s, self._config, shift_ns) for producer in self]
 
     def waiting_for(self) -> list[str]:
         """Producers that owe an end: they said hello and are not reconciled."""

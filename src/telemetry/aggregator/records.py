@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator.extents import Extents
-from telemetry.aggregator.group import WALL_TIMES, Group, Lot, wall_ns
+from telemetry.aggregator.group import RUN_TIMES, Group, Lot, wall_ns
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
+from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.ledger import Reason
@@ -96,7 +97,10 @@ def fits_together(record: Bins | Table) -> bool:
 class RecordReader:
     """Collects self-describing events as rows until they are taken."""
 
-    def __init__(self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents, steps: Steps) -> None:
+    def __init__(  # noqa: PLR0917 - all that records change
+        self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents, steps: Steps, clock: RunClock
+    ) -> None:
+        self._clock = clock
         self._registry = registry
         self._notes = notes
         self._texts = texts
@@ -104,7 +108,7 @@ class RecordReader:
         self._steps = steps
         self._routes: list[int] = []
         self._values: list[float] = []
-        self._walls: list[int] = []
+        self._times: list[int] = []
         self._lots: list[Lot] = []
         self._noted: dict[type, Callable[[Producer, int, Any], None]] = {
             Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
@@ -114,14 +118,15 @@ class RecordReader:
         }
 
     def read(self, producer: Producer, batch: EventBatch, now_ns: int, since: int = 0) -> list[StreamedRecord]:
-        """Reads the records of a batch; returns those for the stream, which count as applied.
+        """Reads the records of a batch; returns those for the stream, which count as applied. `now_ns` is the run's
+        clock.
 
         `since`: the producer's batches from this number up to this one were all read before; 0: all before it.
         """
         streamed: list[StreamedRecord] = []
         before = len(self._values)
         newest_ns = 0
-        anchor = producer.steady(batch.anchor)
+        anchor = producer.steady(batch.anchor, self._clock)
         for raw in batch.records:
             try:
                 record = decode_record(raw)
@@ -139,10 +144,12 @@ class RecordReader:
                 continue
             at_ns = wall_ns(record.start_ns if isinstance(record, Span) else record.time_ns, anchor, now_ns)
             newest_ns = max(newest_ns, at_ns)
+            if isinstance(record, Sample | Count | Gauge):
+                self._collect(record, at_ns)
+                continue
+            at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a date, from here on
             if isinstance(record, Scalars | StepEnd):
                 self._step(producer, record, at_ns, since)
-            elif isinstance(record, Sample | Count | Gauge):
-                self._collect(record, at_ns)
             elif isinstance(record, Uncounted):
                 self._queue(producer, replace(record, time_ns=at_ns))
             elif isinstance(record, Bins | Table) and not fits_together(record):
@@ -154,24 +161,24 @@ class RecordReader:
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
-            self._lots.append(Lot(producer, WALL_TIMES, len(self._values) - before))
+            self._lots.append(Lot(producer, RUN_TIMES, len(self._values) - before))
         return streamed
 
     def take_values(self) -> Group | None:
         """The self-describing events read since the last call."""
         if not self._values:
             return None
-        times = np.array(self._walls, np.uint64)
+        times = np.array(self._times, np.uint64)
         rows = Rows(np.zeros(0, np.intp), times, np.array(self._values, np.float64))
         group = Group(self._lots, rows, np.array(self._routes, np.intp))
-        self._routes, self._values, self._walls, self._lots = [], [], [], []
+        self._routes, self._values, self._times, self._lots = [], [], [], []
         return group
 
     def _collect(self, record: Sample | Count | Gauge, at_ns: int) -> None:
         kind = _KIND_OF[type(record)]
         self._routes.append(self._registry.resolve(kind, record.name, record.labels, record.unit))
         self._values.append(record.value)
-        self._walls.append(at_ns)
+        self._times.append(at_ns)
 
     def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
         if isinstance(record, Scalars):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from telemetry import limits
-from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.texts import TextQueue
@@ -23,6 +22,7 @@ from telemetry.wire.snapshot import (
     Completeness,
     CounterStat,
     FoldedProducers,
+    GaugeStat,
     MetricsSnapshot,
     Pending,
     ProducerStat,
@@ -74,7 +74,7 @@ class Parts:
     registry: Registry
     notes: Notes
     counters: list[CounterStat]
-    gauges: GaugeTable
+    gauges: list[GaugeStat]
     series: list[SeriesStat]
     producers: list[ProducerStat]
     folded: FoldedProducers | None = None
@@ -109,7 +109,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         producers=parts.producers,
         progress=_progress(parts),
         counters=parts.counters,
-        gauges=parts.gauges.stats(),
+        gauges=parts.gauges,
         series=parts.series,
         marks=list(parts.notes.marks),
         params=dict(parts.notes.params),

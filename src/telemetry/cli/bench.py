@@ -206,7 +206,7 @@ def flood(one: Run, seconds: float) -> tuple[int, float]:
 
 def cpu_percent(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
     """The aggregator's CPU between two snapshots, by its own clocks."""
-    span_s = (after.time_ns - before.time_ns) / 1e9
+    span_s = after.elapsed_s - before.elapsed_s
     return 100.0 * (after.cost.cpu_s - before.cost.cpu_s) / span_s if span_s > 0 else 0.0
 
 

@@ -120,10 +120,15 @@ class Logbook:
         It lasted since the one before, or `elapsed_ns`.
         """
         now_ns, run = self.stamp(), self._numbers.run
+        if elapsed_ns is None:
+            elapsed_ns = now_ns - run.rolled_mono_ns
+        start_wall_ns = run.rolled_wall_ns
+        if abs(wall_ns - start_wall_ns - elapsed_ns) >= limits.CLOCK_STEP_NS:  # the clock was set
+            start_wall_ns = max(0, wall_ns - elapsed_ns)
         rolled = Rolled(
-            start_wall_ns=run.rolled_wall_ns,
+            start_wall_ns=start_wall_ns,
             end_wall_ns=wall_ns,
-            elapsed_ns=now_ns - run.rolled_mono_ns if elapsed_ns is None else elapsed_ns,
+            elapsed_ns=elapsed_ns,
             snapshot_seq=snapshot_seq,
         )
         self._note(rolled, now_ns)

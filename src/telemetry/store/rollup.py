@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.ledger import Reason
 from telemetry.wire.codec import Malformed
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
@@ -95,7 +96,7 @@ class RollUp:
 
     def __init__(self) -> None:
         self._start_ns: int | None = None
-        self._end_ns = 0
+        self._end_ns = self._covered_ns = 0
         self._series: list[SeriesArrays] = []
         self._counters: dict[int, float] = {}
         self._gauges: dict[int, float] = {}
@@ -106,8 +107,9 @@ class RollUp:
 
     def add(self, interval: Interval) -> None:
         if self._start_ns is None:
-            self._start_ns = interval.start_ns
+            self._start_ns, self._covered_ns = interval.start_ns, 0
         self._end_ns = interval.end_ns
+        self._covered_ns += max(0, interval.end_ns - interval.start_ns)
         self._series.append(SeriesArrays.of(interval.series))
         if sum(len(part.keys) for part in self._series[1:]) > _PENDING_SLOTS:
             self._series = [SeriesArrays.sum(self._series)]
@@ -118,8 +120,11 @@ class RollUp:
     def take(self) -> Interval:
         """The sum since the last `take`. There must be one."""
         assert self._start_ns is not None
+        start_ns = self._start_ns
+        if abs(self._end_ns - start_ns - self._covered_ns) >= limits.CLOCK_STEP_NS:  # the clock was set in between
+            start_ns = max(0, self._end_ns - self._covered_ns)
         interval = Interval(
-            self._start_ns,
+            start_ns,
             self._end_ns,
             SeriesArrays.sum(self._series).columns(),
             _value_columns(self._counters),
@@ -131,7 +136,10 @@ class RollUp:
 
 
 def merge(intervals: Iterable[Interval]) -> Interval:
-    """One interval from the first start to the last end. `intervals` are in order of time, and at least one."""
+    """One interval from the first start to the last end. `intervals` are in order of time, and at least one.
+
+    Where the clock was set between them, it lasts as long as they did and ends when the last one did.
+    """
     total = RollUp()
     for interval in intervals:
         total.add(interval)

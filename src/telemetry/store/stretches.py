@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.store.framing import Frame, Place, SegmentSteps
 from telemetry.store.levels import KINDS, LEVELS, MAGIC, PACKED, Segment, damage, decoded
 from telemetry.store.packed import OPENING_BYTES, Head, Row, intact, pick
@@ -141,6 +142,8 @@ class _Level:
         """Of the segments that it has come to the end of."""
         self.first = opened[0].segment.first if opened else _END
         """Rolls before this one are in no segment."""
+        self.starts = {item.segment.first: item.segment.start_ns for item in opened}
+        """When rolls began, of those that begin a segment."""
         self._left = deque(opened)
         self._steps: SegmentSteps | None = None
         self._ahead: Place | None = None
@@ -196,26 +199,35 @@ class Stretch:
         first = self._levels[coarsest].first
         yield from self._rolls(coarsest, 0 if first == _END else first, _END)
 
-    def _rolls(self, at: int, first: int, end: int) -> Iterator[Found]:
-        """Of rolls from `first` up to before `end`. Those that this level has not, a finer one may have."""
+    def _rolls(self, at: int, first: int, end: int, *, jumped: bool = False) -> Iterator[Found]:
+        """Of rolls from `first` up to before `end`. Those that this level has not, a finer one may have. `jumped`:
+        the clock was set in or before the first of them."""
+        until_ns: int | None = None
         for found in self._levels[at].between(first, end):
             begin = found.place.stamp
+            if begin > first:
+                until_ns = None
             if at and begin > first:
                 yield from self._rolls(at - 1, first, begin)
             first = max(first, begin + LEVELS[at])
+            if until_ns is None:
+                until_ns = self._levels[0].starts.get(begin)
+            if until_ns is not None:
+                jumped = abs(found.start_ns - until_ns) >= limits.CLOCK_STEP_NS
+            until_ns = found.end_ns
             overlaps = found.start_ns < self._end_ns and found.end_ns > self._start_ns
-            if self._is_split(at, found, overlaps):
-                yield from self._rolls(at - 1, begin, first)
+            if self._is_split(at, found, overlaps=overlaps, jumped=jumped):
+                yield from self._rolls(at - 1, begin, first, jumped=jumped)
             elif overlaps:
                 yield found
         if at and first < end:
             yield from self._rolls(at - 1, first, end)
 
-    def _is_split(self, at: int, found: Found, overlaps: bool) -> bool:
-        """Whether finer intervals take its place. Where the clock was set back, they know what time it was."""
-        backwards = found.end_ns < found.start_ns
-        inside = self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns
-        if not (overlaps or backwards) or (inside and LEVELS[at] <= self._longest_s):
+    def _is_split(self, at: int, found: Found, *, overlaps: bool, jumped: bool) -> bool:
+        """Whether finer intervals take its place. Where the clock was set, they know what time it was."""
+        jumped = jumped or found.end_ns < found.start_ns
+        inside = not jumped and self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns
+        if not (overlaps or jumped) or (inside and LEVELS[at] <= self._longest_s):
             return False
         return any(level.first <= found.place.stamp for level in self._levels[:at])
 

@@ -41,7 +41,7 @@ class Growth(Generic[_Key]):
     def learn(self, snapshot: MetricsSnapshot) -> Mapping[_Key, float]:
         """Growth a second of each total, over the window or since the first snapshot; empty at first."""
         totals = self._totals(snapshot)
-        now_ns, known, window_ns = snapshot.time_ns, self._known, round(snapshot.window_s * 1e9)
+        now_ns, known, window_ns = round(snapshot.elapsed_s * 1e9), self._known, round(snapshot.window_s * 1e9)
         if known and now_ns < known[-1][0]:
             known.clear()
         if not known or now_ns - known[-1][0] >= window_ns // _STEPS:

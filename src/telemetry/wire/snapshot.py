@@ -104,7 +104,10 @@ class Accounting(Struct, kw_only=True, frozen=True):
 
 
 class Extent(Struct, kw_only=True, frozen=True):
-    """When something happened, in wall-clock nanoseconds, and how much of it came while more of it still began.
+    """When something happened, in nanoseconds, and how much of it came while more of it still began.
+
+    Times are the wall clock as it was when the run's first events came, carried on by the monotonic clocks of those
+    who recorded: their differences are durations, whatever wall clocks did meanwhile.
 
     Only for instruments defined `within` a series of durations. "Inside" is what was recorded until the newest
     beginning among that series' values: stragglers at the end are outside, and stretch nothing.

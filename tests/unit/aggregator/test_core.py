@@ -387,7 +387,7 @@ def test_the_newest_event_is_dated_by_its_own_clock() -> None:
         for sent in batches:
             assert bench.aggregator.admit(sent, 0)
         bench.aggregator.apply(batches, 0, now_ns)
-        return bench.aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, 0).producers[0].last_event_ns
+        return bench.aggregator.snapshot(RunFacts(run_id="r", name="n"), 0, now_ns).producers[0].last_event_ns
 
     assert newest(batch(records=[SERIES])) == 0
     assert newest(batch(seq=1, rows=[(1, T + 3_000, 5), (1, T + 7_000, 5)])) == WALL_NS + 7_000

@@ -224,7 +224,7 @@ def test_what_is_dropped_is_in_no_extent() -> None:
 
 
 def test_anchors_that_were_read_slowly_stretch_nothing() -> None:
-    """Times of one producer are told apart by its monotonic clock, unless its wall clock was set."""
+    """Times of one producer are told apart by its monotonic clock, also if its wall clock was set."""
     bench = Bench(*OF_REQUESTS)
     for at, late in ((100, 0), (200, 4_000_000), (300, -4_000_000)):
         bench.send([(LATENCY, T + at, 10), (TOKENS, T + at, 1)], anchor=(T, W + late))
@@ -234,7 +234,7 @@ def test_anchors_that_were_read_slowly_stretch_nothing() -> None:
     bench.send([(LATENCY, T + 400, 10)], anchor=(T, W + 10**10))
     found = bench.extents["tokens"]
     assert found is not None
-    assert found.end_ns == W + 400 + 10**10
+    assert found.end_ns == W + 400
 
 
 def test_totals_of_any_size_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:

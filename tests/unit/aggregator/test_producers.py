@@ -7,10 +7,12 @@ import pytest
 from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.testing import batch
 from telemetry.wire.control import End, Hello
 
 SECOND = 1_000_000_000
+LATE = (1 << 63) - 1
 CONFIG = AggregatorConfig(window_s=2, late_after_s=3, lost_after_s=30)
 
 
@@ -200,14 +202,42 @@ def test_a_snapshot_names_only_so_many_gaps() -> None:
     assert stat.missing == 99
 
 
-def test_anchors_that_agree_keep_the_distances_of_one_clock() -> None:
-    """However long it took to read the other; a clock that was set is another one, and none leaves 64 bits."""
+def _clock(now_ns: int, wall_ns: int) -> RunClock:
+    clock = RunClock()
+    clock.read(now_ns, wall_ns)
+    return clock
+
+
+def test_the_times_of_a_producer_keep_the_distances_of_its_monotonic_clock() -> None:
+    """However long it took to read the wall clock, and wherever that was set to."""
+    producer, clock = _producer(), _clock(9 * SECOND, 1_009 * SECOND)
+    assert producer.steady((100, 1_000 * SECOND), clock) == (100, 1_000 * SECOND + 100)
+    for wall_ns in (9_000_000, 3 * 3_600 * SECOND, -999 * SECOND):
+        assert producer.steady((300, 1_000 * SECOND + wall_ns), clock) == (300, 1_000 * SECOND + 300)
+
+
+def test_a_batch_from_later_than_now_moves_its_producer() -> None:
+    """Its clock goes faster than ours, or the first one was long on its way."""
+    producer, clock = _producer(), _clock(9 * SECOND, 1_009 * SECOND)
+    assert producer.steady((500 * SECOND, 1_008 * SECOND), clock) == (500 * SECOND, 1_008 * SECOND)
+    clock.read(10 * SECOND, 1_010 * SECOND)
+    assert producer.steady((503 * SECOND, 0), clock) == (503 * SECOND, 1_010 * SECOND)
+    assert producer.steady((501 * SECOND, 0), clock) == (501 * SECOND, 1_008 * SECOND)
+
+
+def test_a_producer_without_a_monotonic_clock_follows_the_wall_clock() -> None:
+    """Its times are on the run's clock as long as nobody sets the wall clock, and less by every step of it."""
+    producer, clock = _producer(), _clock(9 * SECOND, 1_009 * SECOND)
+    assert producer.steady((0, 0), clock) == (0, 0)
+    clock.read(10 * SECOND, 5_010 * SECOND)
+    assert producer.steady((0, 0), clock) == (4_000 * SECOND, 0)
+
+
+@pytest.mark.parametrize("anchor", [(0, LATE), (LATE, 0), (LATE, LATE), (LATE, 1), (1, LATE), (0, 1), (5, 5)])
+@pytest.mark.parametrize("now", [(0, 0), (0, LATE), (LATE, 0), (LATE, LATE), (5, 5)])
+def test_no_clock_leaves_64_bits(anchor: tuple[int, int], now: tuple[int, int]) -> None:
+    """Whatever anybody says."""
     producer = _producer()
-    assert producer.steady((100, SECOND)) == (100, SECOND)
-    assert producer.steady((300, SECOND + 9_000_000)) == (300, SECOND + 200)
-    assert producer.steady((400, 2 * SECOND)) == (400, 2 * SECOND)
-    assert producer.steady((500, 2 * SECOND - 5_000_000)) == (500, 2 * SECOND + 100)
-    assert producer.steady((0, 0)) == (0, 0)
-    most = (1 << 63) - 1
-    assert producer.steady((0, most - 1)) == (0, most - 1)
-    assert producer.steady((5, most)) == (5, most)
+    for _ in range(2):
+        _, time_ns = producer.steady(anchor, _clock(*now))
+        assert 0 <= time_ns <= LATE

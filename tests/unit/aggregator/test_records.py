@@ -17,6 +17,7 @@ from telemetry.aggregator.producers import Producer, ProducerBook
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
 from telemetry.testing import batch
@@ -71,7 +72,9 @@ class _Bench:
         self.texts = TextQueue()
         self.steps = Steps(30.0, self.notes.warn)
         extents = Extents(self.registry, self.notes.warn)
-        self.reader = RecordReader(self.registry, self.notes, self.texts, extents, self.steps)
+        clock = RunClock()
+        clock.read(NOW, NOW)
+        self.reader = RecordReader(self.registry, self.notes, self.texts, extents, self.steps, clock)
         producer = ProducerBook(AggregatorConfig()).meet("p", 0)
         assert producer is not None
         self.producer: Producer = producer

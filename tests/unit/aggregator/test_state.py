@@ -306,6 +306,16 @@ def test_another_format_is_another_version() -> None:
     assert caught.value.reason == Reason.WRONG_VERSION
 
 
+def test_the_format_before_is_read() -> None:
+    """It knew no clock of the run: its times are wall clock, and the next batch carries them on."""
+    before = busy()
+    tree = msgspec.msgpack.decode(before.checkpoint())
+    del tree["state"]["_clock"]
+    restored = Aggregator.restore(msgspec.msgpack.encode({**tree, "format": 3}))
+    facts = RunFacts(run_id="r", name="n")
+    assert restored.snapshot(facts, 9, WALL_NS) == before.snapshot(facts, 9, WALL_NS)
+
+
 @pytest.mark.parametrize(
     "lie",
     [

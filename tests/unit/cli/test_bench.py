@@ -33,8 +33,8 @@ def figures(**changes: float) -> Bench:
     return Bench(machine="a machine", **{**known, **changes})  # type: ignore[arg-type]
 
 
-def snapshot(time_ns: int, cpu_s: float) -> MetricsSnapshot:
-    return MetricsSnapshot(run_id="r", name="n", time_ns=time_ns, cost=SelfCost(cpu_s=cpu_s))
+def snapshot(elapsed_s: float, cpu_s: float) -> MetricsSnapshot:
+    return MetricsSnapshot(run_id="r", name="n", elapsed_s=elapsed_s, cost=SelfCost(cpu_s=cpu_s))
 
 
 def test_every_figure_is_said() -> None:
@@ -59,7 +59,7 @@ def test_a_rate_that_was_not_reached_is_said() -> None:
 
 def test_cpu_is_a_share_of_a_core() -> None:
     """Two snapshots a second apart with 30 ms of CPU between them; none at all between a snapshot and itself."""
-    assert cpu_percent(snapshot(0, 1.0), snapshot(1_000_000_000, 1.03)) == pytest.approx(3.0)
+    assert cpu_percent(snapshot(0, 1.0), snapshot(1.0, 1.03)) == pytest.approx(3.0)
     assert cpu_percent(snapshot(5, 1.0), snapshot(5, 1.0)) == 0.0
 
 

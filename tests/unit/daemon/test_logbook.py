@@ -145,12 +145,20 @@ def test_an_interval_is_noted_with_all_it_was_made_of(kept: Kept) -> None:
     """Who reads it makes the same interval, and knows the clock from there on."""
     run = kept.numbers.run
     kept.clock.advance(1.0)
-    interval = kept.book.roll(run.rolled_wall_ns + 7, 41)
+    end_ns = run.rolled_wall_ns + 10**9 + 7
+    interval = kept.book.roll(end_ns, 41)
     (note,) = kept.notes()
-    assert note == Rolled(
-        start_wall_ns=run.rolled_wall_ns, end_wall_ns=run.rolled_wall_ns + 7, elapsed_ns=10**9, snapshot_seq=41
-    )
+    assert note == Rolled(start_wall_ns=run.rolled_wall_ns, end_wall_ns=end_ns, elapsed_ns=10**9, snapshot_seq=41)
     assert (interval.start_ns, interval.end_ns) == (note.start_wall_ns, note.end_wall_ns)
+
+
+@pytest.mark.parametrize("step_s", [3 * 3_600, -5 * 3_600, 1])
+def test_a_step_of_the_clock_makes_no_interval_longer(kept: Kept, step_s: int) -> None:
+    """It is dated by the clock as it is now, and lasts as long as it did."""
+    kept.clock.advance(1.0)
+    end_ns = kept.numbers.run.rolled_wall_ns + (1 + step_s) * 10**9
+    interval = kept.book.roll(end_ns, 41)
+    assert (interval.start_ns, interval.end_ns) == (end_ns - 10**9, end_ns)
 
 
 def test_how_the_run_ends_is_noted_when_it_changes(kept: Kept) -> None:

@@ -190,6 +190,24 @@ def test_a_clock_set_back_loses_nothing_of_the_whole(tmp_path: Path) -> None:
     assert [one.slots.tolist() for one in reader.pick(3, *window(110, 112))] == [[110], [111]]
 
 
+def test_a_clock_set_forward_makes_no_interval_longer(tmp_path: Path) -> None:
+    """A minute in which it was set lasts a minute, also once nobody has its seconds; who asks for a part of it is
+    given them while they are there."""
+    writer = HistoryWriter(tmp_path, {1: None, 10: None, 60: None})
+    order = [*range(100, 195), *range(9_000, 9_200)]
+    for number, at in enumerate(order):
+        writer.append(second(at), number=number)
+    writer.close()
+    reader = HistoryReader(tmp_path)
+    for level_s in (1, 10, 60):
+        lengths = [one.end_ns - one.start_ns for one in reader.intervals(level_s=level_s)]
+        assert sum(lengths) == len(order) * S
+        assert max(lengths) == level_s * S
+    assert sorted(slots(reader.coarse())) == sorted(order)
+    assert slots(reader.coarse(*window(190, 193))) == [190, 191, 192]
+    assert slots(reader.coarse(*window(9_002, 9_005))) == [9_002, 9_003, 9_004]
+
+
 def test_little_is_read_to_pick_one_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an interval no more than its head and one group; of those before, where they end."""
     monkeypatch.setattr("telemetry.store.packed._GROUP_BYTES", 512)

@@ -65,6 +65,10 @@ class HistoryReadings:
         self._pass = None
         return self._made(complete=False) if last and self._part is not None else None
 
+    def damage(self) -> list[str]:
+        """What the last pass over the history of a run that is over found damaged and left out."""
+        return self._past.damage()
+
     def close(self) -> None:
         self._pass = None
         self._past.close()

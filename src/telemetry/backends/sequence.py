@@ -149,6 +149,9 @@ class Sequence:
         if last and not found:
             self.say(f"the last readings of the instruments are missing: {why}")
             self.close()
+        elif last and reading is None:
+            for words in readings.damage():
+                self.say(words)
         if reading is None:
             self._look_at = time.monotonic() + _LOOK_S
             return None

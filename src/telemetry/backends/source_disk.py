@@ -17,7 +17,7 @@ from telemetry.config.schema import PERCENTILES
 from telemetry.errors import RunDirectoryError
 from telemetry.recorded.bounds import is_percentile
 from telemetry.recorded.origin import DiskPast
-from telemetry.store.final import find_final, read_final
+from telemetry.store.final import find_final
 from telemetry.store.remains import remains
 from telemetry.store.rundir import Manifest, RunDirectory
 from telemetry.transport.keeping import keeper_of
@@ -139,8 +139,8 @@ def conclude(
 
 def result_of(directory: RunDirectory, fallback_dirs: Iterable[str]) -> MetricsSnapshot | None:
     """None if there is none yet. Raises RunDirectoryError if it can't be read."""
-    path = find_final(directory, tuple(fallback_dirs))
-    result = read_final(path) if path is not None else None
+    final = find_final(directory, tuple(fallback_dirs))
+    result = final.read() if final is not None else None
     return result if result is not None and result.state in TERMINAL else None
 
 

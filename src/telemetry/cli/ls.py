@@ -124,12 +124,12 @@ def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
 
 
 def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
-    from telemetry.store.final import find_final, read_head
+    from telemetry.store.final import find_final
     from telemetry.wire.snapshot import TERMINAL
 
-    path = find_final(directory, fallback_dirs)
+    final = find_final(directory, fallback_dirs)
     try:
-        head = read_head(path) if path is not None else None
+        head = final.head() if final is not None else None
     except TelemetryError:
         head = None
     if head is None or head.state not in TERMINAL:

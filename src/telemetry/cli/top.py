@@ -110,16 +110,16 @@ def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> Metric
 def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None) -> list[tuple[str, str]]:
     """(directory, words) of the newest finished runs, without `but`. Reads the heads of files."""
     from telemetry.humane import printable, timestamp
-    from telemetry.store.final import find_final, read_head
+    from telemetry.store.final import find_final
     from telemetry.store.rundir import list_runs
 
     found: list[tuple[str, str]] = []
     for directory in list_runs(root):
-        path = find_final(directory, fallback_dirs) if but is None or directory.path != but.path else None
-        if path is None:
+        final = find_final(directory, fallback_dirs) if but is None or directory.path != but.path else None
+        if final is None:
             continue
         with suppress(TelemetryError):
-            head = read_head(path)
+            head = final.head()
             if head.state in TERMINAL:
                 words = f"{head.name}  {timestamp(head.started_ns)}  {head.completeness}"
                 found.append((str(directory.path), printable(words)))

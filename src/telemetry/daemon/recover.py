@@ -150,8 +150,8 @@ def _power(fold: Fold) -> Iterator[str]:
 def _damage(directory: RunDirectory) -> Iterator[str]:
     """What can't be read of a history that goes on behind it."""
     with suppress(OSError, RunDirectoryError):
-        if damaged := damaged_bytes(directory.history):
-            yield f"{number_of(damaged, 'byte')} in the middle of the history can't be read"
+        for path, damaged in damaged_bytes(directory.history).items():
+            yield f"{number_of(damaged, 'byte')} of {path} can't be read"
 
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:

@@ -29,7 +29,7 @@ from telemetry.daemon.losses import file_losses, journal_losses
 from telemetry.daemon.numbers import LATEST_NS
 from telemetry.daemon.opening import Opening, log_to, open_history, open_journal
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import find_final, read_final
+from telemetry.store.final import find_final
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.store.rundir import Manifest, RunDirectory
@@ -93,11 +93,11 @@ def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
 
 def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
     """The terminal snapshot of a run, wherever it went; None if it has left none that can be read."""
-    path = find_final(directory, fallback_dirs)
-    if path is None:
+    final = find_final(directory, fallback_dirs)
+    if final is None:
         return None
     try:
-        snapshot = read_final(path)
+        snapshot = final.read()
     except RunDirectoryError:
         return None
     return snapshot if snapshot.state in TERMINAL else None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from telemetry.emit.spawn import Aggregator
+from telemetry.owned_file import read_owned
 from telemetry.wire.codec import Malformed, snapshot_from_json
+from telemetry.wire.consistency import contradiction
+from telemetry.wire.seal import check_seal
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 FINAL_FILE: Final = "final_snapshot.json"
@@ -41,12 +44,12 @@ class RunFiles:
     def final(self) -> tuple[MetricsSnapshot | None, str]:
         """The final file that can be read, or why there is none."""
         why = f"there is no {FINAL_FILE}" + (f" in {self.directory}" if self.directory else "")
-        for path in self._places():
+        for path, read in self._places():
             try:
-                return snapshot_from_json(path.read_bytes()), ""
+                return _decoded(read(path), "" if path.name == FINAL_FILE else self.run_id), ""
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (OSError, Malformed) as error:
+            except (OSError, ValueError, Malformed) as error:
                 why = f"{path.name} can't be read: {error}"
         return None, why
 
@@ -54,16 +57,29 @@ class RunFiles:
     def has_journal(self) -> bool:
         return journal_of(self.directory)
 
-    def _places(self) -> Iterator[Path]:
+    def _places(self) -> Iterator[tuple[Path, Callable[[Path], bytes]]]:
+        """Files, and how each is read. Others may write where the result is not in the run directory."""
         if self.directory:
-            yield Path(self.directory) / FINAL_FILE
+            yield Path(self.directory) / FINAL_FILE, Path.read_bytes
         if self.run_id:
-            for folder in self.fallback_dirs:
-                yield Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
-            with suppress(OSError):  # not every machine has a directory for temporary files; anybody writes there
-                path = Path(tempfile.gettempdir()) / f"telemetry-{self.run_id}-{FINAL_FILE}"
-                if path.stat().st_uid == os.getuid():
-                    yield path
+            folders = list(self.fallback_dirs)
+            with suppress(OSError):  # not every machine has a directory for temporary files
+                folders.append(tempfile.gettempdir())
+            for folder in folders:
+                path = Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
+                yield path, lambda path: read_owned(path, {os.geteuid()})
+
+
+def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:
+    """`run_id`: the run that it has to be of, or empty. Raises ValueError or Malformed for a damaged file or one
+    of another run."""
+    check_seal(data)
+    snapshot = snapshot_from_json(data)
+    if run_id and snapshot.run_id != run_id:
+        raise ValueError(f"it is the result of run {snapshot.run_id}")
+    if problem := contradiction(snapshot):
+        raise ValueError(f"it contradicts itself: {problem}")
+    return snapshot
 
 
 def journal_of(directory: str) -> bool:

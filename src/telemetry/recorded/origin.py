@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from telemetry.errors import ProtocolError
 from telemetry.limits import GIB, MIB
+from telemetry.recorded.past import damage_of
 from telemetry.store.history import LEVELS, HistoryReader
 from telemetry.transport import ControlClient
 from telemetry.wire.codec import Malformed, decode_interval
@@ -32,6 +33,9 @@ class Past(Protocol):
 
     def before(self, end_ns: int) -> Iterator[Interval]:
         """All until then in order, of levels as coarse as can be had: for adding up."""
+
+    def damage(self) -> list[str]:
+        """What the last question found damaged and left out; of a run that is over."""
 
     def close(self) -> None: ...
 
@@ -62,6 +66,9 @@ class ControlPast:
     def before(self, end_ns: int) -> Iterator[Interval]:
         return self.intervals(0, end_ns)
 
+    def damage(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         self._client.close()
 
@@ -88,6 +95,9 @@ class DiskPast:
 
     def before(self, end_ns: int) -> Iterator[Interval]:
         return self._reader.coarse(0, end_ns)
+
+    def damage(self) -> list[str]:
+        return damage_of(self._reader)
 
     def close(self) -> None:
         """No file is open between two questions."""

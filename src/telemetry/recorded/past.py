@@ -11,6 +11,7 @@ import numpy as np
 
 from telemetry.errors import RunDirectoryError
 from telemetry.histogram.layout import Floats, Integers
+from telemetry.humane import number_of
 from telemetry.intervals.columns import Columns
 from telemetry.intervals.digest import Digest
 from telemetry.recorded.ids import SeriesId, series_id
@@ -40,6 +41,11 @@ class Past:
         self.counters = Values([key for key in keys if key.kind == "counter"])
         self.gauges = Values([key for key in keys if key.kind == "gauge"])
         self.started_ns = started_ns or next((one.start_ns for one in self.reader.intervals()), 0)
+
+    def damage(self) -> list[str]:
+        """What the last reading of intervals found damaged and left out. For a run that is over: the end of a file
+        that is being written looks the same."""
+        return damage_of(self.reader)
 
     def rows_of(self, series: Collection[SeriesId] | None) -> Rows:
         """Of these, as far as there are any; None: of all."""
@@ -99,6 +105,15 @@ class Past:
         if not end:
             start = end = start_ns
         return Digest(key, start, end, total.added().only(0, rows))
+
+
+def damage_of(reader: HistoryReader) -> list[str]:
+    """A sentence for each file of which the last reading could not read all."""
+    return [
+        f"{path} is damaged: its last {number_of(count, 'byte')} can't be read, and what they say is left out where"
+        " no other file has it"
+        for path, count in sorted(reader.torn.items())
+    ]
 
 
 def _picked(picked: Picked, rows: Rows) -> Added:

@@ -120,6 +120,8 @@ class RecordedRun:
         start_ns, end_ns = self._past.ns(found.start_s), self._past.ns(found.end_s)
         gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s)
         part = gathered.part
+        if not part.windows and gathered.damage:
+            raise RunDirectoryError(f"the history can't be read: {gathered.damage[0]}")
         if not part.windows:
             raise UsageError(
                 "the history has nothing between"
@@ -194,7 +196,7 @@ class RecordedRun:
             for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(window)
                 over_time.add(window)
-        return _Gathered(part, over_time, step_s)
+        return _Gathered(part, over_time, step_s, past.damage())
 
     def _whole(self, report: Report, step_s: float | None) -> Report:
         gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
@@ -220,6 +222,8 @@ class _Gathered(NamedTuple):
     part: Part
     over_time: OverTime
     step_s: float
+    damage: list[str]
+    """What could not be read of the history."""
 
 
 def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool) -> Report:
@@ -233,4 +237,4 @@ def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool)
     )
     report = with_requests(report, added, part.rows, part=not whole)
     covered = Covered(part.start_s, part.end_s, part.seconds, int(added.count.sum()), whole)
-    return replace(report, findings=findings(report, covered))
+    return replace(report, findings=[*gathered.damage, *findings(report, covered)])

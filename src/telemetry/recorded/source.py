@@ -49,12 +49,12 @@ def find_result(
     if alone is not None:
         return with_requests(Report(snapshot=read_final(alone), source="file", early_rule=early_rule)), None
     run = rundir.resolve(str(spec), Path(root))
-    path = find_final(run, fallback_dirs)
-    if path is None:
+    final = find_final(run, fallback_dirs)
+    if final is None:
         raise _no_result(run)
-    elsewhere = "" if path == run.final else f"the run directory could not be written, so it is {path}"
+    elsewhere = f"the run directory could not be written, so it is {final.path}" if final.is_elsewhere else ""
     try:
-        snapshot, sources, gates = with_backends(read_final(path), run), read_sources(run), _gates(run)
+        snapshot, sources, gates = with_backends(final.read(), run), read_sources(run), _gates(run)
         report = Report(
             snapshot=snapshot,
             source="file",

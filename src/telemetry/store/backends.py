@@ -27,6 +27,7 @@ from telemetry.store.appendfile import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Drops, Natural
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.snapshot import BackendStat
 from telemetry.wire.version import SCHEMA
 
@@ -215,7 +216,7 @@ def read_backends(run: Path) -> list[BackendStat]:
 
 def _write(path: Path, value: _File) -> None:
     try:
-        write_atomic(path, msgspec.json.encode(value) + b"\n", durable=False, mode=OWNER_ONLY)
+        write_atomic(path, sealed(msgspec.json.encode(value) + b"\n"), durable=False, mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
 
@@ -229,6 +230,7 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
     try:
+        check_seal(data)
         version = msgspec.json.decode(data, type=_File).schema_version
         if version > SCHEMA:
             raise RunDirectoryError(f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}")

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from telemetry.errors import RunDirectoryError
+from telemetry.owned_file import read_owned
 from telemetry.store.appendfile import describe
-from telemetry.store.atomic import OWNER_ONLY, write_atomic
+from telemetry.store.atomic import OWNER_ONLY, replacing, write_atomic
 from telemetry.store.rundir import FINAL, RunDirectory
 from telemetry.wire.codec import BAD_INPUT, check_numbers
+from telemetry.wire.consistency import contradiction
 from telemetry.wire.events import Natural
+from telemetry.wire.seal import SEAL, BrokenSeal, check_seal, sealed
 from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
 from telemetry.wire.version import SCHEMA
 
 _PLAIN: Final = frozenset({bool, int, str, type(None)})
 _PAIR: Final = re.compile(rb"\[\n\s+([-\d.eE+]+),\n\s+([-\d.eE+]+)\n\s+\]")
+
+
+@dataclass(frozen=True)
+class FinalFile:
+    """The result of a run, where it was found."""
+
+    path: Path
+    run: RunDirectory
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it lies outside of the run directory."""
+        return self.path != self.run.final
+
+    def head(self) -> FinalHead:
+        """Read what a list of runs says of it. Raises as `read_final`."""
+        return _head(self._data(), self.path)
+
+    def read(self) -> MetricsSnapshot:
+        """Raises as `read_final`, and for a file outside of the run directory that can't be trusted."""
+        data = self._data()
+        if self.is_elsewhere:
+            _check_run(_head(data, self.path), self.run, self.path)
+        return _decode(data, self.path)
+
+    def _data(self) -> bytes:
+        return _read_elsewhere(self.path, self.run) if self.is_elsewhere else _read(self.path)
 
 
 def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> list[Path]:
@@ -34,26 +67,40 @@ def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> li
     return [run.final, *(folder / f"telemetry-{run.run_id}-{FINAL}" for folder in folders)]
 
 
-def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> Path | None:
-    """The final file of a run, wherever it went. In the directory for temporary files only one of this user's."""
+def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> FinalFile | None:
+    """Find the final file of a run, wherever it went.
+
+    Outside of the run directory anybody may be able to write. There it has to be a regular file, not a link, of
+    this user or of the owner of the run directory, which nobody else may write to, with the id of this run.
+    """
     for path in final_candidates(run, fallback_dirs):
-        with suppress(OSError):
-            if path.is_file() and (path.parent != _temporary() or path.stat().st_uid == os.getuid()):
-                return path
+        found = FinalFile(path, run)
+        if not found.is_elsewhere:
+            with suppress(OSError):
+                if path.is_file():
+                    return found
+            continue
+        with suppress(RunDirectoryError):
+            _check_run(found.head(), run, path)
+            return found
     return None
 
 
 def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
     """Writes the file at the first of `candidates` (file paths) that can be written; returns which.
 
-    Missing directories are made. Blocks until it is on the disk. Raises RunDirectoryError with every reason.
+    Missing directories are made. Outside of a run directory only this user can read the file. Blocks until it is on
+    the disk. Raises RunDirectoryError with every reason.
     """
     data = final_json(snapshot)
     reasons = []
     for path in candidates:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, data, mode=OWNER_ONLY)
+            if path.name == FINAL:
+                write_atomic(path, data, mode=OWNER_ONLY)
+            else:
+                _write_elsewhere(path, data)
         except OSError as error:
             reasons.append(f"{path}: {error.strerror or error}")
         else:
@@ -64,8 +111,8 @@ def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
 
 
 def final_json(snapshot: MetricsSnapshot) -> bytes:
-    """Strict, indented JSON. A number that is not finite is null, and a warning says which and why."""
-    return strict_json(msgspec.to_builtins(snapshot))
+    """Strict, indented JSON with a checksum. A number that is not finite is null, and a warning says which."""
+    return sealed(strict_json(msgspec.to_builtins(snapshot)))
 
 
 def strict_json(document: dict[str, Any]) -> bytes:
@@ -88,18 +135,23 @@ class FinalHead(msgspec.Struct):
     started_ns: Natural = 0
 
 
-def read_head(path: Path) -> FinalHead:
-    """A fraction of the work of `read_final`. Raises RunDirectoryError if the file is missing or broken."""
-    try:
-        return msgspec.json.decode(_read(path), type=FinalHead)
-    except BAD_INPUT as error:
-        raise RunDirectoryError(f"{path} is damaged: {error}") from error
-
-
 def read_final(path: Path) -> MetricsSnapshot:
-    """Raises RunDirectoryError if the file is missing, broken, or of a newer schema."""
-    data = _read(path)
+    """Raises RunDirectoryError if the file is missing, broken, of a newer schema, or contradicts itself."""
+    return _decode(_read(path), path)
+
+
+def _head(data: bytes, path: Path) -> FinalHead:
+    """A fraction of the work of `_decode`. Raises RunDirectoryError if it is broken."""
     try:
+        check_seal(data)
+        return msgspec.json.decode(data, type=FinalHead)
+    except BAD_INPUT as error:
+        raise _damaged(path, error) from error
+
+
+def _decode(data: bytes, path: Path) -> MetricsSnapshot:
+    try:
+        check_seal(data)
         document = msgspec.json.decode(data)
         version = document["schema_version"]
         if version > SCHEMA:
@@ -108,9 +160,18 @@ def read_final(path: Path) -> MetricsSnapshot:
                 hint="read it with the version that wrote it",
             )
         check_numbers(document)
-        return _snapshot(document)
+        snapshot = _snapshot(document)
+        problem = contradiction(snapshot)
     except (*BAD_INPUT, KeyError, TypeError) as error:
-        raise RunDirectoryError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, error) from error
+    if problem:
+        raise RunDirectoryError(f"{path} contradicts itself: {problem}")
+    return snapshot
+
+
+def _damaged(path: Path, error: Exception) -> RunDirectoryError:
+    hint = f"if you edited it, remove its last field, `{SEAL}`" if isinstance(error, BrokenSeal) else ""
+    return RunDirectoryError(f"{path} is damaged: {error}", hint=hint)
 
 
 def _read(path: Path) -> bytes:
@@ -120,6 +181,37 @@ def _read(path: Path) -> bytes:
         raise RunDirectoryError(f"there is no {path}") from error
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
+    """As `_read`, in a folder in which others may write. Raises RunDirectoryError also for a file of theirs."""
+    try:
+        return read_owned(path, _owners(run))
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def _owners(run: RunDirectory) -> set[int]:
+    """Whoever owns the run directory could write anything there, so their file elsewhere is as good."""
+    owners = {os.geteuid()}
+    with suppress(OSError):
+        owners.add(run.path.stat().st_uid)
+    return owners
+
+
+def _check_run(head: FinalHead, run: RunDirectory, path: Path) -> None:
+    if head.run_id != run.run_id:
+        raise RunDirectoryError(f"{path} is the result of run {head.run_id}, not of {run.run_id}")
+
+
+def _write_elsewhere(path: Path, data: bytes) -> None:
+    """May raise OSError."""
+    mode = path.parent.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and path.parent == _temporary():
+        raise PermissionError(errno.EPERM, "other users may replace files in this folder")
+    with replacing(path) as file:
+        os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+        file.write(data)
 
 
 def _temporary() -> Path | None:

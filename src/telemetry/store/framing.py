@@ -232,26 +232,21 @@ class SegmentSteps:
 
     @property
     def torn_bytes(self) -> int:
-        """From the first frame on that is cut short or was told to `tear`, once `find` has come to it."""
+        """From the first frame on that is cut short or was told to `tear`, once `next` has come to it."""
         return self._size - self._at if self._torn else 0
 
-    def find(self, stamp: int) -> Place | None:
-        """The next frame with this stamp or a greater one, among those there were when this was made."""
-        seek, read, at = self._file.seek, self._file.read, self._at
-        while not self._torn and at < self._size:
-            seek(at)
-            head = read(FRAME_HEADER_BYTES)
-            if len(head) == FRAME_HEADER_BYTES:
-                length, crc, found, kind = _HEADER.unpack(head)
-                end = at + FRAME_HEADER_BYTES + length
-                if end <= self._size:
-                    at = end
-                    if found < stamp:
-                        continue
-                    self._at = at
-                    return Place(found, kind, length, crc, end - length)
-            self._torn = True
-        self._at = at
+    def next(self) -> Place | None:
+        """The next frame, among those there were when this was made."""
+        if self._torn or self._at >= self._size:
+            return None
+        head = _read_at(self._file, self._at, FRAME_HEADER_BYTES)
+        if len(head) == FRAME_HEADER_BYTES:
+            length, crc, stamp, kind = _HEADER.unpack(head)
+            end = self._at + FRAME_HEADER_BYTES + length
+            if end <= self._size:
+                self._at = end
+                return Place(stamp, kind, length, crc, end - length)
+        self._torn = True
         return None
 
     def tear(self, place: Place) -> None:

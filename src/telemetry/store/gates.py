@@ -13,6 +13,7 @@ from telemetry.store.appendfile import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.gates import GateResult
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import SCHEMA
 
 GATES: Final = "gates.json"
@@ -27,9 +28,8 @@ def write_gates(directory: Path, results: list[GateResult]) -> Path:
     """Atomic. Blocks on the disk. Raises RunDirectoryError."""
     path = directory / GATES
     try:
-        write_atomic(
-            path, msgspec.json.format(msgspec.json.encode(_File(gates=results)), indent=2) + b"\n", mode=OWNER_ONLY
-        )
+        data = msgspec.json.format(msgspec.json.encode(_File(gates=results)), indent=2)
+        write_atomic(path, sealed(data + b"\n"), mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
     return path
@@ -40,7 +40,9 @@ def read_gates(directory: Path) -> list[GateResult]:
     reads."""
     path = directory / GATES
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
+        data = path.read_bytes()
+        check_seal(data)
+        found = msgspec.json.decode(data, type=_File)
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -27,6 +27,7 @@ from telemetry.store.stretches import Found, Opened, Picked, Stretch, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import SCHEMA
 
 __all__ = ["LEVELS", "RETENTION_S", "HistoryReader", "HistoryWriter", "Picked"]
@@ -133,9 +134,10 @@ class HistoryWriter:
         if len(data) > good_bytes:
             self._keys.cut(good_bytes)
         if not good_bytes:
-            self.bytes_written += self._keys.append([b'{"schema_version":%d}\n' % SCHEMA])
+            self.bytes_written += self._keys.append([sealed(b'{"schema_version":%d}\n' % SCHEMA)])
 
     def _take_key(self, line: bytes, *, header: bool) -> None:
+        check_seal(line)
         if not header:
             key = msgspec.json.decode(line, type=SeriesKey)
             self._known.add((key.kind, key.index))
@@ -156,7 +158,7 @@ class HistoryWriter:
     def _add_keys(self, keys: Iterable[SeriesKey]) -> None:
         new = [key for key in keys if (key.kind, key.index) not in self._known]
         if new and self._keys is not None:
-            self.bytes_written += self._keys.append([msgspec.json.encode(key) + b"\n" for key in new])
+            self.bytes_written += self._keys.append([sealed(msgspec.json.encode(key) + b"\n") for key in new])
             self._known.update((key.kind, key.index) for key in new)
 
     def _write(self, at: int, first: int, interval: Interval) -> None:
@@ -192,23 +194,35 @@ class HistoryReader:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.torn_bytes = 0
-        """Bytes at damaged ends of segments, in the last `intervals`."""
+        self.torn: dict[Path, int] = {}
+        """Bytes at damaged ends of segments, of each in which the last reading found some."""
         self._directory = directory
         self._marks: dict[Path, list[tuple[int, int]]] = {}
         """(time, bytes) of a segment of seconds, ascending: its intervals up to there had ended by then. It is only
         appended to, also by a writer that resumes, which may cut back the coarser ones."""
 
+    @property
+    def torn_bytes(self) -> int:
+        """Of all segments together."""
+        return sum(self.torn.values())
+
     def keys(self) -> list[SeriesKey]:
-        """Of all kinds, in the order they came. Raises RunDirectoryError."""
+        """Of all kinds, in the order they came. Raises RunDirectoryError if a line is damaged: it may be
+        that of any instrument."""
         path = self._directory / _KEYS
         try:
-            lines = path.read_bytes().split(b"\n")[1:-1]  # without the header, and what follows the last line end
-            return [msgspec.json.decode(line, type=SeriesKey) for line in lines]
+            lines = path.read_bytes().split(b"\n")[:-1]  # without what follows the last line end
         except OSError as error:
             raise RunDirectoryError(f"there is no history to read: {describe(error)}") from error
-        except BAD_INPUT as error:
-            raise RunDirectoryError(f"{path} is damaged: {error}") from error
+        keys = []
+        for number, line in enumerate(lines, 1):
+            try:
+                check_seal(line)
+                if number > 1:
+                    keys.append(msgspec.json.decode(line, type=SeriesKey))
+            except BAD_INPUT as error:
+                raise RunDirectoryError(f"{path} line {number} is damaged: {error}") from error
+        return keys
 
     def intervals(self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, level_s: int = 0) -> Iterator[Interval]:
         """Intervals that overlap `[start_ns, end_ns)`, in order. Blocks on the disk.
@@ -218,7 +232,7 @@ class HistoryReader:
         """
         if level_s:
             _check_level(level_s)
-        self.torn_bytes = 0
+        self.torn = {}
         return self._read(start_ns, end_ns, level_s)
 
     def coarse(
@@ -247,14 +261,14 @@ class HistoryReader:
     def _stretch(
         self, start_ns: int, end_ns: int, longest_s: int, read: Callable[[Found], _T | None]
     ) -> Iterator[_T]:
-        self.torn_bytes = 0
+        self.torn = {}
         try:
             with ExitStack() as stack:
                 stretch = Stretch(self._open(stack), start_ns, end_ns, longest_s)
                 for found in stretch:
                     if (one := read(found)) is not None:
                         yield one
-                self.torn_bytes = stretch.torn_bytes
+                self.torn = stretch.torn
         except OSError as error:
             raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
 
@@ -294,7 +308,8 @@ class HistoryReader:
                 marks.append((ended_ns, reader.good_bytes))
             if interval is not None:
                 yield interval
-        self.torn_bytes += reader.torn_bytes
+        if reader.torn_bytes:
+            self.torn[segment.path] = reader.torn_bytes
 
 
 class _Part(NamedTuple):

@@ -159,15 +159,17 @@ def segments(directory: Path) -> list[Segment]:
     return sorted(found)
 
 
-def damaged_bytes(directory: Path) -> int:
-    """Bytes that can't be read, of all levels. Reads all of the history. May raise OSError, RunDirectoryError."""
-    damaged = 0
+def damaged_bytes(directory: Path) -> dict[Path, int]:
+    """Bytes that can't be read of each segment, if there are any. Reads all of the history. May raise OSError,
+    RunDirectoryError."""
+    damaged = {}
     for segment in segments(directory):
         with segment.path.open("rb", buffering=0) as file:
             reader = SegmentReader(file, segment.path, MAGIC)
             for _ in reader.frames():
                 pass
-        damaged += reader.torn_bytes
+        if reader.torn_bytes:
+            damaged[segment.path] = reader.torn_bytes
     return damaged
 
 

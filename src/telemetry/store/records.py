@@ -1,10 +1,10 @@
 """The record log: all records of the run's one sequence, for those who join late or missed some.
 
     records/records.jsonl
-        {"schema_version":1,"run_id":"…","protocol":[1,1]}
-        {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…}
+        {"schema_version":1,"run_id":"…","protocol":[1,1],"crc":"…"}
+        {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…,"crc":"…"}
 
-Line `seq + 1` is record `seq`. A number that is not finite is null.
+Line `seq + 1` is record `seq`. A number that is not finite is null. Each line has a check (`telemetry.wire.seal`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from telemetry.limits import MIB
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Streamed, StreamRecord
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 FILE_NAME: Final = "records.jsonl"
@@ -48,7 +49,7 @@ def record_line(record: StreamRecord) -> bytes:
     """A record as one line of strict JSON, line end included."""
     tag = type(record.record).__struct_config__.tag
     head = {"seq": record.seq, "wall_ns": record.wall_ns, "producer": record.producer, "type": tag}
-    return _ENCODER.encode(head | asdict(record.record)) + b"\n"
+    return sealed(_ENCODER.encode(head | asdict(record.record)) + b"\n")
 
 
 class RecordLog:
@@ -131,7 +132,7 @@ class RecordLog:
         if file.size > self._lines.bytes:  # half a line of a process that was killed
             file.cut(self._lines.bytes)
         if not file.size:
-            file.append([_ENCODER.encode(_Header(run_id=first.run_id)) + b"\n"])
+            file.append([sealed(_ENCODER.encode(_Header(run_id=first.run_id)) + b"\n")])
         self._file = file
         return file
 
@@ -159,6 +160,7 @@ class RecordLog:
 
     def _header(self, line: bytes) -> _Header:
         try:
+            check_seal(line)
             header = msgspec.json.decode(line, type=_Header)
         except BAD_INPUT as error:
             raise self._unreadable(f"line 1: {error}") from error
@@ -168,6 +170,7 @@ class RecordLog:
 
     def _decode(self, line: bytes, seq: int, header: _Header) -> StreamRecord:
         try:
+            check_seal(line)
             fields = msgspec.json.decode(line, type=dict[str, Any])
             kind = _TYPES[fields["type"]]
             values = [fields[name] for name in kind.__struct_fields__ if name in fields]

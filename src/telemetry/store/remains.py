@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import find_final, read_head
+from telemetry.store.final import find_final
 from telemetry.store.journal import JournalReader, segment_files
 from telemetry.store.liveruns import LiveRun, forget, list_live
 from telemetry.store.rundir import RunDirectory
@@ -46,10 +46,10 @@ class Remains:
 
 def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
     """Nobody has it, and it has no result that can be read, in its directory or where else one may be."""
-    path = find_final(run, fallback_dirs)
-    if path is not None:
+    final = find_final(run, fallback_dirs)
+    if final is not None:
         with suppress(RunDirectoryError):
-            if read_head(path).state in TERMINAL:
+            if final.head().state in TERMINAL:
                 return False
     return not run.locked()
 

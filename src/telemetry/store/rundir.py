@@ -29,6 +29,7 @@ from telemetry.store.runlock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
 from telemetry.wire.events import Natural
 from telemetry.wire.masking import mask_secrets
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.version import SCHEMA
 
 __all__ = [
@@ -212,16 +213,17 @@ class RunDirectory:
         """Atomic; secrets in `argv` and `config` are masked. Blocks on the disk. Raises RunDirectoryError."""
         masked = replace(manifest, argv=mask_secrets(manifest.argv), config=mask_secrets(manifest.config))
         try:
-            write_atomic(
-                self.manifest, msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n", mode=OWNER_ONLY
-            )
+            data = msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n"
+            write_atomic(self.manifest, sealed(data), mode=OWNER_ONLY)
         except OSError as error:
             raise RunDirectoryError(f"{self.manifest} can't be written: {describe(error)}") from error
 
     def read_manifest(self) -> Manifest:
         """Raises RunDirectoryError if it is missing, broken or newer than this version reads."""
         try:
-            manifest = msgspec.json.decode(self.manifest.read_bytes(), type=Manifest)
+            data = self.manifest.read_bytes()
+            check_seal(data)
+            manifest = msgspec.json.decode(data, type=Manifest)
         except OSError as error:
             raise RunDirectoryError(f"the manifest can't be read: {describe(error)}") from error
         except BAD_INPUT as error:

@@ -12,6 +12,7 @@ from telemetry.store.appendfile import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.seal import check_seal, sealed
 from telemetry.wire.sources import Sources, SourceStat
 from telemetry.wire.version import SCHEMA
 
@@ -23,7 +24,7 @@ def write_sources(run: RunDirectory, sources: Sequence[SourceStat]) -> None:
     path = run.path / SOURCES
     try:
         data = msgspec.json.encode(Sources(sources=list(sources)))
-        write_atomic(path, msgspec.json.format(data, indent=2) + b"\n", mode=OWNER_ONLY)
+        write_atomic(path, sealed(msgspec.json.format(data, indent=2) + b"\n"), mode=OWNER_ONLY)
     except OSError as error:
         raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
 
@@ -35,7 +36,9 @@ def read_sources(run: RunDirectory) -> list[SourceStat]:
     """
     path = run.path / SOURCES
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Sources)
+        data = path.read_bytes()
+        check_seal(data)
+        found = msgspec.json.decode(data, type=Sources)
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -8,6 +8,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -120,8 +121,8 @@ def _whole(steps: SegmentSteps, place: Place) -> Interval | None:
     return decoded(Frame(place.stamp, place.kind, memoryview(payload)), steps.path)
 
 
-def _found(steps: SegmentSteps, place: Place) -> Found | None:
-    """None if it is torn. Raises as `Found`."""
+def _head(steps: SegmentSteps, place: Place) -> bytes | None:
+    """The head of a packed interval; None if there is none, or it is not what was written."""
     if place.kind == PACKED:
         head = steps.read(place, 0, _HEAD_BYTES)
         if len(head) >= OPENING_BYTES:
@@ -129,17 +130,40 @@ def _found(steps: SegmentSteps, place: Place) -> Found | None:
             if len(head) < size <= place.length:
                 head = steps.read(place, 0, size)
             if len(head) >= size and intact(head[:size], place.length, place.stamp, place.kind):
-                return Found(steps, place, head[:size])
+                return head[:size]
+    return None
+
+
+def _is_intact(steps: SegmentSteps, place: Place) -> bool:
+    """Whether its stamp, kind and length are those that were written. If not, it is torn."""
+    if _head(steps, place) is None and steps.payload(place) is None:
+        steps.tear(place)
+        return False
+    return True
+
+
+def _found(steps: SegmentSteps, place: Place) -> Found | None:
+    """None if it is torn. Raises as `Found`."""
+    head = _head(steps, place)
+    if head is not None:
+        return Found(steps, place, head)
     whole = _whole(steps, place)
     return None if whole is None else Found(steps, place, whole)
+
+
+def _from(steps: SegmentSteps, first: int) -> Place | None:
+    """The next frame of roll `first` or a later one. A stamp that was changed must not hide what it was on."""
+    while (place := steps.next()) is not None and place.stamp < first:
+        _is_intact(steps, place)
+    return place
 
 
 class _Level:
     """The intervals of one level, from its first segment to its last. It never goes back."""
 
     def __init__(self, opened: Sequence[Opened]) -> None:
-        self.torn_bytes = 0
-        """Of the segments that it has come to the end of."""
+        self.torn: dict[Path, int] = {}
+        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
         self.first = opened[0].segment.first if opened else _END
         """Rolls before this one are in no segment."""
         self.starts = {item.segment.first: item.segment.start_ns for item in opened}
@@ -152,21 +176,24 @@ class _Level:
     def between(self, first: int, end: int) -> Iterator[Found]:
         """Those of rolls from `first` up to before `end`, as far as nobody has passed them. Raises as `Found`."""
         while (place := self._next(first)) is not None:
-            if place.stamp >= end:
-                self._ahead = place
-                return
             assert self._steps is not None
-            found = _found(self._steps, place) if place.kind in KINDS else None
-            if found is not None:
+            if place.stamp >= end:
+                if _is_intact(self._steps, place):
+                    self._ahead = place
+                    return
+                continue
+            if place.kind not in KINDS:
+                _is_intact(self._steps, place)
+            elif (found := _found(self._steps, place)) is not None:
                 yield found
 
     def _next(self, first: int) -> Place | None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.stamp >= first:
             return ahead
-        while self._steps is None or (place := self._steps.find(first)) is None:
-            if self._steps is not None:
-                self.torn_bytes += self._steps.torn_bytes
+        while self._steps is None or (place := _from(self._steps, first)) is None:
+            if self._steps is not None and self._steps.torn_bytes:
+                self.torn[self._steps.path] = self._steps.torn_bytes
             if not self._left:
                 self._steps = None
                 return None
@@ -189,9 +216,9 @@ class Stretch:
         self._levels = [_Level(items) for items in by_level]
 
     @property
-    def torn_bytes(self) -> int:
-        """Of segments that it has come to the end of."""
-        return sum(level.torn_bytes for level in self._levels)
+    def torn(self) -> dict[Path, int]:
+        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
+        return {path: count for level in self._levels for path, count in level.torn.items()}
 
     def __iter__(self) -> Iterator[Found]:
         """In order of time. Raises as `Found`."""

@@ -246,8 +246,8 @@ def test_a_torn_second_ends_its_segment(tmp_path: Path) -> None:
     write(tmp_path, range(30), {1: None, 10: None, 60: None})
     (path,) = (item.path for item in segments(tmp_path) if item.level == 1)
     with path.open("rb", buffering=0) as file:
-        place = SegmentSteps(file, path, MAGIC).find(25)
-    assert place is not None
+        steps = SegmentSteps(file, path, MAGIC)
+        place = next(place for place in iter(steps.next, None) if place.stamp == 25)
     data = bytearray(path.read_bytes())
     data[place.begin + 3] ^= 1
     path.write_bytes(data)
@@ -256,6 +256,27 @@ def test_a_torn_second_ends_its_segment(tmp_path: Path) -> None:
     assert (slots(reader.coarse(*window(22, 30))), reader.torn_bytes) == ([22, 23, 24], torn)
     picked = [one.slots.tolist() for one in reader.pick(3, *window(22, 30))]
     assert (picked, reader.torn_bytes) == ([[22], [23], [24]], torn)
+
+
+@pytest.mark.parametrize("level", [1, 10])
+@pytest.mark.parametrize("at", range(FRAME_HEADER_BYTES))
+def test_a_changed_header_hides_nothing(tmp_path: Path, level: int, at: int) -> None:
+    """Length, CRC, stamp and kind say where a frame belongs: what can't be placed is said."""
+    write(tmp_path, range(30), {1: None, 10: None, 60: None})
+    (path,) = (item.path for item in segments(tmp_path) if item.level == level)
+    with path.open("rb", buffering=0) as file:
+        steps = SegmentSteps(file, path, MAGIC)
+        place = next(place for place in iter(steps.next, None) if place.stamp == 20)
+    data = bytearray(path.read_bytes())
+    windows = [window(*window_s) for window_s in ((0, 30), (12, 28), (20, 21))]
+    whole = [slots(HistoryReader(tmp_path).coarse(*one, longest_s=level)) for one in windows]
+    for bit in range(8):
+        changed = bytearray(data)
+        changed[place.begin - FRAME_HEADER_BYTES + at] ^= 1 << bit
+        path.write_bytes(changed)
+        for one, expected in zip(windows, whole, strict=True):
+            reader = HistoryReader(tmp_path)
+            assert slots(reader.coarse(*one, longest_s=level)) == expected or list(reader.torn) == [path]
 
 
 @pytest.mark.parametrize("series", [0, 299])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from telemetry.errors import RunDirectoryError
 from telemetry.recorded.backends import with_backends
-from telemetry.store.final import find_final, read_final
+from telemetry.store.final import find_final
 from telemetry.store.remains import is_dead, remains
 from telemetry.store.rundir import RunDirectory
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
@@ -30,8 +30,8 @@ def directory_of(run_id: str, *paths: str) -> RunDirectory | None:
 def result_of(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
     """The result of a run that is over, with what its backends have said since; None if there is none. Raises
     RunDirectoryError if it can't be read."""
-    path = find_final(run, fallback_dirs)
-    snapshot = read_final(path) if path is not None else None
+    final = find_final(run, fallback_dirs)
+    snapshot = final.read() if final is not None else None
     return with_backends(snapshot, run) if snapshot is not None and snapshot.state in TERMINAL else None
 
 

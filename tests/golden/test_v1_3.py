@@ -19,6 +19,7 @@ from tests.golden import test_v1_0 as v1_0
 from tests.golden import test_v1_2 as v1_2
 
 from telemetry.wire import codec, control, events
+from telemetry.wire.snapshot import FoldedProducers
 
 HERE = Path(__file__).parent / "v1.3"
 VERSION = (1, 3)
@@ -43,7 +44,10 @@ def batch(seq: int, first: int, records: list[events.EventRecord], rows: list[fl
 DEFINE = v1_2.DEFINE
 EVERY_RECORD = v1_2.EVERY_RECORD
 SNAPSHOT = replace(
-    v1_2.SNAPSHOT, protocol=VERSION, producers=[replace(v1_2.SNAPSHOT.producers[0], unfinished=True)]
+    v1_2.SNAPSHOT,
+    protocol=VERSION,
+    producers=[replace(v1_2.SNAPSHOT.producers[0], unfinished=True)],
+    folded=FoldedProducers(producers=7, events=1_000, repaired=2, duplicates=3),
 )
 STREAM_RECORD = replace(v1_2.STREAM_RECORD, version=VERSION)
 STREAM_STEP = replace(v1_2.STREAM_STEP, version=VERSION)

@@ -252,5 +252,5 @@ def test_a_tokenizer_that_can_t_be_read_is_an_error(tmp_path: Path, content: str
 def test_a_library_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     """With the extra to install."""
     monkeypatch.setattr(tokens, "find_spec", lambda name: None)
-    with pytest.raises(TelemetryError, match=r"telemetry\[tokens\]"):
+    with pytest.raises(TelemetryError, match=r"telemetryd\[tokens\]"):
         TokenCounter.open(TokensConfig(tokenizer=str(tokenizer_file)))

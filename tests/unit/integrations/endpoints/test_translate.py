@@ -55,7 +55,7 @@ class FakeRun:
         self.labels: dict[str, str] = {}
         self._issued = 0
 
-    def requests(self, name: str, *, expire_s: None, stop_when: str, **labels: str) -> FakeRun:
+    def requests(self, name: str, *, labels: dict[str, str]) -> FakeRun:
         assert name == "request"
         self.labels = labels
         return self
@@ -75,7 +75,8 @@ class FakeRun:
     def enter(self, window: str) -> None:
         self.log.append(("window", window))
 
-    def counter(self, name: str, **labels: str) -> Any:
+    def counter(self, name: str, *, labels: dict[str, str] | None = None, **more_labels: str) -> Any:
+        labels = {**(labels or {}), **more_labels}
         own = [key for key in labels if key != "session"]
         assert (
             own

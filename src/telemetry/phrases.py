@@ -18,6 +18,8 @@ from telemetry.wire.snapshot import (
     TERMINAL,
     BackendStat,
     CommandFacts,
+    CounterStat,
+    GaugeStat,
     MetricsSnapshot,
     ProducerStat,
     SeriesStat,
@@ -122,9 +124,11 @@ def waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
         yield f"{number_of(pending.deferred, 'text')} not counted{yet}"
 
 
-def outside(stat: SeriesStat) -> str:
-    """Values that a series could not count as they are; empty if there are none."""
-    parts = {"below the range": stat.below, "above the range": stat.above, "beyond 2^53, rounded": stat.imprecise}
+def outside(stat: SeriesStat | CounterStat | GaugeStat) -> str:
+    """Values that an instrument could not count as they are; empty if there are none."""
+    parts = {"beyond 2^53, rounded": stat.imprecise}
+    if isinstance(stat, SeriesStat):
+        parts = {"below the range": stat.below, "above the range": stat.above, **parts}
     return ", ".join(f"{humane.count(number)} {what}" for what, number in parts.items() if number)
 
 

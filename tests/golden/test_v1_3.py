@@ -46,6 +46,8 @@ EVERY_RECORD = v1_2.EVERY_RECORD
 SNAPSHOT = replace(
     v1_2.SNAPSHOT,
     protocol=VERSION,
+    counters=[replace(v1_2.SNAPSHOT.counters[0], imprecise=2)],
+    gauges=[replace(v1_2.SNAPSHOT.gauges[0], imprecise=3), *v1_2.SNAPSHOT.gauges[1:]],
     producers=[replace(v1_2.SNAPSHOT.producers[0], unfinished=True)],
     folded=FoldedProducers(producers=7, events=1_000, repaired=2, duplicates=3),
 )

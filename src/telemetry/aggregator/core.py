@@ -17,7 +17,6 @@ from telemetry.aggregator.apply import Applier, Handler
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.extents import Extents
-from telemetry.aggregator.folded import Folded
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
@@ -45,9 +44,9 @@ _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 _UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
 _SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
 _FORMAT: Final = 4
-"""Of checkpoints. No other one can be read but the one before."""
-_FORMAT_BEFORE: Final = 3
-"""Without folded producers, and with times of the wall clock: that of the next batch carries them on."""
+"""Of checkpoints."""
+_FORMATS: Final = (3, _FORMAT)
+"""Those that can be read. Format 3 has no folded producers, and times of the wall clock."""
 
 
 class _Checkpoint(Struct):
@@ -82,6 +81,7 @@ class Aggregator:
         "_bad_frames": dict[str, Count],
         "_new_bad_frames": dict[str, Count],
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_clock",)
     DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier")
 
     def __init__(self, config: AggregatorConfig) -> None:
@@ -140,11 +140,7 @@ class Aggregator:
         """The aggregator that made the checkpoint. Raises Malformed for bytes that none did."""
         try:
             checkpoint = _CHECKPOINT.decode(data)
-            if checkpoint.format == _FORMAT_BEFORE and isinstance(checkpoint.state, dict):
-                checkpoint.state["_clock"] = save(RunClock())
-                if isinstance(book := checkpoint.state.get("_book"), dict):
-                    book["folded"] = save(Folded())
-            elif checkpoint.format != _FORMAT:
+            if checkpoint.format not in _FORMATS:
                 raise Malformed(Reason.WRONG_VERSION, f"a checkpoint of format {checkpoint.format}, not {_FORMAT}")
             aggregator = Aggregator(checkpoint.config)
             load(aggregator, checkpoint.state)

@@ -38,7 +38,9 @@ class CounterTable:
         "_events": Column(np.int64),
         "_increase": Column(np.float64),
         "_rolls": list[tuple[float, Values]],
+        "_imprecise": Column(np.int64),
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise",)
     DERIVED: ClassVar[tuple[str, ...]] = ("_names", "_huge", "_rates")
 
     def __init__(self, window_rolls: int) -> None:
@@ -50,6 +52,8 @@ class CounterTable:
         self._fractional = np.zeros(0, np.bool_)
         self._events = np.zeros(0, np.int64)
         self._increase = np.zeros(0, np.float64)
+        self._imprecise = np.zeros(0, np.int64)
+        """Increments that float64 has rounded before they came here, as far as anybody can tell."""
         self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
         self._rates: list[float] = []
 
@@ -82,6 +86,7 @@ class CounterTable:
         self._fractional = grown(self._fractional, size)
         self._events = grown(self._events, size)
         self._increase = grown(self._increase, size)
+        self._imprecise = grown(self._imprecise, size)
         return size - 1
 
     def record(self, index: Index, value: Values) -> None:
@@ -122,6 +127,7 @@ class CounterTable:
         for i, number in zip(index.tolist(), value.tolist(), strict=True):
             self._huge[i] = self._huge.get(i, 0) + int(number)
             self._increase[i] = min(float(self._increase[i]) + number, LARGEST)
+            self._imprecise[i] += number >= limits.EXACT_INTEGER
 
     def _add_fractions(self, index: Index, value: Values) -> None:
         """Below 2**53 by nature. A chunk is split into a part that adds up exactly and a rest that hardly rounds;
@@ -172,10 +178,19 @@ class CounterTable:
         return rates
 
     def stats(self) -> list[CounterStat]:
-        """By index."""
-        events = self._events.tolist()
+        """By index. A total that no integer of the wire says is imprecise as well."""
+        events, imprecise = self._events.tolist(), self._imprecise.tolist()
         rates = self._rates + [0.0] * (len(self) - len(self._rates))
+        values = [self.value(index) for index in range(len(self))]
         return [
-            CounterStat(name=name, labels=labels, unit=unit, value=self.value(i), events=events[i], rate=rates[i])
+            CounterStat(
+                name=name,
+                labels=labels,
+                unit=unit,
+                value=values[i],
+                events=events[i],
+                rate=rates[i],
+                imprecise=imprecise[i] or int(isinstance(values[i], float) and values[i] >= limits.EXACT_INTEGER),
+            )
             for i, (name, labels, unit) in enumerate(self._names)
         ]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.aggregator.state import Column
 from telemetry.aggregator.values import grown, plain
 from telemetry.wire.history import ValueColumns
@@ -28,7 +29,9 @@ class GaugeTable:
         "_time_ns": Column(np.int64),
         "_events": Column(np.int64),
         "_touched": Column(np.bool_),
+        "_imprecise": Column(np.int64),
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("_imprecise",)
     DERIVED: ClassVar[tuple[str, ...]] = ("_names",)
 
     def __init__(self) -> None:
@@ -39,6 +42,8 @@ class GaugeTable:
         self._time_ns = np.zeros(0, np.int64)
         self._events = np.zeros(0, np.int64)
         self._touched = np.zeros(0, np.bool_)
+        self._imprecise = np.zeros(0, np.int64)
+        """Values that float64 has rounded before they came here, as far as anybody can tell."""
 
     def restored(self) -> None:
         used = self._events > 0
@@ -59,6 +64,7 @@ class GaugeTable:
         self._time_ns = grown(self._time_ns, at + 1)
         self._events = grown(self._events, at + 1)
         self._touched = grown(self._touched, at + 1)
+        self._imprecise = grown(self._imprecise, at + 1)
         self._min[at], self._max[at] = np.inf, -np.inf
         return at
 
@@ -68,6 +74,9 @@ class GaugeTable:
         np.minimum.at(self._min, index, value)
         np.maximum.at(self._max, index, value)
         self._touched[index] = True
+        magnitude = np.abs(value)
+        if magnitude.max() >= limits.EXACT_INTEGER:
+            np.add.at(self._imprecise, index[magnitude >= limits.EXACT_INTEGER], 1)
         order = np.argsort(time_ns, kind="stable")
         order = order[time_ns[order] >= self._time_ns[index[order]]]
         self._value[index[order]] = value[order]  # of repeated indices the last assignment stays: the newest
@@ -88,6 +97,7 @@ class GaugeTable:
             self._max.tolist(),
             self._events.tolist(),
             self._time_ns.tolist(),
+            self._imprecise.tolist(),
             strict=False,  # columns have room to grow
         )
         return [
@@ -100,8 +110,9 @@ class GaugeTable:
                 max=plain(high),
                 events=events,
                 time_ns=max(0, time_ns + shift_ns),
+                imprecise=imprecise,
             )
             if events
             else GaugeStat(name=name, labels=labels, unit=unit)
-            for (name, labels, unit), value, low, high, events, time_ns in columns
+            for (name, labels, unit), value, low, high, events, time_ns, imprecise in columns
         ]

@@ -286,6 +286,7 @@ class ProducerBook:
         "_producers": PARTS,
         "_rolls_s": list[float],
     }
+    ADDED: ClassVar[tuple[str, ...]] = ("folded",)
     DERIVED: ClassVar[tuple[str, ...]] = ("_config",)
 
     def __init__(self, config: AggregatorConfig) -> None:

@@ -38,7 +38,6 @@ _UNACCOUNTED: Final = (
     "the journal could not be written, or can't be read, from some moment on: "
     "what its aggregator took after that is not in these numbers"
 )
-_ROUNDED: Final = "some series hold integers beyond 2**53"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ class Parts:
 def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """The snapshot of this moment; `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames, parts.folded)
-    rounded = any(series.imprecise for series in parts.series)
+    rounded = _rounded(parts)
     return MetricsSnapshot(
         run_id=facts.run_id,
         name=facts.name,
@@ -98,7 +97,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         completeness=completeness(facts, _owing(parts), accounting, parts.texts.pending),
         reason=facts.reason,
         exact=facts.exact and not rounded,
-        exact_reason=_ROUNDED if facts.exact and rounded else facts.exact_reason,
+        exact_reason=rounded if facts.exact and rounded else facts.exact_reason,
         started_ns=facts.started_ns,
         time_ns=wall_ns,
         elapsed_s=max(0, now_ns - facts.started_mono_ns) / 1e9,
@@ -122,6 +121,17 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
         directory=facts.directory,
         folded=parts.folded,
     )
+
+
+def _rounded(parts: Parts) -> str:
+    """Why the numbers are not exact although all values are there; empty if they are."""
+    stats: dict[str, Sequence[SeriesStat | CounterStat | GaugeStat]] = {
+        "series": parts.series,
+        "counters": parts.counters,
+        "gauges": parts.gauges,
+    }
+    kinds = [kind for kind, found in stats.items() if any(stat.imprecise for stat in found)]
+    return f"some {' and '.join(kinds)} hold integers beyond 2**53" if kinds else ""
 
 
 def account_for(

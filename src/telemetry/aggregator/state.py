@@ -2,6 +2,7 @@
 
     STATE      attribute or property → what it holds: `PART` (an object with a state of its own), `PARTS` (a list or
                map of such), a `Column`, or the type of a plain value. `__init__` made room for it all.
+    ADDED      optional: names in STATE that a state of the format before lacks. They stay as `__init__` made them.
     DERIVED    the other attributes: what `__init__` is told, scratch memory, and what can be worked out.
     restored   an optional method, called once the state is in place: works out what is derived. Raises ValueError
                for what can't have been saved.
@@ -60,10 +61,12 @@ def save(owner: Stateful) -> dict[str, object]:
 
 def load(owner: Stateful, data: object) -> None:
     """Fills a new object. Raises ValueError for what can't have been saved."""
-    if not isinstance(data, dict) or data.keys() != owner.STATE.keys():
+    kept = owner.STATE.keys()
+    if not isinstance(data, dict) or not kept - getattr(owner, "ADDED", ()) <= data.keys() <= kept:
         raise ValueError(f"this is no {type(owner).__name__}")
     for name, kind in owner.STATE.items():
-        _load_attribute(owner, name, kind, data[name])
+        if name in data:
+            _load_attribute(owner, name, kind, data[name])
     restored = getattr(owner, "restored", None)
     if restored is not None:
         restored()

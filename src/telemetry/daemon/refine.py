@@ -19,7 +19,7 @@ HOLE: Final = "a part of the journal can't be read: the numbers have it, from th
 """A warning: what is damaged, or gone, has a checkpoint behind it."""
 CUT: Final = "the journal could not be written, or can't be read, from some moment on"
 """Why percentiles are not exact of a run that went on from such a journal: its numbers lack values for good."""
-_IN_VAIN: Final = ("the journal", "some series")
+_IN_VAIN: Final = ("the journal", "some series", "2**53")
 """What reasons say that another pass would give as well."""
 
 

@@ -28,6 +28,7 @@ from telemetry.wire.snapshot import (
 
 _WORSE: Final[tuple[Completeness, ...]] = ("complete", "lossy", "incomplete", "interrupted")
 _ADDED: Final = "the percentiles of several runs come from their histograms"
+_ROUNDED: Final = "some counters are too large together for a whole number"
 
 _Sum = TypeVar("_Sum", bound=Struct)
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat)
@@ -47,8 +48,11 @@ def merged_snapshot(
     elapsed_s = (ended_ns - began_ns) / 1e9
     producers = _Producers(inputs)
     snapshots = [one.snapshot for one in inputs]
-    exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count)
+    counters = _counters(inputs, elapsed_s)
+    rounded = any(stat.imprecise for stat in counters)
+    exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count) and not rounded
     added = any(stat.count and not stat.exact for stat in series)
+    why = _ADDED if added else _first(one.exact_reason for one in snapshots) or _ROUNDED
     return MetricsSnapshot(
         run_id=run_id,
         name=name,
@@ -57,7 +61,7 @@ def merged_snapshot(
         completeness=max((one.completeness for one in snapshots), key=_WORSE.index),
         reason=f"merged from {sum(len(one.sources) for one in inputs)} runs",
         exact=exact,
-        exact_reason="" if exact else _ADDED if added else _first(one.exact_reason for one in snapshots),
+        exact_reason="" if exact else why,
         started_ns=began_ns,
         time_ns=max(one.snapshot.time_ns + one.shift_ns for one in inputs),
         elapsed_s=elapsed_s,
@@ -65,7 +69,7 @@ def merged_snapshot(
         accounting=_sum(Accounting, [one.accounting for one in snapshots]),
         producers=producers.stats(),
         progress=_progress(snapshots),
-        counters=_counters(inputs, elapsed_s),
+        counters=counters,
         gauges=_gauges(inputs),
         series=list(series),
         marks=producers.marks(),
@@ -175,11 +179,13 @@ def _counters(inputs: Sequence[Input], elapsed_s: float) -> list[CounterStat]:
     )
     merged = []
     for stats in _by_identity(moved).values():
-        value = carried(total_of(stat.value for stat in stats))
+        whole = total_of(stat.value for stat in stats)
+        value = carried(whole)
+        imprecise = sum(stat.imprecise for stat in stats) or int(value != whole)
         events = sum(stat.events for stat in stats)
         rate = value / elapsed_s if elapsed_s > 0.0 else 0.0
         extent = joined([stat.extent for stat in stats if stat.events] or [stats[0].extent])
-        merged.append(replace(stats[0], value=value, events=events, rate=rate, extent=extent))
+        merged.append(replace(stats[0], value=value, events=events, rate=rate, extent=extent, imprecise=imprecise))
     return merged
 
 
@@ -194,7 +200,8 @@ def _gauges(inputs: Sequence[Input]) -> list[GaugeStat]:
         )
         least = min((stat.min for stat in stats if stat.min is not None), default=None)
         most = max((stat.max for stat in stats if stat.max is not None), default=None)
-        merged.append(replace(last, min=least, max=most, events=sum(stat.events for stat in stats)))
+        events, imprecise = sum(stat.events for stat in stats), sum(stat.imprecise for stat in stats)
+        merged.append(replace(last, min=least, max=most, events=events, imprecise=imprecise))
     return merged
 
 

@@ -10,7 +10,7 @@ from telemetry.funnel import without_requests
 from telemetry.humane import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Bounds, Report
-from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 FEW: Final = "*"
 """Before a percentile that rests on too few values."""
@@ -50,7 +50,7 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
         [name, *_series_cells(report, stat, keys, bounded), *([phrases.error_bound(stat)] if mixed else [])]
         for name, stat in zip(names, stats, strict=True)
     ]
-    notes = [note for stat in stats if (note := _series_note(stat))]
+    notes = [note for stat in stats if (note := _note(stat))]
     notes += few_notes(report, rows)
     if snapshot.exact_reason and not snapshot.exact:
         notes.append(f"not exact: {printable(snapshot.exact_reason)}")
@@ -129,7 +129,7 @@ def _series_cells(report: Report, stat: SeriesStat, keys: list[str], bounded: se
     return cells + [humane.quantity(value, stat.unit) for value in (stat.max, stat.stddev)]
 
 
-def _series_note(stat: SeriesStat) -> str:
+def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
     said = phrases.outside(stat)
     return f"{phrases.instrument(stat.name, stat.labels)}: {said}" if said else ""
 
@@ -145,7 +145,8 @@ def counters(snapshot: MetricsSnapshot) -> Section:
         ]
         for stat in without_requests(snapshot.counters, snapshot)
     ]
-    return Section("Counters", table=Table(heads, rows))
+    notes = [note for stat in snapshot.counters if (note := _note(stat))]
+    return Section("Counters", table=Table(heads, rows), notes=notes)
 
 
 def _window_title(snapshot: MetricsSnapshot) -> str:
@@ -162,4 +163,5 @@ def gauges(snapshot: MetricsSnapshot) -> Section:
         ]
         for stat in sorted(snapshot.gauges, key=lambda stat: (stat.name, sorted(stat.labels.items())))
     ]
-    return Section("Gauges", table=Table(heads, rows))
+    notes = [note for stat in snapshot.gauges if (note := _note(stat))]
+    return Section("Gauges", table=Table(heads, rows), notes=notes)

@@ -136,6 +136,8 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     rate: float = 0.0
     """Per second, over the window."""
     extent: Extent | None = None
+    imprecise: int = 0
+    """Increments that are integers beyond 2**53, which float64 rounds. 1 if the total alone is rounded."""
 
 
 class GaugeStat(Struct, kw_only=True, frozen=True):
@@ -148,6 +150,8 @@ class GaugeStat(Struct, kw_only=True, frozen=True):
     events: int = 0
     time_ns: int = 0
     """Wall clock of the value."""
+    imprecise: int = 0
+    """Values that are integers beyond 2**53, which float64 rounds."""
 
 
 class WindowStat(Struct, kw_only=True, frozen=True):

@@ -13,7 +13,18 @@ from telemetry.testing import FakeClock, batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_snapshot, encode_snapshot, snapshot_from_json, snapshot_to_json
 from telemetry.wire.control import End, Hello
-from telemetry.wire.events import Count, Define, EventBatch, EventRecord, Expect, Mark, Params, Sample, Scalar
+from telemetry.wire.events import (
+    Count,
+    Define,
+    EventBatch,
+    EventRecord,
+    Expect,
+    Gauge,
+    Mark,
+    Params,
+    Sample,
+    Scalar,
+)
 from telemetry.wire.snapshot import MetricsSnapshot, State
 
 T = MONO_NS
@@ -493,6 +504,25 @@ def test_a_run_with_a_rounded_series_is_not_called_exact() -> None:
     facts = RunFacts(run_id="r", name="n", state="COMPLETE", exact=True)
     snapshot = bench.aggregator.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns())
     assert (snapshot.exact, snapshot.exact_reason) == (False, "some series hold integers beyond 2**53")
+
+
+@pytest.mark.parametrize(
+    "sent", [[Count("c", 2.0**60)], [Gauge("g", -(2.0**53))], [Count("c", 2.0**60), Gauge("g", 2.0**60)]]
+)
+def test_a_run_with_a_rounded_counter_or_gauge_is_not_called_exact(sent: list[EventRecord]) -> None:
+    """The reason names the kinds; totals that grew large in small steps are whole."""
+    bench = _Bench()
+    bench.feed(batch(records=[*sent, *[Count("whole", 2.0**52)] * 9, Gauge("low", 1.0)]))
+    facts = RunFacts(run_id="r", name="n", state="COMPLETE", exact=True)
+    snapshot = bench.aggregator.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns())
+    kinds = [{Count: "counters", Gauge: "gauges"}[type(record)] for record in sent]
+    assert (snapshot.exact, snapshot.exact_reason) == (
+        False,
+        f"some {' and '.join(kinds)} hold integers beyond 2**53",
+    )
+    assert next(stat for stat in snapshot.counters if stat.name == "whole").value == 9 * 2**52
+    restored = Aggregator.restore(bench.aggregator.checkpoint())
+    assert restored.snapshot(facts, bench.clock.monotonic_ns(), bench.clock.wall_ns()) == snapshot
 
 
 def test_many_series_of_high_precision_share_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,3 +124,22 @@ def test_counters_may_come_at_any_time() -> None:
     table.roll(1.0)
     assert table.stats()[late].rate == 4.0
     assert len(table) == 2
+
+
+def test_increments_that_were_rounded_are_counted() -> None:
+    """From 2**53 on nobody knows whether a float was another integer; totals of smaller ones stay whole."""
+    table = _table(3)
+    _record(table, *[(0, 2.0**52 + 1)] * 4, (1, 2.0**53), (1, 1.0), (1, 1e300), (2, 0.5))
+    stats = table.stats()
+    assert [stat.imprecise for stat in stats] == [0, 2, 0]
+    assert stats[0].value == 4 * (2**52 + 1)
+
+
+def test_a_total_beyond_the_wire_is_no_whole_number_either() -> None:
+    """It is the nearest float, which is said; so is one with a fraction."""
+    table = _table(2)
+    _record(table, *[(0, 2.0**52)] * 2_048, *[(1, 2.0**52)] * 2, (1, 0.5))
+    _record(table, (0, 1.0))
+    stats = table.stats()
+    assert isinstance(stats[0].value, float)
+    assert [stat.imprecise for stat in stats] == [1, 1]

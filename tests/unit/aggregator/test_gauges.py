@@ -60,3 +60,10 @@ def test_times_are_shown_as_the_wall_clock_tells_them() -> None:
     table = _table()
     _record(table, (0, 1, 5_000))
     assert [stat.time_ns for stat in table.stats(-1_000)] == [4_000, 0]
+
+
+def test_values_that_were_rounded_are_counted() -> None:
+    """On either side of zero, from 2**53 on, also if they are not the newest."""
+    table = _table(3)
+    _record(table, (0, 2.0**53, 5), (0, -(2.0**60), 3), (0, 1.0, 9), (1, 2.0**53 - 1, 5), (2, 0.1, 5))
+    assert [stat.imprecise for stat in table.stats()] == [2, 0, 0]

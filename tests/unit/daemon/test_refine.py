@@ -236,6 +236,7 @@ def test_a_byte_that_is_damaged_is_one() -> None:
         ("1,234 bytes of the journal are damaged", False),
         ("the journal passed its cap and lost its oldest segment", False),
         ("some series hold integers beyond 2**53", False),
+        ("some counters and gauges hold integers beyond 2**53", False),
     ],
 )
 def test_what_lacked_time_may_succeed_and_what_lacked_values_may_not(reason: str, may: bool) -> None:

@@ -104,6 +104,23 @@ def test_counters_are_added(two: Any) -> None:
     assert isinstance(found.counters[0].value, int)
 
 
+def test_what_was_rounded_stays_so(two: Any) -> None:
+    """Of counters and gauges."""
+    found = two(
+        {"counters": [CounterStat(name="n", imprecise=1)], "gauges": [GaugeStat(name="g", value=1, imprecise=2)]},
+        {"counters": [CounterStat(name="n", imprecise=3)], "gauges": [GaugeStat(name="g", value=2, imprecise=1)]},
+    )
+    assert (found.counters[0].imprecise, found.gauges[0].imprecise) == (4, 3)
+
+
+def test_a_total_too_large_for_the_wire_is_said_to_be_rounded(two: Any) -> None:
+    """By the merge, of counters that were whole."""
+    large = {"exact": True, "counters": [CounterStat(name="n", value=2**62 + 1)]}
+    found = two(large, large)
+    assert (found.counters[0].value, found.counters[0].imprecise, found.exact) == (2.0**63, 1, False)
+    assert found.exact_reason == "some counters are too large together for a whole number"
+
+
 def test_gauges_have_the_last_value(two: Any) -> None:
     """By time, which alignment changes; the extremes are those of all."""
     early = GaugeStat(name="g", value=5, min=1, max=9, events=3, time_ns=WALL_NS + 3 * SECOND)

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from telemetry.transport import ControlClient, subscribe
 from telemetry.wire.control import Ping, Pong
 
@@ -210,6 +212,67 @@ def test_stop_asks_living_producers_to_end(ground: Any) -> None:
     _, err = job.communicate(timeout=30)
     assert job.returncode == 0
     assert "after" in err, "what was recorded after the end is said"
+
+
+OUTLIVES = """
+import os, sys, time, telemetry
+run = telemetry.start("j")
+run.counter("n").add(1)
+print("up", flush=True)
+sys.stdin.readline()
+if "fork" in sys.argv and (child := os.fork()):
+    sys.exit(os.waitpid(child, 0)[1])
+if "fork" in sys.argv:
+    run.counter("n").add(1)
+begun = time.monotonic()
+if "exit" not in sys.argv:
+    print(run.finish().source, file=sys.stderr)
+import atexit
+atexit._run_exitfuncs()
+print(f"{time.monotonic() - begun:.3f}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["finish", "fork", "fork exit"])
+def test_a_process_that_outlives_its_run_ends_promptly(ground: Any, how: str) -> None:
+    """The run has its result and nobody listens any more: `finish`, a forked child's too, and the exit of a child
+    wait for nobody."""
+    aggregator, endpoint = ground.serve()
+    job = ground.popen(
+        sys.executable,
+        ground.program("job.py", OUTLIVES),
+        *how.split(),
+        environ={"TELEMETRY_ENDPOINT": endpoint},
+        stdin=subprocess.PIPE,
+    )
+    job.stdout.readline()
+    assert ground.run("stop", "job")[0] == 0
+    aggregator.communicate(timeout=30)
+    out, err = job.communicate("go\n", timeout=60)
+    assert job.returncode == 0, err
+    assert float(out) < 2.0 * 2.5, (out, err)
+
+
+def test_a_finish_after_a_kill_waits_two_seconds_for_what_is_acknowledged(ground: Any, wait_until: Any) -> None:
+    """Everything was acknowledged and nobody is known who starts another aggregator: two seconds for the end, and
+    two for the state so far, are enough."""
+    aggregator, endpoint = ground.serve()
+    job = ground.popen(
+        sys.executable,
+        ground.program("job.py", OUTLIVES),
+        environ={"TELEMETRY_ENDPOINT": endpoint},
+        stdin=subprocess.PIPE,
+    )
+    job.stdout.readline()
+    with subscribe(endpoint) as snapshots:
+        wait_until(lambda: next(snapshots).accounting.applied == 1, 10.0, "the event")
+        for _ in range(3):  # an acknowledgement is sent with each
+            next(snapshots)
+    aggregator.kill()
+    aggregator.wait()
+    out, err = job.communicate("go\n", timeout=60)
+    assert "all events were acknowledged" in err
+    assert float(out) < 4.0 * 1.8, (out, err)
 
 
 def test_an_aggregator_whose_producers_are_gone_ends_by_itself(ground: Any) -> None:

@@ -165,6 +165,11 @@ class Conversation:
     def all_sent(self) -> bool:
         return not self._unsent and not self._again and self.outbox.empty
 
+    @property
+    def all_acknowledged(self) -> bool:
+        """Every batch was acknowledged, and nothing is left that would make another."""
+        return self.all_sent and not len(self.ring)
+
     def say_end(self, *, unfinished: bool = False) -> None:
         """The producer's account, repeated by `step` until it is answered: `ended`. What was not sent is lost.
 

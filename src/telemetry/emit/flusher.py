@@ -269,6 +269,8 @@ class Flusher:
     def _end(self, talk: Conversation, watch: _GoneWatch) -> Ending:
         began = time.monotonic()
         while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
+            if talk.refused is not None:
+                raise talk.refused
             self._guarded(lambda: self._turn(talk))
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
@@ -277,12 +279,14 @@ class Flusher:
         sent = _sent(self.outbox)
         talk.say_end(unfinished=self._unfinished)
         talk.step()  # at least once, however little time is left
-        while talk.ended is None and self._left_s() > 0 and not watch.gone():
+        while talk.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
+            if talk.refused is not None:
+                raise talk.refused
             talk.step(_LISTEN_S)
             talk.flush()
         if talk.ended is not None:
             return Ending(talk.ended)
-        if watch.gone() or watch.refused:
+        if watch.gone(saying_end=True) or watch.refused:
             reason = f"nobody listens at {self._parts.endpoint} any more"
             return Ending(None, reason, sent, talk.ring.taken, watch.left_behind())
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
@@ -324,18 +328,28 @@ class _GoneWatch:
         self._heard_ns = -1
         self._probe_at = 0.0
         self._refused_since = self._missing_since = math.inf
+        self._run_is_over = False
+        """Nobody listens, and the run has its result."""
 
-    def gone(self) -> bool:
-        """Blocks for one probe, at most twice a second."""
+    def gone(self, *, saying_end: bool = False) -> bool:
+        """Blocks for one probe, at most twice a second.
+
+        A producer that only says its end, with everything acknowledged, has nothing that another aggregator needs:
+        it waits for a restart no longer than `_GONE_AFTER_S`.
+        """
         now = time.monotonic()
         if self._talk.heard_ns != self._heard_ns:
             self._heard_ns = self._talk.heard_ns
             self._refused_since = self._missing_since = math.inf
+            self._run_is_over = False
             self._probe_at = now + _PROBE_S
         if now >= self._probe_at:
             self._probe_at = now + _PROBE_S
             self._look(now)
-        return now - self._refused_since >= limits.RETURN_S or now - self._missing_since >= _GONE_AFTER_S
+        if self._run_is_over:
+            return True
+        patience_s = _GONE_AFTER_S if saying_end and self._talk.all_acknowledged else limits.RETURN_S
+        return now - self._refused_since >= patience_s or now - self._missing_since >= _GONE_AFTER_S
 
     @property
     def refused(self) -> bool:
@@ -348,7 +362,7 @@ class _GoneWatch:
         from telemetry.emit.run_files import journal_of
 
         run = self._talk.run
-        if run is None or not self.refused or self._missing_since < math.inf:
+        if run is None or not self.refused or self._missing_since < math.inf or self._run_is_over:
             return ""
         return run.directory if journal_of(run.directory) else ""
 
@@ -356,9 +370,18 @@ class _GoneWatch:
         """The file is missing for a moment while another aggregator takes the address over."""
         refused = self._parts.refuses(self._parts.endpoint)
         missing = refused and self._path is not None and not self._path.exists()
-        kept = refused and not missing and self._talk.run is not None and self._parts.kept(self._talk.run.run_id)
+        run = self._talk.run
+        self._run_is_over = refused and run is not None and _has_result(run)
+        kept = refused and not missing and run is not None and self._parts.kept(run.run_id)
         self._refused_since = min(self._refused_since, now) if refused and not kept else math.inf
         self._missing_since = min(self._missing_since, now) if missing else math.inf
+
+
+def _has_result(run: Welcome) -> bool:
+    """Return whether the run has come to its end and left its result. Blocks on the disk."""
+    from telemetry.emit.run_files import RunFiles
+
+    return RunFiles(run.directory, run.run_id, run.name).has_result()
 
 
 def _sent(outbox: Outbox) -> int:

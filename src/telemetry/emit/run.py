@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from telemetry.config import Config
 
 _ASK_AGAIN_S = 1.0
-_GONE_AFTER_S = 1.5  # an address that refuses for so long, with nobody to start another aggregator
+_ASK_AGAIN_MOST_S = 8.0  # an aggregator that is slow to answer gets longer each time
+_REFUSALS = 2
 _RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
 _DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
 _NOTEBOOK_S = 1.0  # for the aggregator to answer before a notebook shows the run without figures
@@ -199,28 +199,31 @@ class Run(Recording):
         if said := ending.in_words():
             notice.warn(said)
         try:
-            left_s = _left_s(deadline)
-            report = self._status(min(left_s, _ASK_AGAIN_S)) if ending.reason else self._patient_status(deadline)
+            report = self._status_while_there(deadline, ending)
         except TelemetryError as error:
             why = "; ".join(filter(None, (ending.reason, error.message)))
             return second_best(self._files, None, why, remedy=ending.remedy)
         return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
 
-    def _patient_status(self, deadline: float) -> Report:
-        """Return the state of the run. Raise EndpointError at the deadline, or once the aggregator is gone.
+    def _status_while_there(self, deadline: float, ending: Ending) -> Report:
+        """Ask for the state until the deadline, as long as an aggregator is there or another may be started.
 
-        All events of this process are in the run by then, so nothing is lost by not waiting.
+        Raise EndpointError at once if the run has its result and its address refuses; after two refusals in a row,
+        a second or more apart, if nobody is known who would start another.
         """
-        refused_since = math.inf
+        asked_s, refusals = _ASK_AGAIN_S, 0
         while True:
+            refusals = refusals + 1 if refuses(self.endpoint) else 0
+            may_return = keeper_of(self.run_id) > 0 or refusals <= _REFUSALS
+            if refusals and (self._files.has_result() or not may_return):
+                raise EndpointError(f"nobody listens at {self.endpoint} any more")
+            left_s = _left_s(deadline)
             try:
-                return self._status(min(_left_s(deadline), _ASK_AGAIN_S))
+                return self._status(min(left_s, asked_s))
             except EndpointError:
-                now = time.monotonic()
-                gone = refuses(self.endpoint) and not keeper_of(self.run_id)
-                refused_since = min(refused_since, now) if gone else math.inf
-                if now >= deadline or now - refused_since >= _GONE_AFTER_S:
+                if ending.reason or left_s <= asked_s:
                     raise
+                asked_s = min(2 * asked_s, _ASK_AGAIN_MOST_S) if not refusals else _ASK_AGAIN_S
 
     def _status(self, timeout_s: float) -> Report:
         with ControlClient(self.endpoint) as client:

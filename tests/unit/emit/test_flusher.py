@@ -183,11 +183,45 @@ def test_an_aggregator_that_was_killed_is_waited_for_longer(
     for _ in range(2):
         flusher = bench.start(endpoint=f"ipc://{left_behind}")
         flusher.wait_for_welcome(5.0)
+        bench.desk.fill(4)
         begun = time.monotonic()
         assert "nobody listens" in flusher.finish(60.0).reason
         took_s.append(time.monotonic() - begun)
         left_behind.unlink(missing_ok=True)
     assert took_s[0] >= 1.0 > took_s[1]
+
+
+def test_an_aggregator_that_was_killed_is_not_waited_for_when_all_is_acknowledged(
+    bench: Bench, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left that another aggregator would need."""
+    quickly(monkeypatch, return_s=60.0)
+    bench.link.answer = deaf()
+    bench.refusing = True
+    flusher = bench.start(endpoint=address(short_dir))
+    flusher.wait_for_welcome(5.0)
+    begun = time.monotonic()
+    assert "nobody listens" in flusher.finish(30.0).reason
+    assert time.monotonic() - begun < 10.0
+
+
+def test_a_refusal_that_comes_while_it_finishes_ends_the_wait(bench: Bench) -> None:
+    """Repeating hello until the timeout would change nothing."""
+    bench.link.answer = lambda request: (
+        [Error(id=1, code="refused", message="too many")] if isinstance(request, Hello) else []
+    )
+    finishing = threading.Event()
+
+    def connect() -> Any:
+        finishing.wait(10.0)
+        return bench.link
+
+    bench.desk.fill(4)
+    flusher = bench.start(connect=connect)
+    flusher._finish_by = latest = time.monotonic() + 30.0
+    finishing.set()
+    assert "too many" in flusher.finish(30.0).reason
+    assert time.monotonic() < latest - 20.0
 
 
 def quickly(monkeypatch: pytest.MonkeyPatch, return_s: float = 0.2) -> None:
@@ -227,6 +261,7 @@ def test_an_address_that_changes_hands_is_not_given_up(
     bench.refusing = True
     flusher = bench.start(endpoint=f"ipc://{path}")
     flusher.wait_for_welcome(5.0)
+    bench.desk.fill(4)
     looks = []
 
     def refuses(endpoint: str) -> bool:

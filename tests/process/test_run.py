@@ -278,8 +278,8 @@ def test_the_next_aggregator_belongs_to_the_command_as_well(ground: Any, wait_un
 
 
 def test_an_aggregator_that_is_killed_while_it_drains_is_started_again(ground: Any, wait_until: Any) -> None:
-    """The run stays asked to end, with the command's bill; a producer that is held up is still waited for. Whether it
-    hears of the end first or finishes first is a matter of chance, and said."""
+    """The run stays asked to end, with the command's bill; a producer that is held up is still waited for. It may
+    hear of the end before it finishes or after; the result says which."""
     child = ground.program("child.py", PACED)
     program = ground.program(
         "job.py",

@@ -274,8 +274,6 @@ class Flusher:
             self._guarded(lambda: self._turn(talk))
             if not talk.all_sent:
                 talk.step(_LISTEN_S)
-            if talk.refused is not None:
-                raise talk.refused
         sent = _sent(self.outbox)
         talk.say_end(unfinished=self._unfinished)
         talk.step()  # at least once, however little time is left

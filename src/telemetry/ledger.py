@@ -40,6 +40,7 @@ class Reason(StrEnum):
     MALFORMED_ROWS = "malformed_rows"
     AFTER_END = "after_end"
     TEXTS_FULL = "texts_full"
+    RECORDS_FULL = "records_full"
     STEPS_FULL = "steps_full"
     STEP_TOO_LATE = "step_too_late"
 

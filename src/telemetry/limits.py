@@ -159,6 +159,8 @@ HANDSHAKES_A_TURN = 64  # answered at once, so that a crowd of strangers delays 
 # --- the run directory ---------------------------------------------------------------------------
 JOURNAL_SEGMENT_BYTES = 256 * MIB
 JOURNAL_CAP_BYTES = 4 * GIB
+HISTORY_CAP_BYTES = GIB  # 2,000 series of wide spread for a day; beyond that older parts get coarser
+RECORDS_CAP_BYTES = GIB  # six million marks; a flood of them takes 26 MB/s
 HISTORY_UNPACKED_BYTES = 4 * MIB  # an interval may come to it however few its bytes: 20,000 idle series, four times
 HISTORY_UNPACKED_TIMES = 64  # as large as its bytes, beyond that; deflate alone would make a thousand of one
 EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass

@@ -129,7 +129,7 @@ def test_settings_that_are_named_exist() -> None:
         (page.name, setting)
         for page in PAGES
         for setting in re.findall(rf"`((?:{'|'.join(sections)})\.[a-z_0-9]+)`", page.read_text())
-        if not setting.endswith((".py", ".toml", ".json"))
+        if not setting.endswith((".py", ".toml", ".json", ".jsonl"))
     }
     assert {(page, setting) for page, setting in named if setting not in known | NOT_SETTINGS} == set()
     assert {"emit.buffer_events", "emit.block_timeout_s", "run.fallback_dirs"} <= {setting for _, setting in named}

@@ -14,7 +14,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.backends.source import Position
-from telemetry.config.schema import HistoryConfig, JournalConfig
+from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
 from telemetry.store import journal, levels, packed, planes
@@ -169,6 +169,8 @@ def test_bounds_are_the_settings() -> None:
     assert f"larger than {OUTPUT_BYTES // MIB} MiB" in WORDS
     kept = dict(table("level"))
     assert list(kept) == [f"{level} s" for level in levels.LEVELS]
+    assert f"`history.cap_bytes` ({ages.cap_bytes // GIB} GiB by default)" in WORDS
+    assert f"`records.cap_bytes` ({RecordsConfig().cap_bytes // GIB} GiB by default)" in WORDS
     assert kept["1 s"] == f"`history.retention_1s_s`, {ages.retention_1s_s / 3_600:g} h by default"
     assert kept["10 s"] == f"`history.retention_10s_s`, {ages.retention_10s_s / 3_600:g} h by default"
 
@@ -187,6 +189,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     output.close()
     history = HistoryWriter(run.history)
     history.append(Interval(0, 1), [SeriesKey(index=0, name="s", kind="series")])
+    history._notice(1, "nothing")
     history.close()
     RecordLog(run.records).append([StreamRecord((1, 0), "r1", 0, "p", 1, Mark("m"))])
     leave_a_writer(run.path)

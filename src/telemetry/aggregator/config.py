@@ -27,6 +27,9 @@ class AggregatorConfig:
     step_grace_s: Annotated[float, Meta(ge=0, le=1e9)] = limits.STEP_GRACE_S
     """A step is closed so long after a producer ended it, whoever has not. In whole intervals of the history."""
 
+    record_cap_bytes: Annotated[int, Meta(ge=0)] = limits.RECORDS_CAP_BYTES
+    """Of the record log."""
+
     @property
     def window_rolls(self) -> int:
         return max(1, round(self.window_s))

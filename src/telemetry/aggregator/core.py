@@ -20,6 +20,7 @@ from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.record_room import RecordRoom
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.replay import replay_series
@@ -82,7 +83,7 @@ class Aggregator:
         "_new_bad_frames": dict[str, Count],
     }
     ADDED: ClassVar[tuple[str, ...]] = ("_clock",)
-    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier")
+    DERIVED: ClassVar[tuple[str, ...]] = ("_config", "_applier", "record_room")
 
     def __init__(self, config: AggregatorConfig) -> None:
         self._config = config
@@ -112,7 +113,17 @@ class Aggregator:
             KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
             KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.walls()),
         }
-        reader = RecordReader(self._registry, self._notes, self.uncounted, self._extents, self._steps, self._clock)
+        self.record_room = RecordRoom(config.record_cap_bytes)
+        """What is taken is saved with the run, beside the number of its records."""
+        reader = RecordReader(
+            self._registry,
+            self._notes,
+            self.uncounted,
+            self._extents,
+            self._steps,
+            clock=self._clock,
+            room=self.record_room,
+        )
         self._applier = Applier(self._book, self._clock, reader, handlers, self._extents.witness)
 
     def _add_series(self, name: str, labels: dict[str, str], unit: str, bounds: Bounds) -> int:
@@ -259,7 +270,10 @@ class Aggregator:
             self._steps.settle(producer.key, producer.sequence.contiguous)
 
     def _said(self) -> list[StreamedRecord]:
-        return [StreamedRecord("", wall_ns, step) for wall_ns, step in self._steps.take()]
+        said = [StreamedRecord("", wall_ns, step) for wall_ns, step in self._steps.take()]
+        for item in said:  # their values came while there was room, so they are not dropped
+            self.record_room.take(item.producer, item.record)
+        return said
 
     def _meet(self, producer: str, now_ns: int) -> Producer | None:
         known = self._book.meet(producer, now_ns)

@@ -13,11 +13,12 @@ import numpy as np
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from telemetry import limits
+from telemetry import humane, limits
 from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.group import RUN_TIMES, Group, Lot, wall_ns
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer
+from telemetry.aggregator.record_room import RecordRoom
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
@@ -97,11 +98,20 @@ def fits_together(record: Bins | Table) -> bool:
 class RecordReader:
     """Collects self-describing events as rows until they are taken."""
 
-    def __init__(  # noqa: PLR0917 - all that records change
-        self, registry: Registry, notes: Notes, texts: TextQueue, extents: Extents, steps: Steps, clock: RunClock
+    def __init__(
+        self,
+        registry: Registry,
+        notes: Notes,
+        texts: TextQueue,
+        extents: Extents,
+        steps: Steps,
+        *,
+        clock: RunClock,
+        room: RecordRoom,
     ) -> None:
         self._clock = clock
         self._registry = registry
+        self._room = room
         self._notes = notes
         self._texts = texts
         self._extents = extents
@@ -154,6 +164,8 @@ class RecordReader:
                 self._queue(producer, replace(record, time_ns=at_ns))
             elif isinstance(record, Bins | Table) and not fits_together(record):
                 producer.account.ledger.drop(Reason.MALFORMED_RECORD)
+            elif not self._room.take(producer.key, record):
+                self._drop_beyond_cap(producer)
             else:
                 streamed.append(StreamedRecord(producer.key, at_ns, record))
                 if type(record) in self._noted:
@@ -180,7 +192,17 @@ class RecordReader:
         self._values.append(record.value)
         self._times.append(at_ns)
 
+    def _drop_beyond_cap(self, producer: Producer) -> None:
+        producer.account.ledger.drop(Reason.RECORDS_FULL)
+        self._notes.warn(
+            f"the record log is full (records.cap_bytes, {humane.size(self._room.cap_bytes)}): records that came"
+            f" later, such as marks, params and values of steps, are dropped and counted as {Reason.RECORDS_FULL}"
+        )
+
     def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
+        if isinstance(record, Scalars) and self._room.is_full:  # the step that they would be in has no place
+            self._drop_beyond_cap(producer)
+            return
         if isinstance(record, Scalars):
             refused = self._steps.report(producer.key, record, at_ns, since)
         else:

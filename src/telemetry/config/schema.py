@@ -136,6 +136,25 @@ class HistoryConfig(_Section, kw_only=True, frozen=True):
     retention_10s_s: Annotated[
         float, Meta(ge=60, le=YEAR_S, description="How long intervals of ten seconds are kept, seconds.")
     ] = DAY_S
+    cap_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.MIB,
+            description="Size of the whole history; past it older parts of the run get coarser, bytes.",
+        ),
+    ] = limits.HISTORY_CAP_BYTES
+
+
+class RecordsConfig(_Section, kw_only=True, frozen=True):
+    """The record log: marks, params, steps and other records of the run."""
+
+    cap_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.MIB,
+            description="Size of the record log; records that come once it is full are dropped and counted, bytes.",
+        ),
+    ] = limits.RECORDS_CAP_BYTES
 
 
 class TransportConfig(_Section, kw_only=True, frozen=True):
@@ -315,6 +334,7 @@ class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     emit: EmitConfig = field(default_factory=EmitConfig)
     journal: JournalConfig = field(default_factory=JournalConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
+    records: RecordsConfig = field(default_factory=RecordsConfig)
     transport: TransportConfig = field(default_factory=TransportConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)

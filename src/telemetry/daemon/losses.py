@@ -34,6 +34,8 @@ def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
     for name, file in {"history": filler.history, "record log": filler.records}.items():
         if file is not None and file.failed:
             yield f"the {name} could not be written: {file.failed}"
+    if filler.history is not None:
+        yield from filler.history.notices
     if filler.lost_seconds:
         yield f"{_are(filler.lost_seconds, 'second', 'of the history')} lost"
     if filler.lost_records:

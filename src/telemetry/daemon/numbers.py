@@ -40,7 +40,9 @@ class Numbers:
         """Raises RunDirectoryError for a checkpoint that can't be read."""
         try:
             saved = decode_checkpoint(checkpoint)
-            return Numbers(Aggregator.restore(bytes(saved.numbers)), saved.run)
+            aggregator = Aggregator.restore(bytes(saved.numbers))
+            aggregator.record_room.taken_bytes = saved.run.record_bytes
+            return Numbers(aggregator, saved.run)
         except Malformed as malformed:
             raise RunDirectoryError(
                 f"a checkpoint of the journal can't be read: {malformed}", hint="use the version that wrote it"
@@ -60,7 +62,12 @@ class Numbers:
 
     def checkpoint(self) -> bytearray:
         """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
-        self.run = replace(self.run, frames=self.frames, frame_bytes=self.frame_bytes)
+        self.run = replace(
+            self.run,
+            record_bytes=self.aggregator.record_room.taken_bytes,
+            frames=self.frames,
+            frame_bytes=self.frame_bytes,
+        )
         head = encode_checkpoint(Checkpoint(run=self.run, numbers=Raw()))  # they are its last field
         return self.aggregator.checkpoint(head)
 

@@ -112,7 +112,7 @@ def open_history(config: Config, directory: RunDirectory, *, resume: bool = Fals
     if not history.enabled:
         return None
     retention_s = {1: history.retention_1s_s, 10: history.retention_10s_s, 60: None}
-    return HistoryWriter(directory.history, retention_s, resume=resume)
+    return HistoryWriter(directory.history, retention_s, cap_bytes=history.cap_bytes, resume=resume)
 
 
 def log_to(path: Path) -> None:
@@ -134,4 +134,5 @@ def _aggregator_config(config: Config) -> AggregatorConfig:
         window_s=run.window_s,
         series_cap=config.limits.series,
         step_grace_s=run.step_grace_s,
+        record_cap_bytes=config.records.cap_bytes,
     )

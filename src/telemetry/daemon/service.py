@@ -136,6 +136,8 @@ class Service:
             for name, file in files.items()
             if file and file.failed
         )
+        if parts.history is not None:
+            self.course.warn(parts.history.notices)
         if parts.hub.refused:
             self.course.warn(["connections with unknown keys were refused: daemon.log names them"])
         if parts.hub.crowded:

@@ -2,6 +2,7 @@
 
     history/keys.jsonl                              what the indices in the columns stand for
     history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.levels`
+    history/cap.txt                                 what the cap of its size has cost, if anything
 
 Rolls are numbered from 0, one a second; a frame is stamped with the first roll it holds, so that levels fit
 together whatever the wall clock did. A number that is missing is a second nobody knows anything of.
@@ -18,11 +19,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from telemetry import humane
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.limits import KIB
 from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.atomic import write_atomic
 from telemetry.store.framing import SegmentReader
-from telemetry.store.levels import KINDS, LEVELS, MAGIC, Level, segments, within
+from telemetry.store.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
 from telemetry.store.stretches import Found, Opened, Picked, Stretch, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
@@ -36,6 +39,13 @@ RETENTION_S: Final[Mapping[int, float | None]] = {1: 7_200.0, 10: 86_400.0, 60: 
 
 _T = TypeVar("_T")
 _KEYS: Final = "keys.jsonl"
+_CAP: Final = "cap.txt"
+_SEGMENTS: Final = 256  # that the cap has room for: two of 4 MiB are thinned in 2.5 s
+_COARSER: Final = "older parts of the run are kept in coarser steps than its settings say"
+_DELETED: Final = "its beginning is deleted"
+_NOTICES: Final = 2
+_NOTICE_BYTES: Final = 512  # of both of them
+_LISTINGS: Final = 5  # before a segment that is gone counts as deleted
 _MARK_BYTES: Final = 256 * KIB  # read again at most, in a tenth of a millisecond; 4,000 marks for a gigabyte
 
 
@@ -55,15 +65,25 @@ class HistoryWriter:
         directory: Path,
         retention_s: Mapping[int, float | None] = RETENTION_S,
         *,
+        cap_bytes: int | None = None,
         resume: bool = False,
     ) -> None:
-        """`retention_s`: by level; None keeps all. `resume` goes on with the history that is there, if any: as if
-        its writer had never been killed, nor closed."""
+        """`retention_s`: by level; None keeps all. `cap_bytes`: of all files; None: no cap. Beyond it the oldest
+        segments of the finest level go, then those of the next, then the coarsest level is thinned. Its oldest
+        segments go only when that is not possible any more. The newest segment of each level stays.
+
+        `resume` goes on with the history that is there, if any: as if its writer had never been killed, nor closed.
+        """
         self.failed = ""
         self.bytes_written = 0
         self.cut_bytes = 0
         """Of torn tails that were found."""
-        self._levels = [Level(directory, level, retention_s[level]) for level in LEVELS]
+        self.notices: tuple[str, ...] = ()
+        """What the cap has cost, for the result."""
+        self._cap_bytes = cap_bytes
+        self._directory = directory
+        segment_bytes = cap_bytes // _SEGMENTS if cap_bytes is not None else None
+        self._levels = [Level(directory, level, retention_s[level], segment_bytes) for level in LEVELS]
         self._known: set[tuple[str, int]] = set()
         self._keys: AppendFile | None = None
         try:
@@ -101,6 +121,7 @@ class HistoryWriter:
             if number >= self.rolls:
                 self._settle(number)
                 self._write(0, number, interval)
+                self._keep_below_cap()
         except OSError as error:
             self.failed = describe(error)
 
@@ -110,12 +131,41 @@ class HistoryWriter:
             for at in range(len(LEVELS) - 1):
                 if not self.failed and not self._levels[at].sum.empty:
                     self._flush(at)
+            while not self.failed and self._keep_below_cap():
+                pass
         except OSError as error:
             self.failed = describe(error)
         for level in self._levels:
             level.close()
         if self._keys is not None:
             self._keys.close()
+
+    def _keep_below_cap(self) -> bool:
+        """Thin the coarsest level once at most: it takes a second or two, and the next interval comes soon. Return
+        whether that was done, and may not be enough."""
+        if self._cap_bytes is None or self._keys is None:
+            return False
+        *finer, coarsest = self._levels
+        while _NOTICE_BYTES + self._keys.size + sum(level.bytes for level in self._levels) > self._cap_bytes:
+            if any(level.drop_oldest() for level in finer):
+                self._notice(self._cap_bytes, _COARSER)
+                continue
+            firsts = [level.first for level in finer if level.first is not None]
+            if coarsest.thin(min(firsts, default=coarsest.end)):
+                self._notice(self._cap_bytes, _COARSER)
+                return True
+            if not coarsest.drop_oldest():
+                return False
+            self._notice(self._cap_bytes, _DELETED)
+        return False
+
+    def _notice(self, cap_bytes: int, cost: str) -> None:
+        """Say it, also to whoever goes on with the run or recovers it."""
+        words = f"the history passed its cap (history.cap_bytes, {humane.size(cap_bytes)}): {cost}"
+        if words not in self.notices:
+            self.notices = (*self.notices, words)
+            lines = "".join(f"{notice}\n" for notice in self.notices)
+            write_atomic(self._directory / _CAP, lines.encode(), durable=False)
 
     def _open_keys(self, path: Path) -> None:
         """What can't be read of a file that is there is cut: its keys come again."""
@@ -147,6 +197,11 @@ class HistoryWriter:
     def _take_over(self) -> None:
         """Seconds are written first. So what a coarser level holds beyond them is half of a roll-up: it goes, and
         what is missing or unfinished is added up again."""
+        remove_replaced(self._directory)
+        with suppress(FileNotFoundError):
+            self.notices = tuple(
+                self._directory.joinpath(_CAP).read_text("utf-8", "replace").splitlines()[:_NOTICES]
+            )
         self.cut_bytes += self._levels[0].take_over()
         for level in self._levels[1:]:
             self.cut_bytes += level.take_over(self.rolls)
@@ -285,11 +340,18 @@ class HistoryReader:
 
     def _open(self, stack: ExitStack) -> list[Opened]:
         """All segments at once: what retention deletes meanwhile stays readable."""
-        opened = []
-        for segment in segments(self._directory):
-            with suppress(FileNotFoundError):  # retention was faster, so a coarser level has these rolls
-                opened.append(Opened(segment, stack.enter_context(segment.path.open("rb", buffering=0))))
-        return opened
+        for _ in range(_LISTINGS):
+            with ExitStack() as attempt:
+                opened, gone = [], 0
+                for segment in segments(self._directory):
+                    try:
+                        opened.append(Opened(segment, attempt.enter_context(segment.path.open("rb", buffering=0))))
+                    except FileNotFoundError:  # retention was faster, or a thinned segment took its place
+                        gone += 1
+                if not gone:
+                    stack.push(attempt.pop_all())
+                    return opened
+        raise RunDirectoryError(f"{self._directory} changes faster than it can be read")
 
     def _part(self, part: _Part, start_ns: int, end_ns: int) -> Iterator[Interval]:
         segment = part.opened.segment

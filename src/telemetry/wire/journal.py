@@ -77,6 +77,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
     unaccounted: bool = False
     """An aggregator ended after its journal had failed: what it took in between may be in no account."""
+    record_bytes: Natural = 0
+    """What records of the stream take in the record log, at most."""
     frames: Natural = 0
     """Batches that were taken, as messages, and their bytes."""
     frame_bytes: Natural = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +15,14 @@ from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.record_room import RecordRoom, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.steps import Steps
 from telemetry.aggregator.texts import TextQueue
+from telemetry.store.records import record_line
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import (
@@ -41,9 +44,11 @@ from telemetry.wire.events import (
     Session,
     Span,
     StepEnd,
+    StreamRecord,
     Table,
 )
 from telemetry.wire.rows import read
+from telemetry.wire.version import PROTOCOL
 
 NOW = WALL_NS + 10**9
 UNREADABLE_DEFINE = Raw(msgspec.msgpack.encode(["define", 5, "", "no such kind"]))
@@ -65,7 +70,7 @@ STREAMED: list[EventRecord] = [
 class _Bench:
     """A reader with one producer."""
 
-    def __init__(self) -> None:
+    def __init__(self, record_cap_bytes: int = limits.RECORDS_CAP_BYTES) -> None:
         self.notes = Notes()
         self.added: list[str] = []
         self.registry = Registry(dict.fromkeys(("counter", "gauge", "series"), self._add), 100, self.notes.warn)
@@ -74,7 +79,10 @@ class _Bench:
         extents = Extents(self.registry, self.notes.warn)
         clock = RunClock()
         clock.read(NOW, NOW)
-        self.reader = RecordReader(self.registry, self.notes, self.texts, extents, self.steps, clock)
+        self.room = RecordRoom(record_cap_bytes)
+        self.reader = RecordReader(
+            self.registry, self.notes, self.texts, extents, self.steps, clock=clock, room=self.room
+        )
         producer = ProducerBook(AggregatorConfig()).meet("p", 0)
         assert producer is not None
         self.producer: Producer = producer
@@ -248,3 +256,28 @@ def test_a_batch_without_readable_rows_still_counts() -> None:
     """Null instead of rows counts as one malformed event beside the records."""
     sent: EventBatch = replace(batch(records=[Mark("m")]), rows=read(b"\xc0"))
     assert count_events(sent) == 2
+
+
+def test_a_full_record_log_takes_no_record_more() -> None:
+    """What does not fit is dropped and counted, and so is all that comes after it; events are no records."""
+    bench = _Bench(record_cap_bytes=1_000)
+    long, short = Mark("x" * 500), Mark("y")
+    assert len(bench.read(long, long, short)) == 1
+    assert bench.room.is_full
+    assert bench.read(short, Params({"a": 1}), Axis("train"), Scalars("train", 1, {"a": 1.0})) == []
+    assert bench.read(Sample("x", 1.0), StepEnd("train", 1)) == []
+    ledger = bench.producer.account.ledger
+    assert (ledger.by_reason(), ledger.applied) == ({"records_full": 6}, 2)
+    assert [mark.text for mark in bench.notes.marks] == [long.text]
+    assert bench.notes.params == {}
+    (warning,) = bench.notes.warnings
+    assert "the record log is full (records.cap_bytes, 1000 B)" in warning
+
+
+@pytest.mark.parametrize(
+    "record", [*STREAMED, Mark('"\n\x01é"' * 9), ClosedStep("a", 1, {"x": None, "y": math.inf}, {}, 2)]
+)
+def test_a_line_takes_no_more_than_its_bound(record: Any) -> None:
+    """So the file stays below the cap; and not much less, so that most of the cap can be used."""
+    line = record_line(StreamRecord(PROTOCOL, "r" * 64, 1 << 60, 'p"é', 1 << 62, record))
+    assert len(line) <= line_bytes('p"é', record) <= len(line) + 100

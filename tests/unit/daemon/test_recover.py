@@ -380,3 +380,10 @@ def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> N
     directory.manifest.unlink()
     with pytest.raises(RunDirectoryError, match="alive"):
         recover(directory, Config())
+
+
+def test_what_a_cap_has_cost_is_in_the_result(dead: Any) -> None:
+    """Whoever recovers the run did not see it happen."""
+    said = "the history passed its cap (history.cap_bytes, 1.00 GiB): its beginning is deleted"
+    (dead.history / "cap.txt").write_text(f"{said}\n")
+    assert said in recover(dead, Config()).snapshot.warnings

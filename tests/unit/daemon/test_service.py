@@ -106,6 +106,16 @@ def test_a_file_that_cannot_be_written_is_said(make_service: Any, part: str, wor
     assert service.snapshot().warnings == [f"the {words} could not be written: No space left on device"]
 
 
+def test_what_a_cap_has_cost_is_said(make_service: Any, make_again: Any, die: Any) -> None:
+    """By every snapshot, and by that of the next aggregator."""
+    service = make_service()
+    service.parts.history._notice(1 << 20, "older parts are kept in coarser steps")
+    (said,) = service.snapshot().warnings
+    assert said == "the history passed its cap (history.cap_bytes, 1.00 MiB): older parts are kept in coarser steps"
+    die(service)
+    assert said in make_again(service.parts.directory).snapshot().warnings
+
+
 def test_a_stuck_service_manager_stops_no_turn(
     make_service: Any, short_dir: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

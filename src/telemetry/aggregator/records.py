@@ -158,23 +158,31 @@ class RecordReader:
                 self._collect(record, at_ns)
                 continue
             at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a date, from here on
-            if isinstance(record, Scalars | StepEnd):
-                self._step(producer, record, at_ns, since)
-            elif isinstance(record, Uncounted):
-                self._queue(producer, replace(record, time_ns=at_ns))
-            elif isinstance(record, Bins | Table) and not fits_together(record):
-                producer.account.ledger.drop(Reason.MALFORMED_RECORD)
-            elif not self._room.take(producer.key, record):
-                self._drop_beyond_cap(producer)
-            else:
-                streamed.append(StreamedRecord(producer.key, at_ns, record))
-                if type(record) in self._noted:
-                    self._noted[type(record)](producer, at_ns, record)
+            if (kept := self._for_stream(producer, record, at_ns, since)) is not None:
+                streamed.append(StreamedRecord(producer.key, at_ns, kept))
+                if type(kept) in self._noted:
+                    self._noted[type(kept)](producer, at_ns, kept)
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
             self._lots.append(Lot(producer, RUN_TIMES, len(self._values) - before))
         return streamed
+
+    def _for_stream(
+        self, producer: Producer, record: Streamed | Scalars | StepEnd | Uncounted, at_ns: int, since: int
+    ) -> Streamed | None:
+        """Return a record that goes to the stream as it is. Handle, or drop and count, any other."""
+        if isinstance(record, Scalars | StepEnd):
+            self._step(producer, record, at_ns, since)
+        elif isinstance(record, Uncounted):
+            self._queue(producer, replace(record, time_ns=at_ns))
+        elif isinstance(record, Bins | Table) and not fits_together(record):
+            producer.account.ledger.drop(Reason.MALFORMED_RECORD)
+        elif not self._room.take(producer.key, record):
+            self._drop_beyond_cap(producer)
+        else:
+            return record
+        return None
 
     def take_values(self) -> Group | None:
         """The self-describing events read since the last call."""

@@ -63,7 +63,7 @@ def test_lines_are_strict_json_with_names(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     log.append([record(0, events.Scalars("step", 1, {"loss": float("nan"), "lr": 0.5}))])
     header, line = (tmp_path / "records.jsonl").read_text().splitlines()
-    assert json.loads(header).items() >= {"schema_version": 1, "run_id": "r1", "protocol": [1, 3]}.items()
+    assert json.loads(header).items() >= {"schema_version": 1, "run_id": "r1", "protocol": list(PROTOCOL)}.items()
     fields = json.loads(line)
     assert (fields["seq"], fields["producer"], fields["type"]) == (0, "p", "scalars")
     assert fields["values"] == {"loss": None, "lr": 0.5}

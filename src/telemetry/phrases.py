@@ -57,6 +57,7 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.MALFORMED_ROWS: "the rows could not be read",
     Reason.AFTER_END: "arrived after the producer's end",
     Reason.TEXTS_FULL: "too many texts waited to be counted",
+    Reason.RECORDS_FULL: "the record log was full",
     Reason.STEPS_FULL: "too many axes, or values in open steps",
     Reason.STEP_TOO_LATE: "the step was closed long before",
     Reason.FRAME_TOO_LARGE: "larger than the protocol allows",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from telemetry.backends.source import Position
@@ -69,6 +69,7 @@ READERS: dict[str, Callable[[Path], tuple[Any, str]]] = {"report": report, "part
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("name", _FILES)
 @settings(max_examples=max(10, settings().max_examples // 4))
+@example(at=1 - 2**-30, bits=1)  # the end of the last line
 @given(at=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
 def test_a_changed_byte_changes_no_number_in_silence(
     sample: Path, reader: str, name: str, at: float, bits: int

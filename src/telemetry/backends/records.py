@@ -72,7 +72,10 @@ class Records:
             return []
         try:
             return self._log.read(self._next, _PAGE, _PAGE_BYTES)
-        except DamagedRecord:
+        except DamagedRecord as error:
+            if self._next >= self._log.next_seq:  # the last line, which nothing follows
+                self.trouble = f"a record is lost: {error.message}"
+                return []
             return self._read_singly(self._log)
 
     def _read_singly(self, log: RecordLog) -> list[StreamRecord]:

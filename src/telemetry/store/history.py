@@ -30,7 +30,7 @@ from telemetry.store.stretches import Found, Opened, Picked, Stretch, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
-from telemetry.wire.seal import check_seal, sealed
+from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import SCHEMA
 
 __all__ = ["LEVELS", "RETENTION_S", "HistoryReader", "HistoryWriter", "Picked"]
@@ -266,10 +266,12 @@ class HistoryReader:
         that of any instrument."""
         path = self._directory / _KEYS
         try:
-            lines = path.read_bytes().split(b"\n")[:-1]  # without what follows the last line end
+            *lines, rest = path.read_bytes().split(b"\n")
         except OSError as error:
             raise RunDirectoryError(f"there is no history to read: {describe(error)}") from error
         keys = []
+        if lost_its_end(rest):
+            raise RunDirectoryError(f"{path} line {len(lines) + 1} is damaged: its line end was changed")
         for number, line in enumerate(lines, 1):
             try:
                 check_seal(line)

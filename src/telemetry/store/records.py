@@ -25,7 +25,7 @@ from telemetry.limits import MIB
 from telemetry.store.appendfile import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Streamed, StreamRecord
-from telemetry.wire.seal import check_seal, sealed
+from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 FILE_NAME: Final = "records.jsonl"
@@ -110,6 +110,8 @@ class RecordLog:
         self._refresh()
         count = min(limit, self._lines.records - from_seq)
         if count <= 0 or from_seq < 0:
+            if self._lines.end_is_damaged and from_seq == self._lines.records:
+                raise DamagedRecord(f"{self._path} can't be read: line {from_seq + 2}: its line end was changed")
             return []
         try:
             with self._path.open("rb") as file:
@@ -203,6 +205,8 @@ class _Lines:
     def __init__(self) -> None:
         self.bytes = 0
         """Up to the end of the last whole line."""
+        self.end_is_damaged = False
+        """What follows that is no line that is still being written."""
         self._count = 0
         self._offsets = [0]
         """Of line 0, `_STRIDE`, 2·`_STRIDE`, …"""
@@ -224,6 +228,7 @@ class _Lines:
                 rest = b""
                 while chunk := file.read(MIB):
                     rest = self._take(rest + chunk)
+                self.end_is_damaged = lost_its_end(rest)
 
     def seek(self, file: BinaryIO, line: int) -> int:
         """Goes to the nearest remembered line at or before `line`; returns how many lines are left to skip."""

@@ -38,6 +38,15 @@ def sealed(data: bytes) -> bytes:
     return b'%b,%b"crc"%b"%08x"%b}%b' % (body, indent, colon, crc32(body), end[1], end[2])
 
 
+def lost_its_end(rest: bytes) -> bool:
+    """Return whether `rest`, what follows the last line end of a file of sealed lines, is a whole line whose own line
+    end was changed. A writer that is killed leaves less than a line."""
+    try:
+        return check_seal(rest[:-1])
+    except BrokenSeal:
+        return False
+
+
 def check_seal(data: bytes) -> bool:
     """Return whether the object has a check. Raise BrokenSeal if it has one that does not fit."""
     found = _SEALED.search(data, max(0, len(data) - _SEAL_BYTES))

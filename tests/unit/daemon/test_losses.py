@@ -91,7 +91,7 @@ def test_one_is_singular(journal: Path) -> None:
 def test_files_that_lack_something() -> None:
     """Each lack is a line with its number."""
     filler: Any = SimpleNamespace(
-        history=SimpleNamespace(failed="full"),
+        history=SimpleNamespace(failed="full", notices=["it passed its cap"]),
         records=SimpleNamespace(failed=""),
         lost_seconds=1_000,
         lost_records=2,
@@ -100,6 +100,7 @@ def test_files_that_lack_something() -> None:
     fold: Any = None
     assert list(file_losses(fold, filler)) == [
         "the history could not be written: full",
+        "it passed its cap",
         "1,000 seconds of the history are lost",
         "2 records of the stream are lost",
         "the journal lost 3 records that the record log has; what was sent again is in it twice",

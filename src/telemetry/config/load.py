@@ -26,6 +26,7 @@ ENV_NEST: Final = "__"
 DEFAULT: Final = "default"
 FLAG: Final = "flag"
 _SHOWN_CHARS: Final = 200
+_SHOWN_LEVELS: Final = 20
 _BACKENDS: Final = "backends.to"
 _VALUES: Final = "backends.values"
 _LINE_DOTS: Final = 1_000  # the parser takes memory by the square of a key's parts
@@ -244,13 +245,24 @@ def _unknown_inside(entry: _Entry) -> Iterator[str]:
 
 def _shown(value: object) -> str:
     """As Python writes it, as far as a line can hold it."""
+    if _is_deep(value):  # how deep `repr` goes depends on the version of Python
+        return "a value of many levels"
     try:
         text = repr(value)
     except ValueError:  # an integer of thousands of digits
         return "a number"
-    except RecursionError:
-        return "a value of many levels"
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _is_deep(value: object) -> bool:
+    """Tell whether lists and tables lie in each other on more levels than a line shows."""
+    level = [value]
+    for _ in range(_SHOWN_LEVELS):
+        inner = [
+            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
+        ]
+        level = [item for items in inner for item in items]
+    return bool(level)
 
 
 def _unknown(entry: _Entry) -> str:

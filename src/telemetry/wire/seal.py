@@ -39,8 +39,10 @@ def sealed(data: bytes) -> bytes:
 
 
 def lost_its_end(rest: bytes) -> bool:
-    """Return whether `rest`, what follows the last line end of a file of sealed lines, is a whole line whose own line
-    end was changed. A writer that is killed leaves less than a line."""
+    """Return True if a file ends with a whole line whose line end was changed. `rest` follows the last line end.
+
+    A writer that is killed leaves less than a line.
+    """
     try:
         return check_seal(rest[:-1])
     except BrokenSeal:

@@ -654,7 +654,7 @@ TARGETS: Final = (
                 )
             )
         ],
-        covers=(liveruns.list_live, liveruns.find_live, liveruns._alive, liveruns._not_found),
+        covers=(liveruns.list_live, liveruns.find_live, liveruns.process_lives, liveruns._not_found),
         head=b'{"run_id":"r",',
     ),
     Target(

@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "telemetry"
     sys_version = ""
     page: Callable[[str], Page | None]
-    names: frozenset[str]
+    names: frozenset[str] = frozenset(_OWN_NAMES)
 
     def do_GET(self) -> None:
         if not self._is_asked_for():

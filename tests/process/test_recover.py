@@ -90,7 +90,7 @@ def test_it_equals_what_the_journal_holds(dead: Any) -> None:
     code, out, err = dead.run("recover", "latest", "--json")
     assert code == 0, err
     final = dead.final()
-    assert json.loads(out) == final
+    assert json.loads(out).items() >= final.items()
     assert (final["state"], final["completeness"], final["exact"]) == ("INTERRUPTED", "interrupted", True)
     assert final["reason"].startswith("the aggregator died; its journal ends at 20")
     assert final["accounting"]["applied"] == journaled_rows(dead) + 20
@@ -111,7 +111,8 @@ def test_a_second_time_there_is_nothing_to_do(dead: Any) -> None:
     final = dead.final()
     before = here(dead).final.stat()
     code, out, err = dead.run("recover", "latest", "--json", "--exact")
-    assert (code, json.loads(out)) == (0, final)
+    assert code == 0
+    assert json.loads(out).items() >= final.items()
     assert "nothing to recover" in err
     after = here(dead).final.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
@@ -204,7 +205,11 @@ def test_exact_percentiles_can_be_found_later(ground: Any) -> None:
     exact = ground.final()
     rough = exact | {"exact": False, "exact_reason": "the exact pass took more than 60 s"}
     rough["series"] = [
-        one | {"percentiles": {key: value * 1.001 for key, value in one["percentiles"].items()}, "exact": False}
+        one
+        | {
+            "percentiles": {key: min(value * 1.001, one["max"]) for key, value in one["percentiles"].items()},
+            "exact": False,
+        }
         for one in exact["series"]
     ]
     here(ground).final.write_text(json.dumps(rough))

@@ -70,7 +70,7 @@ run = telemetry.start("ignored", policy="block")
 strange = ["[bold red]a[/]b[", "{x}[@click=app.quit]", "响应时间" * 10, "two\\nlines\\tand\\x1b[31mmore"]
 strange += ["l" * 200, "%s\\u202e$(x)"]
 names = [*strange, *(f"s{number:04}" for number in range(2_000 - len(strange)))]
-series = [run.series(name, unit="ms", label=name) for name in names]
+series = [run.series(name, unit="ms", labels={"label": name}) for name in names]
 while not os.path.exists("go") and os.getppid() == parent:
     for number, one in enumerate(series):
         one.record(number + 0.5)

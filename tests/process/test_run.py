@@ -47,7 +47,7 @@ def test_a_command_that_uses_the_api_is_reported_whole(ground: Any) -> None:
     assert list(series["percentiles"]) == sorted(series["percentiles"], key=float)
     assert final["counters"] == [
         {"name": "requests", "labels": {}, "unit": "1", "value": 1000, "events": 1}
-        | {"rate": final["counters"][0]["rate"], "extent": None}
+        | {"rate": final["counters"][0]["rate"], "extent": None, "imprecise": 0}
     ]
     assert final["gauges"][0]["value"] == 3.5
     assert final["params"] == {"a.b": 1}

@@ -13,6 +13,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.course import Course
 from telemetry.daemon.feed import Door
+from telemetry.daemon.logbook import no_room
 from telemetry.daemon.parts import Parts
 from telemetry.ledger import Reason
 from telemetry.store.history import HistoryReader
@@ -179,7 +180,8 @@ class Control:
         if hello.producer:
             refusal = "the run is over" if self._comes_too_late(hello) else self._door.hello(hello)
             if refusal:
-                self._reply(peer, msg.Error(code="refused", message=refusal), hello.id)
+                code: msg.ErrorCode = "no_room" if refusal == no_room() else "refused"
+                self._reply(peer, msg.Error(code=code, message=refusal), hello.id)
                 return
             self._peers[hello.producer] = peer
             if hello.version < SAYS_UNFINISHED:

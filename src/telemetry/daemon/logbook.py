@@ -22,6 +22,11 @@ from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
 _HELLOS_TAKEN: Final = 16  # that differ, of one producer: its process changes at most its name
 
 
+def no_room() -> str:
+    """Return why a producer is refused when there are too many."""
+    return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
+
+
 class Logbook:
     """The service's thread only. Without a journal, or with one that failed, the numbers are the same.
 
@@ -76,7 +81,7 @@ class Logbook:
         if self._hellos[hello.producer] >= _HELLOS_TAKEN:
             return f"more than {_HELLOS_TAKEN} different hellos of one producer"
         if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
-            return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
+            return no_room()
         self._hellos[hello.producer] += 1
         if len(self._hellos) > 2 * limits.PRODUCERS:  # those of producers that have no row any more
             self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})

@@ -208,7 +208,7 @@ class Conversation:
         elif isinstance(response, Ended):
             self.ended = response
         elif isinstance(response, Error) and response.id == _HELLO:
-            kind = NoRoomError if response.code == "refused" else ProtocolError
+            kind = NoRoomError if response.code == "no_room" else ProtocolError
             self.refused = kind(f"{self._endpoint} refused this producer: {response.message}")
 
     def _take_welcome(self, welcome: Welcome) -> None:

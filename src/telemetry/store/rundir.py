@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry.distribution import version
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.appendfile import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
@@ -254,7 +255,7 @@ def manifest_for(
         pid=os.getpid(),
         platform=platform.platform(),
         python=platform.python_version(),
-        telemetry=_own_version(),
+        telemetry=version(),
         cwd=carriable(os.getcwd()),
         argv=[carriable(argument) for argument in argv],
         endpoint=endpoint,
@@ -368,12 +369,3 @@ def _is_run(path: Path) -> bool:
     if (path / MANIFEST).is_file() or (path / FINAL).is_file():
         return True
     return (path / JOURNAL).is_dir() and _named(Path(os.path.realpath(path))) is not None
-
-
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # mail parsers: only new runs need them
-
-    try:
-        return version("telemetry")
-    except PackageNotFoundError:  # a source tree on the path, not installed
-        return ""

@@ -219,7 +219,7 @@ class Noted(_Message, tag="noted", kw_only=True, frozen=True):
     state: State
 
 
-ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused"]
+ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailable", "refused", "no_room"]
 
 
 class Error(_Message, tag="error", kw_only=True, frozen=True):

@@ -342,7 +342,7 @@ def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any,
     answer = stranger.ask(msg.Hello(id=1, producer="third"))
     assert isinstance(answer, msg.Error)
     assert (answer.code, answer.message) == (
-        "refused",
+        "no_room",
         "the run has 2 producers that have not ended, and takes no more",
     )
     assert isinstance(stranger.ask(msg.Hello(id=2)), msg.Welcome), "observers are no producers"

@@ -112,7 +112,7 @@ def test_who_waits_is_told_of_the_welcome(make: Make, link: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Error(id=1, code="refused", message="too many"), "too many"),
+        (Error(id=1, code="no_room", message="too many"), "too many"),
         (replace(WELCOME, version=(2, 0)), "same major version"),
     ],
 )

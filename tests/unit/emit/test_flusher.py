@@ -373,7 +373,7 @@ def test_who_waits_for_a_welcome_learns_why_there_is_none(bench: Bench) -> None:
     """Silence, a refusal, or an address that is none."""
     with pytest.raises(EndpointError, match=r"no aggregator answers at ipc:///ctl within 0\.05 s"):
         bench.start().wait_for_welcome(0.05)
-    bench.link.answer = lambda request: [Error(id=1, code="refused", message="full")]
+    bench.link.answer = lambda request: [Error(id=1, code="no_room", message="full")]
     with pytest.raises(NoRoomError, match="full"):
         bench.start().wait_for_welcome(5.0)
 

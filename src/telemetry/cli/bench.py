@@ -106,9 +106,9 @@ def measure(seconds: float, rate: int) -> Bench:
     with own_run("drop") as one:
         record = one.series("bench", unit="ms").record
         record_ns, record_cpu_ns = cost_of(record, rounds)
-        before = one.report.snapshot
+        before = one.live_report().snapshot
         pace = paced(record, rate, seconds)
-        after = one.report.snapshot
+        after = one.live_report().snapshot
         account = one.finish().snapshot.accounting
     console.say(f"a flood, {seconds:g} s …")
     with own_run("block") as one:
@@ -197,7 +197,7 @@ def flood(one: Run, seconds: float) -> tuple[int, float]:
             for value in _VALUES:
                 record(value)
         done += _FLOOD_CHECK_EVENTS
-    while (account := one.report.snapshot.accounting).applied + account.lost < done:
+    while (account := one.live_report().snapshot.accounting).applied + account.lost < done:
         if time.perf_counter() - begin > seconds + _SETTLE_S:
             raise TelemetryError(f"of {done:,} events only {account.applied:,} were ingested in {_SETTLE_S:g} s")
         time.sleep(_LOOK_S)

@@ -169,7 +169,7 @@ class EndpointsFeed:
         self._track("ended", "")
 
     def _track(self, what: str, window: str) -> None:
-        """The window is that of this session's requests alone: those of another may go on beside them."""
+        """Open a window for the requests of one session; requests of other sessions stay outside of it."""
         self._tracks = bool(window)
         self._requests.enter(window)
         self._run.mark(f"{self._which}: tracking {WINDOW} {what}" if self._labels else f"tracking {WINDOW} {what}")

@@ -169,7 +169,7 @@ class EndpointsFeed:
         self._track("ended", "")
 
     def _track(self, what: str, window: str) -> None:
-        """Open a window for the requests of one session; requests of other sessions stay outside of it."""
+        """Begin or, with an empty name, end a window for the requests of this session alone."""
         self._tracks = bool(window)
         self._requests.enter(window)
         self._run.mark(f"{self._which}: tracking {WINDOW} {what}" if self._labels else f"tracking {WINDOW} {what}")

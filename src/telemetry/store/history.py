@@ -227,12 +227,13 @@ class HistoryWriter:
             return
         finer, coarser = self._levels[at], self._levels[at + 1]
         finer.sum.add(interval)
-        finer.sum_begin = first // coarser.seconds * coarser.seconds
-        if first + finer.seconds == finer.sum_begin + coarser.seconds:
+        finer.sum_begin, finer.sum_end = first // coarser.seconds * coarser.seconds, first + finer.seconds
+        if finer.sum_end == finer.sum_begin + coarser.seconds:
             self._flush(at)
 
     def _flush(self, at: int) -> None:
-        self._write(at + 1, self._levels[at].sum_begin, self._levels[at].sum.take())
+        level = self._levels[at]
+        self._write(at + 1, level.sum_begin, level.sum.take(level.sum_end - level.sum_begin))
 
     def _settle(self, first: int) -> None:
         """Writes sums that roll `first` does not belong to: what would have completed them is missing."""

@@ -88,8 +88,8 @@ class Level:
         """All rolls of this level lie before it."""
         self.sum = RollUp()
         """What will be the next interval of the coarser level."""
-        self.sum_begin = 0
-        """The roll which that one begins with."""
+        self.sum_begin = self.sum_end = 0
+        """The roll which that one begins with, and the one after its last so far."""
         self._directory = directory
         self._retention_rolls = None if retention_s is None else int(retention_s)
         span = (
@@ -249,25 +249,25 @@ def _thinned(paths: Sequence[Path], step: int) -> tuple[list[list[Buffer]], int]
     them. Raises RunDirectoryError if they are damaged."""
     frames: list[list[Buffer]] = []
     group: list[Interval] = []
-    first = last = 0
+    first = end = 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
             reader = SegmentReader(file, path, MAGIC)
             for item in reader.frames():
                 if item.kind not in KINDS:
                     continue
-                last = item.stamp
-                if group and last // step != first // step:
-                    frames.append(_frame(merge(group), first))
+                if group and item.stamp // step != first // step:
+                    frames.append(_frame(merge(group, end - first), first))
                     group = []
                 if not group:
-                    first = last
+                    first = item.stamp
                 group.append(decoded(item, path))
+                end = item.stamp + step // 2
             if reader.torn_bytes:
                 raise RunDirectoryError(f"{path} is damaged")
     if group:
-        frames.append(_frame(merge(group), first))
-    return frames, last + step // 2
+        frames.append(_frame(merge(group, end - first), first))
+    return frames, end
 
 
 def _frame(interval: Interval, first_roll: int) -> list[Buffer]:

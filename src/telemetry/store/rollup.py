@@ -117,11 +117,18 @@ class RollUp:
             self._counters[index] = self._counters.get(index, 0.0) + value
         self._gauges.update(_values(interval.gauges))
 
-    def take(self) -> Interval:
-        """The sum since the last `take`. There must be one."""
+    def take(self, span_s: int = 0) -> Interval:
+        """Return the sum since the last `take`. There must be one.
+
+        `span_s`: the seconds that its rolls stand for, with those that are missing between them. A sum that lasts
+        longer, or shorter than its intervals, had the clock set in it: it ends when the last one did and lasts as
+        long as they did.
+        """
         assert self._start_ns is not None
         start_ns = self._start_ns
-        if abs(self._end_ns - start_ns - self._covered_ns) >= limits.CLOCK_STEP_NS:  # the clock was set in between
+        lasts_ns = self._end_ns - start_ns
+        longest_ns = max(self._covered_ns, span_s * 1_000_000_000)
+        if not self._covered_ns - limits.CLOCK_STEP_NS < lasts_ns < longest_ns + limits.CLOCK_STEP_NS:
             start_ns = max(0, self._end_ns - self._covered_ns)
         interval = Interval(
             start_ns,
@@ -135,15 +142,15 @@ class RollUp:
         return interval
 
 
-def merge(intervals: Iterable[Interval]) -> Interval:
-    """One interval from the first start to the last end. `intervals` are in order of time, and at least one.
+def merge(intervals: Iterable[Interval], span_s: int = 0) -> Interval:
+    """Add up intervals to one, from the first start to the last end. They are in order of time, and at least one.
 
-    Where the clock was set between them, it lasts as long as they did and ends when the last one did.
+    `span_s` as in `RollUp.take`.
     """
     total = RollUp()
     for interval in intervals:
         total.add(interval)
-    return total.take()
+    return total.take(span_s)
 
 
 class _Groups:

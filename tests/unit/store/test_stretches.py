@@ -208,6 +208,15 @@ def test_a_clock_set_forward_makes_no_interval_longer(tmp_path: Path) -> None:
     assert slots(reader.coarse(*window(9_002, 9_005))) == [9_002, 9_003, 9_004]
 
 
+def test_missing_seconds_move_no_other(tmp_path: Path) -> None:
+    """A minute with a hole in it begins when its first second did, also once it is all that is left of it."""
+    writer = write(tmp_path, [60, 70, 120], {1: 0, 10: 0, 60: None})
+    reader = HistoryReader(tmp_path)
+    assert slots(reader.coarse(*window(0, 61))) == slots(reader.intervals(*window(0, 61))) == [60]
+    writer.close()
+    assert slots(reader.intervals(*window(60, 61), level_s=60)) == [60, 70]
+
+
 def test_little_is_read_to_pick_one_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an interval no more than its head and one group; of those before, where they end."""
     monkeypatch.setattr("telemetry.store.packed._GROUP_BYTES", 512)

@@ -93,7 +93,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # Editable, so that an edit needs no new set-up; a changed pyproject.toml does, and what is compiled.
-SETUP := pyproject.toml hatch_build.py src/telemetry/aggregator/_usual.c
+SETUP := pyproject.toml hatch_build.py src/telemetry/aggregator/_compiled.c
 
 define install
 	@echo "Installing $(1) into $(VENV)"

@@ -14,7 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path("src/telemetry/aggregator/_usual.c")
+SOURCE = Path("src/telemetry/aggregator/_compiled.c")
 FLAGS = ("-O2", "-fPIC", "-ffp-contract=off")  # numpy rounds a product before it adds it to something
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import telemetry
-from telemetry.store.liveruns import find_live
+from telemetry.store.live_runs import find_live
 from telemetry.transport.endpoints import runtime_directory
 
 _CYCLE: Final = 1_000  # values are 0 … 999, over and over

@@ -27,7 +27,7 @@ from benchmarks.harness import (
 from benchmarks.worker import Measure
 
 if TYPE_CHECKING:
-    from telemetry.emit import Run
+    from telemetry.client import Run
 
 SERIES: Final = "telemetry series.record"
 COUNTER: Final = "telemetry counter.add"
@@ -50,7 +50,7 @@ _ROUND_MS: Final[dict[Size, float]] = {"full": 60.0, "quick": 40.0, "tiny": 2.0}
 
 def open_run() -> Run:
     """A run with an aggregator process of its own, in a temporary directory that goes with this process."""
-    from telemetry.emit import start
+    from telemetry.client import start
 
     os.environ.pop("TELEMETRY_ENDPOINT", None)
     folder = tempfile.mkdtemp(prefix="tm")
@@ -66,7 +66,7 @@ def open_run() -> Run:
 
 def flushed() -> None:
     """Waits until the flusher has taken everything."""
-    from telemetry.emit.process import PROCESS
+    from telemetry.client.process import PROCESS
 
     while PROCESS.recorders.buffer:
         time.sleep(_LOOK_S)

@@ -97,9 +97,9 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
 
 def uncompiled(measure: Measure) -> Measure:
     """In this process from now on: as where there was no compiler at installation."""
-    from telemetry.aggregator import series_group
+    from telemetry.aggregator.series.table import group
 
-    series_group.record_usual = None
+    group.record_usual = None
     return measure
 
 

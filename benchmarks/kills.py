@@ -31,7 +31,7 @@ from benchmarks.harness import ROOT, Figure, Outcome
 from benchmarks.load import pace
 from telemetry import limits
 from telemetry.errors import TelemetryError
-from telemetry.store.liveruns import list_live
+from telemetry.store.live_runs import list_live
 from telemetry.transport.client import ControlClient
 from telemetry.wire.control import GetStatus, Status
 

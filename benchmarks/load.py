@@ -50,7 +50,7 @@ class Program:
         self, name: str, directory: str, policy: Literal["drop", "block"], series: int = SERIES
     ) -> dict[str, Any]:
         """Starts an aggregator."""
-        from telemetry.emit import start
+        from telemetry.client import start
 
         os.environ.pop("TELEMETRY_ENDPOINT", None)
         self._run = start(name, dir=directory, policy=policy)

@@ -23,17 +23,17 @@ import numpy as np
 
 from benchmarks.harness import ROOT
 from benchmarks.history import Load, append_all
-from telemetry.histogram.layout import Layout
-from telemetry.intervals.columns import Columns
-from telemetry.intervals.digest import Digest
-from telemetry.recorded.ids import series_id
-from telemetry.recorded.over_time import step_for
-from telemetry.recorded.run import RecordedRun, open_run
-from telemetry.recorded.sums import Rows, Sum
+from telemetry.hdr.layout import Layout
+from telemetry.history.instrument_ids import series_id
+from telemetry.history.interval_sums import Rows, Sum
+from telemetry.history.intervals.columns import Columns
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.over_time import step_for
+from telemetry.history.run import RecordedRun, open_run
 from telemetry.report import FORMATS
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryReader
-from telemetry.store.rundir import RunDirectory, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.wire.snapshot import Accounting, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 LIMIT_CPU_S: Final = 2.0

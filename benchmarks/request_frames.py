@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 import msgspec
 import numpy as np
 
-from telemetry.emit.catalog import Catalog
-from telemetry.emit.known import Asker
-from telemetry.emit.recorders import build_recorders
-from telemetry.emit.request import Request
-from telemetry.emit.requests import Requests
-from telemetry.emit.tally import Tally
+from telemetry.client.catalog import Catalog
+from telemetry.client.recorders import build_recorders
+from telemetry.client.requests.kind import Requests
+from telemetry.client.requests.request import Request
+from telemetry.client.requests.stopping import Asker
+from telemetry.client.tally import Tally
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.events import OutgoingBatch
 from telemetry.wire.version import PROTOCOL

@@ -27,8 +27,8 @@ from benchmarks.worker import Measure
 from telemetry.limits import MIB
 
 if TYPE_CHECKING:
-    from telemetry.emit.request import Request
-    from telemetry.emit.requests import Requests
+    from telemetry.client.requests.kind import Requests
+    from telemetry.client.requests.request import Request
 
 CHUNKS: Final = 30
 FEW_CHUNKS: Final = 8
@@ -218,7 +218,7 @@ def _own_bytes() -> int:
 
 def _aggregator_bytes(endpoint: str) -> int:
     """As it says itself, once a second."""
-    from telemetry.cli.runs import ask
+    from telemetry.cli.find_run import ask
 
     time.sleep(_SAID_EACH_S)
     return ask(endpoint).cost.rss_bytes

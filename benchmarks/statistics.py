@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.histogram.layout import Layout
-from telemetry.histogram.ranks import parse_percentile
-from telemetry.intervals.histograms import Histograms
+from telemetry.hdr.layout import Layout
+from telemetry.hdr.ranks import parse_percentile
+from telemetry.history.intervals.histograms import Histograms
 from telemetry.statistics.beta import t_two_sided
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.runs import difference

@@ -35,7 +35,7 @@ def _name(count: int) -> str:
 
 def _flushed() -> None:
     """Waits until the flusher has taken everything."""
-    from telemetry.emit.process import PROCESS
+    from telemetry.client.process import PROCESS
 
     flusher = PROCESS.flusher
     assert flusher is not None

@@ -140,7 +140,7 @@ def _essence(final: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., float]:
     """What is in C. Without a compiler at installation the test is skipped, with CI=1 it fails."""
-    from telemetry.aggregator.usual import record_usual
+    from telemetry.aggregator.compiled import record_usual
 
     if record_usual is None:
         message = "nothing is compiled: apt-get install -y gcc python3-dev; pip install --editable ."

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from telemetry.backends.backend import RunFacts
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import Item
-from telemetry.backends.seam import RunFacts
 
 ROOT = Path(__file__).parents[2]
 STARTED_NS = 1_790_000_000_000_000_000

@@ -18,6 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from telemetry.backends.backend import RunFacts
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import (
     Artifact,
@@ -33,7 +34,6 @@ from telemetry.backends.items import (
     Table,
     Text,
 )
-from telemetry.backends.seam import RunFacts
 
 STARTED_NS = 1_790_000_000_000_000_000
 READINGS = 30

@@ -145,7 +145,7 @@ from pathlib import Path
 from telemetry.backends.aim import backend as module
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import Step
-from telemetry.backends.seam import RunFacts, Unavailable
+from telemetry.backends.backend import RunFacts, Unavailable
 module._WRITE_S = 0.0
 backend = make(parse("aim"), Path("FOLDER") / "data")
 backend.open(RunFacts("run-1", "bench", STARTED_NS, None), {})

@@ -22,7 +22,7 @@ SHAKEN = """
 import json, signal, sys, time
 from pathlib import Path
 from telemetry.backends.choice import make, parse
-from telemetry.backends.seam import Refused, RunFacts, Unavailable
+from telemetry.backends.backend import Refused, RunFacts, Unavailable
 from tests.backends.handing import STARTED_NS, _step
 
 def begun(mode):

@@ -362,7 +362,7 @@ from pathlib import Path
 from telemetry.backends.mlflow import backend as module
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import Step
-from telemetry.backends.seam import RunFacts, Unavailable
+from telemetry.backends.backend import RunFacts, Unavailable
 module._WRITE_S = 0.05
 backend = make(parse("mlflow:uri=SERVER,experiment=slow"), Path("."))
 backend.open(RunFacts("run-1", "bench", STARTED_NS, None), {})

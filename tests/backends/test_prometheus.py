@@ -26,10 +26,10 @@ from tests.backends.reading_prometheus import (
     written,
 )
 
+from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Live
 from telemetry.backends.prometheus import PrometheusBackend
 from telemetry.backends.prometheus.backend import PrometheusOptions
-from telemetry.backends.seam import RunFacts
 from telemetry.store.backends import writer_folder
 from telemetry.wire.cells import cell
 from telemetry.wire.snapshot import AxisStat, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from telemetry.backends.items import Reading, Step
-from telemetry.backends.source import Position, Read, Source
-from telemetry.backends.sources import open_source
+from telemetry.backends.sources.open import open_source
+from telemetry.backends.sources.source import Position, Read, Source
 from telemetry.config import BackendsConfig, Config
-from telemetry.store.liveruns import list_live
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.live_runs import list_live
+from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import runtime_directory
 
 pytestmark = pytest.mark.slow

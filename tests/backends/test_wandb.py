@@ -24,7 +24,7 @@ SHAKEN = """
 import json, os, signal, sys
 from pathlib import Path
 from telemetry.backends.choice import make, parse
-from telemetry.backends.seam import RunFacts, Unavailable
+from telemetry.backends.backend import RunFacts, Unavailable
 from telemetry.backends.wandb import session
 from tests.backends.handing import STARTED_NS, _step
 

@@ -17,20 +17,21 @@ from tests.fuzz.msgpack_form import Pieces, join_pieces, split_pieces
 from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.text_forms import Options
 
-from telemetry import phrases
-from telemetry.backends import choice, writer
-from telemetry.backends.builtin import BUILT_IN
-from telemetry.backends.owners import Owners
-from telemetry.backends.seam import NotConfigured
-from telemetry.cli import export
-from telemetry.emit import writers
+from telemetry import wording
+from telemetry.backends import choice
+from telemetry.backends.axis_owners import Owners
+from telemetry.backends.backend import NotConfigured
+from telemetry.backends.registry import BUILT_IN
+from telemetry.backends.writer import process
+from telemetry.cli.commands import export
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.recorded import backends as recorded_backends
+from telemetry.history import backends as recorded_backends
 from telemetry.report import backends as shown
 from telemetry.report import text as text_report
 from telemetry.report.html import backends as html_backends
 from telemetry.store import backends as files
 from telemetry.store.backends import Ahead, Checkpoint, WriterFacts, WriterFolder
+from telemetry.supervise import writers
 from telemetry.wire.masking import MASK
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
@@ -68,7 +69,7 @@ def run_writer(data: bytes) -> int:
     """Each file is read or refused; what is read can be shown, gone on with, and written again."""
     run = _Run(data)
     own = WriterFolder(run.own)
-    checkpoint, _ = _read(lambda: writer._checkpoint(own)) or (Checkpoint(), None)
+    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (Checkpoint(), None)
     assert Ahead(own.ahead).read(checkpoint.serial) >= 0
     _read(lambda: export._rest(own, None))
     for value in (checkpoint, _read(own.read_facts)):
@@ -82,7 +83,7 @@ def run_writer(data: bytes) -> int:
 def run_writer_file(data: bytes) -> int:
     """The same bytes as each of the files: read, and then written again as they were, or refused."""
     own = WriterFolder(folder(dict.fromkeys(_FILES[:-1], data), _WRITER))
-    checkpoint, _ = _read(lambda: writer._checkpoint(own)) or (Checkpoint(), None)
+    checkpoint, _ = _read(lambda: process._checkpoint(own)) or (Checkpoint(), None)
     for value in (checkpoint, _read(own.read_facts), _read(own.read_status)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
     assert Ahead(own.ahead).read(checkpoint.serial) >= 0
@@ -113,7 +114,7 @@ def _check_status(run: Any, stat: BackendStat | None) -> None:
     for code in (0, 1, -9):
         ended = writers.concluded(last, SimpleNamespace(code=code, restarts=2))  # type: ignore[arg-type]
         assert ended.state in BACKEND_ENDED
-        phrases.shortfall(ended, "r")
+        wording.shortfall(ended, "r")
     if stat is None:
         return
     for state in ("COMPLETE", "LIVE"):
@@ -239,7 +240,7 @@ TARGETS: Final = (
                 writers.Writers._read,
                 writers.concluded,
             ),
-            *(phrases.backend, phrases.backend_state, phrases.shortfall, phrases.undelivered, phrases.looked_at_ns),
+            *(wording.backend, wording.backend_state, wording.shortfall, wording.undelivered, wording.looked_at_ns),
         ),
         base_bytes=4 * MIB,
         bytes_each=1_000,

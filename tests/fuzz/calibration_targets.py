@@ -9,10 +9,10 @@ from tests.fuzz.file_forms import Json
 from tests.fuzz.memory_files import folder
 from tests.fuzz.target import MIB, Target, refused
 
-from telemetry.comparison import noise
-from telemetry.comparison.figures import Figure
+from telemetry.compare import noise
+from telemetry.compare.figures import Figure
 from telemetry.errors import RunDirectoryError
-from telemetry.report import calibrated
+from telemetry.report import calibration
 from telemetry.store import calibrations
 from telemetry.store.calibrations import Calibration, MetricNoise
 
@@ -24,7 +24,7 @@ def run_calibration(data: bytes) -> int:
     except RunDirectoryError as error:
         refused(error)
         return 1
-    shown = calibrated.calibration_text(found, 100)
+    shown = calibration.calibration_text(found, 100)
     assert all(line.isprintable() for line in shown.split("\n"))
     for metric in found.metrics:
         figure = Figure(metric.of, metric.name, tuple(sorted(metric.labels.items())), metric.statistic)
@@ -53,7 +53,7 @@ TARGETS: Final = (
         run=run_calibration,
         form=Json(),
         seeds=lambda: [_seed()],
-        covers=(calibrations, calibrated, noise.noise_for),
+        covers=(calibrations, calibration, noise.noise_for),
         head=b'{"name":"x","metrics":[{"of":"series","statistic":"p99",',
         base_bytes=8 * MIB,
         bytes_each=2_000,

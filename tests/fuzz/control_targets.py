@@ -15,9 +15,9 @@ from tests.fuzz.target import MIB, Target, refused
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.daemon import control as daemon_control
-from telemetry.daemon import logbook
-from telemetry.daemon.course import Course
+from telemetry.daemon import write_ahead
 from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.run_state import Course
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.testing import FakeClock
 from telemetry.transport.endpoints import Endpoints
@@ -80,7 +80,7 @@ class _Scene:
             records=_RECORDS,
             clock=self.clock,
         )
-        self.door = logbook.Logbook(self.numbers, None, self.clock)
+        self.door = write_ahead.Logbook(self.numbers, None, self.clock)
         self.control = daemon_control.Control(parts, self.course, self.snapshot, self.door, catch_up=lambda: None)
 
     def snapshot(self) -> Any:
@@ -151,7 +151,7 @@ TARGETS: Final = (
         run=run_control,
         form=Pieces({ASK: Msgpack(), ASK_AS_ANOTHER: Msgpack(), EVENTS: Msgpack(8)}, density=0.6),
         seeds=conversations,
-        covers=(daemon_control, logbook),
+        covers=(daemon_control, write_ahead),
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.1,

@@ -9,7 +9,7 @@ from tests.fuzz.target import Target
 from tests.unit.integrations.endpoints import bus
 
 from telemetry import limits
-from telemetry.emit import Run
+from telemetry.client import Run
 from telemetry.integrations.endpoints import decode, translate
 from telemetry.integrations.endpoints.decode import Event, Output, Prompt, data_of
 from telemetry.integrations.endpoints.translate import EndpointsFeed

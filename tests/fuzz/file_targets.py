@@ -21,37 +21,34 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
-from telemetry import funnel, humane, limits, phrases
+from telemetry import formatting, limits, request_model, wording
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
-from telemetry.emit import spawn
+from telemetry.drop_reasons import FRAME_REASONS
 from telemetry.errors import (
     ConfigError,
     RunDirectoryError,
     RunNotFoundError,
     TelemetryError,
 )
-from telemetry.ledger import FRAME_REASONS
-from telemetry.merging import spread
-from telemetry.recorded import RecordedRun
-from telemetry.recorded import requests as recorded_requests
+from telemetry.history import RecordedRun
+from telemetry.history import requests as recorded_requests
+from telemetry.merge import odd_sources
 from telemetry.report import FORMATS, content, render, requests, table, text
 from telemetry.report.sources import sources_sections
 from telemetry.store import (
-    final,
+    final_snapshot,
     framing,
     history,
-    hlog,
+    interval_log,
     journal,
-    levels,
-    liveruns,
-    packed,
-    planes,
+    live_runs,
+    merge_sources,
     records,
-    rundir,
-    sources,
-    stretches,
+    run_directory,
 )
+from telemetry.store.intervals import levels, packed, planes, time_range
+from telemetry.supervise import spawn
 from telemetry.transport import keys
 from telemetry.wire import codec
 from telemetry.wire.codec import Malformed
@@ -278,7 +275,7 @@ def run_hlog(data: bytes) -> int:
     with small_buffers():
         series = {key.index: key for key in _keys_of(reader) if key.kind == "series"}
         try:
-            hlog._write(io.BytesIO(), reader.intervals(), series)
+            interval_log._write(io.BytesIO(), reader.intervals(), series)
         except RunDirectoryError as error:
             refused(error)
     return max(1, len(pieces))
@@ -301,7 +298,7 @@ def _history_name(kind: int) -> str:
 
 def run_history_keys(data: bytes) -> int:
     for key in _keys_of(history.HistoryReader(folder({"keys.jsonl": data}))):
-        hlog.tag(key)
+        interval_log.tag(key)
         msgspec.json.encode(key)
     return 1
 
@@ -334,7 +331,7 @@ def run_records(data: bytes) -> int:
 def run_final(data: bytes) -> int:
     """The file of a finished run, and the same bytes as a producer's fallback reads them."""
     try:
-        codec.snapshot_to_json(final.read_final(folder({"f": data}) / "f"))
+        codec.snapshot_to_json(final_snapshot.read_final(folder({"f": data}) / "f"))
     except RunDirectoryError as error:
         refused(error)
     try:
@@ -347,7 +344,7 @@ def run_final(data: bytes) -> int:
 def run_report(data: bytes) -> int:
     """Whatever a result says can be shown, and moves nobody's cursor."""
     try:
-        snapshot = final.read_final(folder({"f": data}) / "f")
+        snapshot = final_snapshot.read_final(folder({"f": data}) / "f")
     except RunDirectoryError as error:
         refused(error)
         return 1
@@ -359,29 +356,29 @@ def run_report(data: bytes) -> int:
 
 
 def run_manifest(data: bytes) -> int:
-    directory = rundir.RunDirectory(folder({rundir.MANIFEST: data}))
+    directory = run_directory.RunDirectory(folder({run_directory.MANIFEST: data}))
     try:
         manifest = directory.read_manifest()
     except RunDirectoryError as error:
         refused(error)
         return 1
     msgspec.json.encode(manifest)
-    rundir.slug(manifest.name)
+    run_directory.slug(manifest.name)
     return 1
 
 
 def run_sources(data: bytes) -> int:
     """What is read can be said in a report, and compared with other sources."""
-    directory = rundir.RunDirectory(folder({sources.SOURCES: data}))
+    directory = run_directory.RunDirectory(folder({merge_sources.SOURCES: data}))
     try:
-        found = sources.read_sources(directory)
+        found = merge_sources.read_sources(directory)
     except RunDirectoryError as error:
         refused(error)
         return 1
     made = WireReport(snapshot=valid.short_snapshot(), source="file", sources=found)
     for section in sources_sections(made):
         text.render_section(section, 80)
-    compared = spread.compared(found)
+    compared = odd_sources.compared(found)
     assert [len(series) for series in compared] == [len(source.series) for source in found]
     return 1
 
@@ -409,11 +406,11 @@ class _Runtime:
 def run_live_run(data: bytes) -> int:
     """A file that can't be read is skipped, and one that can is found or not found."""
     runtime: Any = _Runtime(data)
-    runs = liveruns.list_live(runtime)
+    runs = live_runs.list_live(runtime)
     assert len(runs) <= 1
     for spec in ("latest", *(run.name for run in runs)):
         try:
-            liveruns.find_live(runtime, spec)
+            live_runs.find_live(runtime, spec)
         except RunNotFoundError as error:
             refused(error)
     return 1
@@ -558,7 +555,7 @@ TARGETS: Final = (
         seeds=histories,
         covers=(
             *(history.HistoryReader, history._parts, levels.segments, levels.decoded, levels.within),
-            *(stretches, framing.SegmentSteps, packed.Head, packed.unpack, packed.pick, packed._series),
+            *(time_range, framing.SegmentSteps, packed.Head, packed.unpack, packed.pick, packed._series),
             *(planes.inflated, planes._inflated, planes.Joined, planes.one_column, planes.one_row),
         ),
         base_bytes=_BUFFERS + 8 * limits.HISTORY_UNPACKED_BYTES,
@@ -570,7 +567,14 @@ TARGETS: Final = (
         run=run_hlog,
         form=_HISTORY_FORM,
         seeds=histories,
-        covers=(hlog._write, hlog._head, hlog._series, hlog._Encoder, hlog.tag, hlog.series_id),
+        covers=(
+            interval_log._write,
+            interval_log._head,
+            interval_log._series,
+            interval_log._Encoder,
+            interval_log.tag,
+            interval_log.series_id,
+        ),
         base_bytes=96 * MIB,  # the export's own, for one histogram of five digits
         share=0.1,
     ),
@@ -597,9 +601,14 @@ TARGETS: Final = (
         seeds=lambda: [
             b'{"schema_version":1,"run_id":"r","name":"n","elapsed_s":null,"warnings":["w"]}',
             *(codec.snapshot_to_json(made) for made in (valid.small_snapshot(), valid.short_snapshot())),
-            final.final_json(valid.short_snapshot()),
+            final_snapshot.final_json(valid.short_snapshot()),
         ],
-        covers=(final.read_final, final._snapshot, final._without_nulls, codec.snapshot_from_json),
+        covers=(
+            final_snapshot.read_final,
+            final_snapshot._snapshot,
+            final_snapshot._without_nulls,
+            codec.snapshot_from_json,
+        ),
         head=b'{"schema_version":1,',
     ),
     Target(
@@ -607,11 +616,11 @@ TARGETS: Final = (
         run=run_report,
         form=Json(),
         seeds=lambda: [
-            final.final_json(valid.whole_snapshot()),
-            final.final_json(valid.requests_snapshot()),
+            final_snapshot.final_json(valid.whole_snapshot()),
+            final_snapshot.final_json(valid.requests_snapshot()),
             *valid.golden("report/snapshot.json"),
         ],
-        covers=(content, requests, funnel, recorded_requests, phrases, humane, text, table),
+        covers=(content, requests, request_model, recorded_requests, wording, formatting, text, table),
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.02,
@@ -621,9 +630,11 @@ TARGETS: Final = (
         run=run_manifest,
         form=Json(),
         seeds=lambda: [
-            msgspec.json.encode(rundir.Manifest(run_id="r", name="n", argv=["a"], config={"run": {"dir": "d"}}))
+            msgspec.json.encode(
+                run_directory.Manifest(run_id="r", name="n", argv=["a"], config={"run": {"dir": "d"}})
+            )
         ],
-        covers=(rundir.RunDirectory.read_manifest, rundir.slug),
+        covers=(run_directory.RunDirectory.read_manifest, run_directory.slug),
         head=b'{"run_id":"r",',
     ),
     Target(
@@ -631,7 +642,7 @@ TARGETS: Final = (
         run=run_sources,
         form=Json(),
         seeds=lambda: [msgspec.json.encode(Sources(sources=made)) for made in (_sources()[:1], _sources())],
-        covers=(sources.read_sources, sources_sections, spread),
+        covers=(merge_sources.read_sources, sources_sections, odd_sources),
         head=b'{"sources":[{"run_id":"r","name":"n",',
         base_bytes=8 * MIB,
         bytes_each=2_000,
@@ -643,7 +654,7 @@ TARGETS: Final = (
         form=Json(),
         seeds=lambda: [
             msgspec.json.encode(
-                liveruns.LiveRun(
+                live_runs.LiveRun(
                     run_id="r",
                     name="n",
                     pid=0,
@@ -654,7 +665,7 @@ TARGETS: Final = (
                 )
             )
         ],
-        covers=(liveruns.list_live, liveruns.find_live, liveruns.process_lives, liveruns._not_found),
+        covers=(live_runs.list_live, live_runs.find_live, live_runs.process_lives, live_runs._not_found),
         head=b'{"run_id":"r",',
     ),
     Target(

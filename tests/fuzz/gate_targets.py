@@ -19,28 +19,28 @@ from tests.fuzz.text_forms import GateText
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.formatting import columns
 from telemetry.gates import (
     check,
     evaluate,
-    grammar,
+    explain,
+    lexer,
+    parser,
     resolve,
     run_evidence,
     sums,
-    tokens,
     tree,
     units,
     windows,
-    words,
 )
 from telemetry.gates.check import Rules
 from telemetry.gates.run_evidence import RunEvidence
-from telemetry.humane import columns
-from telemetry.recorded import RecordedRun
+from telemetry.history import RecordedRun
 from telemetry.report import FORMATS, junit, render
 from telemetry.report import gates as shown
-from telemetry.store import gates as gates_file
-from telemetry.store import levels
-from telemetry.store.gates import read_gates
+from telemetry.store import gate_results as gates_file
+from telemetry.store.gate_results import read_gates
+from telemetry.store.intervals import levels
 from telemetry.wire import codec
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.gates import GateResult
@@ -81,7 +81,7 @@ def _text(data: bytes) -> str:
 def _parsed(text: str) -> tree.Gate | None:
     """None for what is refused, as it should be."""
     try:
-        return grammar.parse(text)
+        return parser.parse(text)
     except UsageError as error:
         _check_error(error)
         return None
@@ -107,13 +107,13 @@ def run_gate(data: bytes) -> int:
     assert gate.text == _text(data)
     printed = str(gate)
     if len(printed) <= limits.GATE_CHARS:  # it has spaces that the text may lack
-        again = grammar.parse(printed)
+        again = parser.parse(printed)
         assert again == gate
         assert str(again) == printed
     if gate.every is not None:
-        assert grammar.every_s(gate.every) >= 1
+        assert parser.every_s(gate.every) >= 1
     for term in gate.terms:
-        assert term.function in {*grammar.FUNCTIONS, *grammar.THROUGHPUTS} or 0 < float(term.percentile) <= 100
+        assert term.function in {*parser.FUNCTIONS, *parser.THROUGHPUTS} or 0 < float(term.percentile) <= 100
     return 1
 
 
@@ -248,7 +248,7 @@ TARGETS: Final = (
         run=run_gate,
         form=GateText(),
         seeds=lambda: [text.encode() for text in _GATES],
-        covers=(grammar, tokens, tree),
+        covers=(parser, lexer, tree),
         head=b"p99(latency) ",
         base_bytes=256 * KIB,
         bytes_each=400,
@@ -259,7 +259,7 @@ TARGETS: Final = (
         run=run_gate_check,
         form=GateText(),
         seeds=lambda: [text.encode() for text in _GATES],
-        covers=(check, evaluate, resolve, run_evidence, sums, units, windows, words),
+        covers=(check, evaluate, resolve, run_evidence, sums, units, windows, explain),
         head=b"p99(latency) ",
         base_bytes=16 * MIB,
         bytes_each=2_000,

@@ -20,28 +20,25 @@ from telemetry.aggregator import (
     Aggregator,
     AggregatorConfig,
     RunFacts,
-    account,
     apply,
-    extent_tail,
-    extents,
-    group,
-    ids,
+    batch_group,
     notes,
-    producers,
     registry,
     rows,
     state,
-    texts,
-    waiting,
+    text_queue,
 )
 from telemetry.aggregator import records as aggregator_records
-from telemetry.daemon import fold, numbers
-from telemetry.emit import ring
-from telemetry.emit.conversation import Conversation
-from telemetry.emit.outbox import Outbox
-from telemetry.emit.recorders import build_recorders
+from telemetry.aggregator.producers import account, book, ids, waiting
+from telemetry.aggregator.series import extent_tail, extents
+from telemetry.client.recorders import build_recorders
+from telemetry.client.sending import resend_ring
+from telemetry.client.sending.outbox import Outbox
+from telemetry.client.sending.session import Conversation
+from telemetry.daemon import numbers
+from telemetry.daemon.recovery import rebuild
+from telemetry.drop_reasons import FRAME_REASONS
 from telemetry.errors import EndpointError, RunDirectoryError
-from telemetry.ledger import FRAME_REASONS
 from telemetry.store import journal
 from telemetry.testing import FakeClock
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
@@ -220,7 +217,7 @@ def run_fold(data: bytes) -> int:
         reader = journal.JournalReader(folder({f"{kind:08d}.seg": file for kind, file in pieces}))
         taken = 0
         try:
-            folded = fold.Fold(reader)
+            folded = rebuild.Fold(reader)
             for entry in folded.entries():
                 taken += len(entry.data)
                 step = folded.apply(entry)
@@ -353,8 +350,8 @@ def run_address(data: bytes) -> int:
 
 
 _APPLYING: Final = (
-    *(apply, rows, aggregator_records, producers, waiting, ids, registry, account, sequence, group, notes),
-    *(extents, extent_tail, texts),
+    *(apply, rows, aggregator_records, book, waiting, ids, registry, account, sequence, batch_group, notes),
+    *(extents, extent_tail, text_queue),
 )
 
 TARGETS: Final = (
@@ -385,7 +382,7 @@ TARGETS: Final = (
         form=Pieces(dict.fromkeys(range(4), Segment(JOURNAL_FORMS, density=0.3)), density=0.3),
         seeds=journals,
         share=0.1,
-        covers=(fold, numbers),
+        covers=(rebuild, numbers),
         base_bytes=32 * MIB,
         bytes_each=2_000,
     ),
@@ -394,7 +391,7 @@ TARGETS: Final = (
         run=run_conversation,
         form=Pieces({SAID: Msgpack()}),
         seeds=conversations,
-        covers=(Conversation, ring),
+        covers=(Conversation, resend_ring),
         base_bytes=4 * MIB,
         bytes_each=500,
     ),

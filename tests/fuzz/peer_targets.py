@@ -20,13 +20,13 @@ from tests.fuzz import valid
 from tests.fuzz.target import Target, refused
 from tests.fuzz.text_forms import Http, Terminal
 
+from telemetry.backends.backend import Unavailable
 from telemetry.backends.items import Live
 from telemetry.backends.otlp import answers
 from telemetry.backends.otlp import http as otlp_http
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken
 from telemetry.backends.prometheus import formats, server
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
-from telemetry.backends.seam import Unavailable
 from telemetry.tui.feed import output
 from telemetry.tui.model import log
 

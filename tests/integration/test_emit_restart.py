@@ -14,10 +14,10 @@ import pytest
 from tests.processes import end_group
 
 from telemetry import limits
+from telemetry.client.instruments import Counter
+from telemetry.client.process import Process
+from telemetry.client.sending.flusher import Ending
 from telemetry.config import EmitConfig
-from telemetry.emit.flusher import Ending
-from telemetry.emit.instruments import Counter
-from telemetry.emit.process import Process
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Hub, ProducerLink
 from telemetry.transport.endpoints import Endpoints

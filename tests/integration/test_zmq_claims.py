@@ -12,9 +12,9 @@ import pytest
 import zmq
 
 from telemetry import limits
+from telemetry.client.instruments import Counter
+from telemetry.client.process import Process
 from telemetry.config import EmitConfig
-from telemetry.emit.instruments import Counter
-from telemetry.emit.process import Process
 from telemetry.errors import EndpointError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Hub, ProducerLink, Subscription, plan

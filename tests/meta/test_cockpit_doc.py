@@ -7,7 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from telemetry.cli import top, web
+from telemetry.cli.browser import launch
+from telemetry.cli.commands import top
 from telemetry.config import TuiConfig, load
 from telemetry.tui import keys
 
@@ -68,4 +69,4 @@ def test_options_exist() -> None:
     named = {flag for line in re.findall(r"telemetry top ([^`\n#|]*)", TEXT) for flag in re.findall(r"--\w+", line)}
     assert {"--plain", "--once", "--json", "--web", "--baseline"} <= named
     assert named - known == set()
-    assert {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", TEXT)} == {web.PORT}
+    assert {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", TEXT)} == {launch.PORT}

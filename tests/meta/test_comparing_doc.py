@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.cli import calibrate, compare
-from telemetry.comparison import VERDICT_WORDS, Options, direction
-from telemetry.comparison.figures import PERCENTILES, needed
+from telemetry.cli.commands import calibrate, compare
+from telemetry.compare import VERDICT_WORDS, Options, direction
+from telemetry.compare.figures import PERCENTILES, needed
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "COMPARING.md").read_text()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.cli import job
-from telemetry.cli.exits import Exit
+from telemetry.cli.exit_codes import Exit
 from telemetry.cli.main import COMMANDS
+from telemetry.cli.wrapped import command
 from telemetry.config.schema import Config
 
 ROOT = Path(__file__).parents[2]
@@ -103,8 +103,8 @@ def test_exit_codes_that_are_written_down_are_the_codes() -> None:
         Exit.INTERRUPTED: "interrupted",
         Exit.BACKEND_FAILED: "a feed failed",
         Exit.GATE_FAILED: "a gate failed",
-        job._NOT_FOUND: "not found",
-        job._NOT_EXECUTABLE: "can't be executed",
+        command._NOT_FOUND: "not found",
+        command._NOT_EXECUTABLE: "can't be executed",
     }
     assert set(written) == set(words)
     assert [code for code, word in words.items() if word not in written[code]] == []
@@ -154,8 +154,8 @@ def test_environment_variables_that_are_named_are_settings() -> None:
 def test_the_run_directory_is_described_as_it_is() -> None:
     """The names in USING.md are those of the paths."""
     from telemetry.store.backends import BACKENDS
-    from telemetry.store.outputlog import OUTPUT
-    from telemetry.store.rundir import RunDirectory
+    from telemetry.store.output_log import OUTPUT
+    from telemetry.store.run_directory import RunDirectory
 
     directory = RunDirectory(Path("d"))
     block = USING.partition("## The run directory")[2].partition("##")[0]

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.cli.exits import Exit
-from telemetry.gates import grammar
-from telemetry.gates.facts import FACTS, WORD_FACTS
-from telemetry.gates.grammar import FUNCTIONS, THROUGHPUTS, parse
+from telemetry.cli.exit_codes import Exit
+from telemetry.gates import parser
+from telemetry.gates.parser import FUNCTIONS, THROUGHPUTS, parse
+from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import Fact, nodes
 from telemetry.gates.units import LITERALS
 from telemetry.statistics.confidence import least_count
@@ -66,7 +66,7 @@ def test_every_function_and_fact_is_shown_and_told() -> None:
 def test_the_grammar_is_the_module_s() -> None:
     """Line by line; what is written out here are the facts in words."""
     ours = re.findall(r"^    (\w+ +=.*)$", TEXT, re.MULTILINE)
-    code = re.findall(r"^ *(\w+ +=.*)$", grammar.__doc__ or "", re.MULTILINE)
+    code = re.findall(r"^ *(\w+ +=.*)$", parser.__doc__ or "", re.MULTILINE)
     assert [line.replace('"completeness"', "word_fact") for line in ours] == code
 
 

@@ -39,7 +39,7 @@ def imports(path: Path) -> set[str]:
         ("import telemetry.wire.codec", HEAVY | {"zmq"}),
         ("import telemetry.config", HEAVY | {"zmq"}),
         ("import telemetry.transport", HEAVY),
-        ("import telemetry.emit", HEAVY),
+        ("import telemetry.client", HEAVY),
         ("import telemetry; telemetry.start; telemetry.series; telemetry.subscribe", HEAVY),
         ("import telemetry.aggregator", {"zmq", "asyncio", "textual", "rich"}),
         ("import telemetry.cli.main", {"numpy", "asyncio", "textual", "rich", "hdrh"}),

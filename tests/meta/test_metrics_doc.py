@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from telemetry import ledger, limits
+from telemetry import drop_reasons, limits
 from telemetry.wire import snapshot
 
 TEXT = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text()
@@ -26,12 +26,12 @@ def first_column(title: str) -> set[str]:
 @pytest.mark.parametrize(
     ("title", "reasons"),
     [
-        ("Dropped by the producer", ledger.PRODUCER_REASONS),
-        ("Dropped by the aggregator", ledger.EVENT_REASONS),
-        ("Frames nobody could read", ledger.FRAME_REASONS),
+        ("Dropped by the producer", drop_reasons.PRODUCER_REASONS),
+        ("Dropped by the aggregator", drop_reasons.EVENT_REASONS),
+        ("Frames nobody could read", drop_reasons.FRAME_REASONS),
     ],
 )
-def test_every_drop_reason_is_explained(title: str, reasons: frozenset[ledger.Reason]) -> None:
+def test_every_drop_reason_is_explained(title: str, reasons: frozenset[drop_reasons.Reason]) -> None:
     """A count in a report can be looked up."""
     assert first_column(title) == {reason.value for reason in reasons}
 

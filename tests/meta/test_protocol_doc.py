@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import zmq
 
-from telemetry import ledger, limits
+from telemetry import drop_reasons, limits
 from telemetry.transport import sockets
 from telemetry.wire import cells, codec, control, events, frames, history, snapshot, units
 from telemetry.wire.events import Count, Sample
@@ -183,7 +183,7 @@ def test_drop_reasons() -> None:
     written = [set(quoted(row[1])) for row in table(section("Bad input"), "who")]
     assert written == [
         {reason.value for reason in reasons}
-        for reasons in (ledger.PRODUCER_REASONS, ledger.EVENT_REASONS, ledger.FRAME_REASONS)
+        for reasons in (drop_reasons.PRODUCER_REASONS, drop_reasons.EVENT_REASONS, drop_reasons.FRAME_REASONS)
     ]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from telemetry import Request, Requests, limits
-from telemetry.gates.grammar import parse
-from telemetry.statistics.early import samples_needed
+from telemetry.gates.parser import parse
+from telemetry.statistics.early_stopping import samples_needed
 from telemetry.wire import requests
 
 ROOT = Path(__file__).parents[2]

@@ -13,19 +13,20 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.backends.source import Position
+from telemetry.backends.sources.source import Position
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
-from telemetry.store import journal, levels, packed, planes
+from telemetry.store import journal
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
-from telemetry.store.gates import write_gates
+from telemetry.store.gate_results import write_gates
 from telemetry.store.history import HistoryWriter
+from telemetry.store.intervals import levels, packed, planes
 from telemetry.store.journal import JournalReader, JournalWriter
-from telemetry.store.outputlog import OUTPUT_BYTES, OutputLog
+from telemetry.store.merge_sources import write_sources
+from telemetry.store.output_log import OUTPUT_BYTES, OutputLog
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import Manifest, RunDirectory
-from telemetry.store.sources import write_sources
+from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.testing import frame as batch
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import SeriesKey

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.process.conftest import Ground
 
-from telemetry.emit.writers import name_of
+from telemetry.supervise.writers import name_of
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ FAULTY = """
 import os, time
 from msgspec import Struct
 from telemetry.backends.items import KINDS
-from telemetry.backends.seam import Unavailable
+from telemetry.backends.backend import Unavailable
 
 class Options(Struct, frozen=True):
     folder: str

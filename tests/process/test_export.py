@@ -33,7 +33,7 @@ import json, os, time
 from pathlib import Path
 from msgspec import Struct
 from telemetry.backends.items import Mark, Reading
-from telemetry.backends.seam import Unavailable
+from telemetry.backends.backend import Unavailable
 
 class Options(Struct):
     folder: str = "."

@@ -20,8 +20,8 @@ from hdrh.log import HistogramLogReader
 
 from telemetry import limits
 from telemetry.store.history import LEVELS, HistoryReader
-from telemetry.store.hlog import HIGHEST_TICKS, tag
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.interval_log import HIGHEST_TICKS, tag
+from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import ControlClient
 from telemetry.wire.control import Catchup, CaughtUp, GetHistory, History, SeriesKey
 from telemetry.wire.events import Mark, Params, StreamRecord

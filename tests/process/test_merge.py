@@ -12,8 +12,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from telemetry.histogram.ranks import parse_percentile, rank
-from telemetry.store.hlog import HIGHEST_TICKS, tag
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.store.interval_log import HIGHEST_TICKS, tag
 from telemetry.wire.control import SeriesKey
 
 pytestmark = pytest.mark.slow

@@ -54,7 +54,7 @@ def test_a_child_without_any_descriptor_says_what_is_lost(ground: Any) -> None:
         run = telemetry.start("none")
         count = run.counter("n")
         count.add()
-        from telemetry.emit.process import PROCESS
+        from telemetry.client.process import PROCESS
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
         opened = []
         if (pid := os.fork()) == 0:

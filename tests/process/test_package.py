@@ -54,6 +54,6 @@ def test_no_compiler_is_needed(tmp_path: Path) -> None:
     (wheel,) = source.glob("dist/*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "telemetry/aggregator/usual.py" in names
+    assert "telemetry/aggregator/compiled.py" in names
     assert not [name for name in names if name.endswith(".so")]
     assert "Nothing is compiled" in done.stdout + done.stderr

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.process.conftest import Ground
-from tests.unit.recorded.journaled import Heard, between, journaled
+from tests.unit.history.journaled import Heard, between, journaled
 
-from telemetry.histogram.ranks import parse_percentile, rank
-from telemetry.store.rundir import RunDirectory
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.store.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 

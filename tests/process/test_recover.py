@@ -18,7 +18,7 @@ from telemetry.store.framing import frame
 from telemetry.store.history import HistoryReader
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.codec import decode_batch
 
 JOB = """

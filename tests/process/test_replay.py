@@ -15,7 +15,7 @@ import pytest
 
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory, list_runs
+from telemetry.store.run_directory import RunDirectory, list_runs
 from telemetry.transport import subscribe
 from telemetry.transport.client import hello
 from telemetry.wire.events import StreamRecord

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 from tests.process.conftest import DEADLINE_S
 
-from telemetry import humane, render
+from telemetry import formatting, render
 from telemetry.report.html import curves, page
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report, SeriesBounds, SeriesOverTime
@@ -279,5 +279,5 @@ def test_numbers_are_written_as_everywhere(unit: str, seen: Seen) -> None:
         3e16,
     ]
     shown = browser.evaluate("([values, unit]) => values.map((v) => telemetry.quantity(v, unit))", [values, unit])
-    assert shown == [humane.quantity(value, unit) for value in values]
-    assert browser.evaluate("telemetry.quantity(null, 'ms')") == humane.NOTHING
+    assert shown == [formatting.quantity(value, unit) for value in values]
+    assert browser.evaluate("telemetry.quantity(null, 'ms')") == formatting.NOTHING

@@ -17,7 +17,7 @@ import pytest
 
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing import frame
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import End, Ended, Hello, Response, Welcome
@@ -42,7 +42,7 @@ print(made, flush=True)
 """
 STUCK = """
 import pathlib, threading
-from telemetry.aggregator.exact import ExactPass
+from telemetry.aggregator.exact.percentiles import ExactPass
 
 def feed(*_):
     pathlib.Path("searching").touch()
@@ -343,7 +343,7 @@ def test_a_torn_tail_is_cut_and_said(ground: Any, wait_until: WaitUntil) -> None
 
 LEFT = """
 import os, sys, time, telemetry
-from telemetry.emit.process import PROCESS
+from telemetry.client.process import PROCESS
 from telemetry.report import render
 run = telemetry.start("joined")
 n = run.counter("n")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from telemetry.recorded.origin import ControlPast, DiskPast
-from telemetry.store.rundir import RunDirectory
+from telemetry.history.interval_source import ControlPast, DiskPast
+from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.live import LiveFeed
 from telemetry.tui.feed.news import Fresh, MomentOf, News, TimelineOf, Trends, Trouble
 from telemetry.tui.feed.open import open_feed

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from telemetry.backends.source import Position
-from telemetry.backends.source_disk import DiskSource
+from telemetry.backends.sources.disk import DiskSource
+from telemetry.backends.sources.source import Position
 from telemetry.errors import TelemetryError
-from telemetry.recorded import Choice, open_run
-from telemetry.store.rundir import RunDirectory
+from telemetry.history import Choice, open_run
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.sample import record_run
 from telemetry.wire.report import Report
 

@@ -15,8 +15,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts, extent_tail, series_moments
-from telemetry.ledger import Reason
+from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
+from telemetry.aggregator.series import extent_tail, moments
+from telemetry.drop_reasons import Reason
 from telemetry.testing import batch, loose_rows, with_raw_rows
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import encode_interval
@@ -184,7 +185,7 @@ def small_limits() -> Iterator[None]:
             PARAMS_PER_RECORD=2,
         ),
         patch.object(extent_tail, "_FEWEST", 4),
-        patch.object(series_moments, "FOLD_EVENTS", 20),
+        patch.object(moments, "FOLD_EVENTS", 20),
     ):
         yield
 

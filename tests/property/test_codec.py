@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as mi
 
-from telemetry.ledger import FRAME_REASONS, Reason
+from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire import codec, control, events, frames, history, journal, snapshot
 
 SIZE = 3

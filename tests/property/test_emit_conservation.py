@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.emit import records
-from telemetry.emit.announcer import Announcer
-from telemetry.emit.outbox import Outbox
-from telemetry.emit.recorders import build_recorders
-from telemetry.ledger import Reason
+from telemetry.client import records
+from telemetry.client.recorders import build_recorders
+from telemetry.client.sending.announcer import Announcer
+from telemetry.client.sending.outbox import Outbox
+from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import decode_batch, decode_record
 
 STEPS = st.lists(

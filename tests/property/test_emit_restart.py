@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.emit import records
-from telemetry.emit.conversation import Conversation
-from telemetry.emit.outbox import Outbox
-from telemetry.emit.recorders import build_recorders
-from telemetry.emit.ring import ResendRing
+from telemetry.client import records
+from telemetry.client.recorders import build_recorders
+from telemetry.client.sending.outbox import Outbox
+from telemetry.client.sending.resend_ring import ResendRing
+from telemetry.client.sending.session import Conversation
 from telemetry.testing.clock import FakeClock
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch

@@ -9,12 +9,12 @@ from tests.unit.gates.fakes import Sorted
 from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Loss
-from telemetry.gates.facts import FACTS, WORD_FACTS
-from telemetry.gates.grammar import FUNCTIONS, THROUGHPUTS, parse
-from telemetry.gates.order import quantile
+from telemetry.gates.parser import FUNCTIONS, THROUGHPUTS, parse
+from telemetry.gates.rank_bounds import quantile
+from telemetry.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.gates.tree import Baseline, Fact, Gate, Metric, Negated, Node, Number, Operation, Term, Word
 from telemetry.gates.units import LITERALS
-from telemetry.histogram.ranks import parse_percentile, rank
+from telemetry.hdr.ranks import parse_percentile, rank
 
 RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)

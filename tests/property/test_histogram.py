@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from telemetry.aggregator.exact import ExactPass
-from telemetry.aggregator.series import SeriesTable
-from telemetry.histogram.cells import cells_of
-from telemetry.histogram.layout import Layout
-from telemetry.histogram.pages import PagedCounts
-from telemetry.histogram.ranks import parse_percentile, rank
+from telemetry.aggregator.exact.percentiles import ExactPass
+from telemetry.aggregator.series.table import SeriesTable
+from telemetry.hdr.cells import cells_of
+from telemetry.hdr.layout import Layout
+from telemetry.hdr.pages import PagedCounts
+from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.wire.cells import cell
 
 LAST_TICK = (1 << 53) - 1

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.store.history import HistoryReader, HistoryWriter
-from telemetry.store.levels import segments
+from telemetry.store.intervals.levels import segments
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 

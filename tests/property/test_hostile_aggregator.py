@@ -21,7 +21,7 @@ from tests.fuzz.msgpack_form import Msgpack
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.ledger import FRAME_REASONS, Reason
+from telemetry.drop_reasons import FRAME_REASONS, Reason
 from telemetry.testing import batch, frame
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire import codec, frames

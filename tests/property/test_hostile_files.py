@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from telemetry.config import load
-from telemetry.emit import spawn
 from telemetry.errors import ConfigError, RunDirectoryError, TelemetryError
-from telemetry.store import framing, levels
-from telemetry.store.final import read_final
+from telemetry.store import framing
+from telemetry.store.final_snapshot import read_final
 from telemetry.store.history import HistoryReader
-from telemetry.store.hlog import export_hlog
-from telemetry.store.liveruns import LiveRun, find_live, list_live
+from telemetry.store.interval_log import export_hlog
+from telemetry.store.intervals import levels
+from telemetry.store.live_runs import LiveRun, find_live, list_live
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.supervise import spawn
 from telemetry.wire.codec import encode_interval
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.histogram.ranks import parse_percentile, rank
-from telemetry.intervals.figures import Figures
-from telemetry.intervals.stretch import Stretch
-from telemetry.intervals.timeline import Timeline
-from telemetry.store.rollup import merge
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.store.intervals.rollup import merge
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.codec import decode_interval, encode_interval

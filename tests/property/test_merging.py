@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.intervals.stretch import Stretch
-from telemetry.merging import Merged, Place, gather, merge
-from telemetry.store.final import read_final, write_final
+from telemetry.history.intervals.range_sums import Stretch
+from telemetry.merge import Merged, Place, gather, merge
+from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.history import LEVELS, HistoryReader, HistoryWriter
-from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import Define

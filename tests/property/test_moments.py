@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.aggregator.series import SeriesTable
+from telemetry.aggregator.series.table import SeriesTable
 
 pytestmark = pytest.mark.slow
 

@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.unit.recorded.journaled import Heard, between, journaled
+from tests.unit.history.journaled import Heard, between, journaled
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.daemon.logbook import Logbook
 from telemetry.daemon.numbers import Numbers
-from telemetry.histogram.ranks import parse_percentile, rank
-from telemetry.recorded import Choice, RecordedRun, open_run
-from telemetry.store.final import write_final
+from telemetry.daemon.write_ahead import Logbook
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history import Choice, RecordedRun, open_run
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import Hello
 from telemetry.wire.events import Define, EventRecord

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.test_intervals import nonsense
 
-from telemetry.intervals.columns import Columns
-from telemetry.recorded import RecordedRun, sums
-from telemetry.recorded.bounds import bound_ranks
-from telemetry.recorded.sums import Rows, Sum
+from telemetry.history import RecordedRun, interval_sums
+from telemetry.history.bounds import bound_ranks
+from telemetry.history.interval_sums import Rows, Sum
+from telemetry.history.intervals.columns import Columns
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.report import Report
@@ -70,7 +70,7 @@ def test_any_intervals_add_up(pending: int, intervals: list[Interval]) -> None:
     rows = Rows([SeriesKey(index=index, name=f"s{index}", kind="series") for index in (0, 2, 3)])
     total = Sum(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums, "_PENDING_SLOTS", pending)
+        patch.setattr(interval_sums, "_PENDING_SLOTS", pending)
         for interval in intervals:
             total.add(Columns.of(interval), 1.0)
     for added in (total.added(), total.added(lambda counts: bound_ranks(counts, ["50", "99.9"]))):

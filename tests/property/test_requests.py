@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from telemetry import limits
-from telemetry.emit import records, requests
-from telemetry.emit.catalog import Catalog
-from telemetry.emit.kinds import Kinds, Tracking
-from telemetry.emit.recorders import Rows, build_recorders
-from telemetry.emit.request import Request
-from telemetry.emit.tally import Tally
+from telemetry.client import records
+from telemetry.client.catalog import Catalog
+from telemetry.client.recorders import Rows, build_recorders
+from telemetry.client.requests import kind
+from telemetry.client.requests.kinds import Kinds, Tracking
+from telemetry.client.requests.request import Request
+from telemetry.client.tally import Tally
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import Define
 
@@ -175,7 +176,7 @@ def test_every_request_has_one_outcome_and_the_figures_of_its_times(calls: list[
     """Twice, in the wrong order, at times that go back, after the end: what is recorded is what a plain model says,
     and issued = completed + failed + expired + in flight in each window."""
     play = Play()
-    with mock.patch.object(requests, "_now", play.clock):
+    with mock.patch.object(kind, "_now", play.clock):
         for step in calls:
             play.call(step)
     events = play.host.events()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.aggregator.steps import Steps
-from telemetry.ledger import Reason
+from telemetry.aggregator.steps.merger import Steps
+from telemetry.drop_reasons import Reason
 from telemetry.wire.events import REDUCTIONS, Axis, ClosedStep, Scalars, StepEnd
 
 SECOND = 1_000_000_000

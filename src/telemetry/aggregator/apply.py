@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.group import RUN_TIMES, Group, Lot, Part
-from telemetry.aggregator.producers import Producer, ProducerBook
+from telemetry.aggregator.batch_group import RUN_TIMES, Group, Lot, Part
+from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.producers.waiting import Waiting
 from telemetry.aggregator.records import RecordReader, StreamedRecord
 from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
 from telemetry.aggregator.rows import Rows, loosen, unpack
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.waiting import Waiting
-from telemetry.histogram.layout import constant
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
+from telemetry.hdr.layout import constant
 from telemetry.wire.events import EventBatch
 
 Index = NDArray[np.intp]

@@ -12,27 +12,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from telemetry.aggregator.account import plausible
 from telemetry.aggregator.apply import Applier, Handler
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.extents import Extents
+from telemetry.aggregator.exact.replay import replay_series
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
-from telemetry.aggregator.producers import Producer, ProducerBook
-from telemetry.aggregator.record_room import RecordRoom
+from telemetry.aggregator.producers.account import plausible
+from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.record_budget import RecordRoom
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import Bounds, Registry
-from telemetry.aggregator.replay import replay_series
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.series import SeriesTable
+from telemetry.aggregator.series.extents import Extents
+from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
 from telemetry.aggregator.state import PART, encode, load, save
-from telemetry.aggregator.steps import Steps
-from telemetry.aggregator.texts import TextQueue
+from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.text_queue import TextQueue
+from telemetry.drop_reasons import Count, Reason, merge_reasons
 from telemetry.errors import UsageError
-from telemetry.ledger import Count, Reason, merge_reasons
 from telemetry.wire.codec import Malformed
 from telemetry.wire.control import End, Ended, Hello, SeriesKey
 from telemetry.wire.events import EventBatch

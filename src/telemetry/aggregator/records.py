@@ -13,19 +13,19 @@ import numpy as np
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from telemetry import humane, limits
-from telemetry.aggregator.extents import Extents
-from telemetry.aggregator.group import RUN_TIMES, Group, Lot, wall_ns
+from telemetry import formatting, limits
+from telemetry.aggregator.batch_group import RUN_TIMES, Group, Lot, wall_ns
 from telemetry.aggregator.notes import Notes
-from telemetry.aggregator.producers import Producer
-from telemetry.aggregator.record_room import RecordRoom
+from telemetry.aggregator.producers.book import Producer
+from telemetry.aggregator.record_budget import RecordRoom
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
-from telemetry.aggregator.steps import Steps
-from telemetry.aggregator.texts import TextQueue
-from telemetry.ledger import Reason
+from telemetry.aggregator.series.extents import Extents
+from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.text_queue import TextQueue
+from telemetry.drop_reasons import Reason
 from telemetry.wire.codec import Malformed, decode_record, record_tag
 from telemetry.wire.events import (
     Axis,
@@ -203,8 +203,8 @@ class RecordReader:
     def _drop_beyond_cap(self, producer: Producer) -> None:
         producer.account.ledger.drop(Reason.RECORDS_FULL)
         self._notes.warn(
-            f"the record log is full (records.cap_bytes, {humane.size(self._room.cap_bytes)}): records that came"
-            f" later, such as marks, params and values of steps, are dropped and counted as {Reason.RECORDS_FULL}"
+            f"the record log is full (records.cap_bytes, {formatting.size(self._room.cap_bytes)}): later records,"
+            f" such as marks, params and values of steps, are dropped and counted as {Reason.RECORDS_FULL}"
         )
 
     def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 
 from telemetry import limits
-from telemetry.backends.builtin import BUILT_IN
-from telemetry.backends.seam import GROUP, Backend, NotConfigured, missing
+from telemetry.backends.backend import GROUP, Backend, NotConfigured, missing
+from telemetry.backends.registry import BUILT_IN
 from telemetry.errors import UsageError
-from telemetry.humane import printable
+from telemetry.formatting import printable
 
 _AS: Final = "as"
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{limits.BACKEND_NAME_CHARS - 1}}}")

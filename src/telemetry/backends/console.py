@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta, Struct
 
-from telemetry import humane
+from telemetry import formatting
+from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Artifact, Item, Mark, Params, Reading, SeriesReading, Step, Text
 from telemetry.backends.naming import labelled
-from telemetry.backends.seam import RunFacts
-from telemetry.humane import number_of, printable
+from telemetry.formatting import number_of, printable
 
 _LINE_CHARS: Final = 400
 _LINES: Final = 20  # at once; the oldest of more are only counted
@@ -84,7 +84,7 @@ class ConsoleBackend:
         if isinstance(item, Step):
             return f"{printable(item.axis)} {item.step:,}: {self._few(_numbers(item.values))}"
         if isinstance(item, Reading):
-            when = "result" if item.final else humane.duration_s(item.elapsed_s)
+            when = "result" if item.final else formatting.duration_s(item.elapsed_s)
             return f"{when}: {self._few(_instruments(item)) or 'nothing yet'}"
         if isinstance(item, Params):
             return f"params: {self._few(f'{printable(key)}={value}' for key, value in item.values.items())}"
@@ -109,7 +109,7 @@ def _about(item: Item) -> str:
 
 
 def _numbers(values: dict[str, float]) -> Iterator[str]:
-    return (f"{printable(name)} {humane.scaled(value)}" for name, value in values.items())
+    return (f"{printable(name)} {formatting.scaled(value)}" for name, value in values.items())
 
 
 def _instruments(reading: Reading) -> Iterator[str]:
@@ -118,12 +118,12 @@ def _instruments(reading: Reading) -> Iterator[str]:
             yield _series(series)
     for counter in reading.counters:
         name = printable(labelled(counter.name, counter.labels))
-        yield f"{name} {humane.quantity(counter.value, counter.unit)}"
+        yield f"{name} {formatting.quantity(counter.value, counter.unit)}"
     for gauge in reading.gauges:
-        yield f"{printable(labelled(gauge.name, gauge.labels))} {humane.quantity(gauge.value, gauge.unit)}"
+        yield f"{printable(labelled(gauge.name, gauge.labels))} {formatting.quantity(gauge.value, gauge.unit)}"
 
 
 def _series(series: SeriesReading) -> str:
-    shown = [f"p{key} {humane.quantity(value, series.unit)}" for key, value in series.percentiles.items()]
+    shown = [f"p{key} {formatting.quantity(value, series.unit)}" for key, value in series.percentiles.items()]
     kept = [*shown[:1], *shown[-1:]] if len(shown) > 2 else shown
-    return " ".join([printable(labelled(series.name, series.labels)), *kept, humane.rate(series.rate)])
+    return " ".join([printable(labelled(series.name, series.labels)), *kept, formatting.rate(series.rate)])

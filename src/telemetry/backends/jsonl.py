@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import KINDS, Item, Live
-from telemetry.backends.seam import NotConfigured, RunFacts
-from telemetry.store.appendfile import AS_UMASK, AppendFile, describe
+from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 
 _FILE: Final = "items.jsonl"
 _MAY_PASS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE)

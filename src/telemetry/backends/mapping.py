@@ -26,7 +26,7 @@ from telemetry.backends.items import (
 from telemetry.backends.naming import labelled
 from telemetry.config import BackendsConfig, BackendValues
 from telemetry.errors import ConfigError
-from telemetry.humane import printable
+from telemetry.formatting import printable
 from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
 
 ALIKE: Final = "renamed_alike"

@@ -6,12 +6,12 @@ from importlib.util import find_spec
 
 from msgspec import Struct
 
-from telemetry.backends.builtin import BUILT_IN
+from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import Option, known, load, options_of
 from telemetry.backends.items import KINDS
-from telemetry.backends.seam import NotConfigured
+from telemetry.backends.registry import BUILT_IN
 from telemetry.cli import console
-from telemetry.cli.exits import Exit
+from telemetry.cli.exit_codes import Exit
 from telemetry.distribution import install_hint
 
 

@@ -41,7 +41,7 @@ def say(message: str) -> None:
 
 def visible(text: str) -> str:
     """Text from outside with control and direction characters as escapes; line breaks stay."""
-    from telemetry.humane import printable
+    from telemetry.formatting import printable
 
     return "\n".join(map(printable, text.split("\n")))
 
@@ -70,7 +70,7 @@ def write_json(value: object) -> None:
     """One strict JSON document, indented."""
     import msgspec
 
-    from telemetry.humane import printable_json
+    from telemetry.formatting import printable_json
 
     write(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
 

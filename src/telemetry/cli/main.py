@@ -1,6 +1,6 @@
 """The `telemetry` command: finds the subcommand, runs it, and turns errors into one line and an exit code.
 
-A module in COMMANDS is imported only when its command is used. It has
+The module of a command, `telemetry.cli.commands.<name>`, is imported only when the command is used. It has
 
     add_arguments(parser: argparse.ArgumentParser) -> None
     run(args: argparse.Namespace) -> int        # the exit code
@@ -15,38 +15,38 @@ from importlib import import_module
 from typing import Any, Final
 
 from telemetry.cli import console
-from telemetry.cli.exits import Exit
+from telemetry.cli.exit_codes import Exit
 from telemetry.errors import TelemetryError, UsageError
 
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "run": ("telemetry.cli.run", "run a command with an aggregator beside it, and report"),
-    "serve": ("telemetry.cli.serve", "run an aggregator alone, in the foreground"),
-    "feed": ("telemetry.cli.feed", "take what another program publishes into a run"),
-    "ls": ("telemetry.cli.ls", "list live and finished runs"),
-    "status": ("telemetry.cli.status", "say how a run is doing"),
-    "top": ("telemetry.cli.top", "watch a run on a screen: live, or once it is over"),
-    "tail": ("telemetry.cli.tail", "print snapshots or records as JSON lines while they come"),
-    "stop": ("telemetry.cli.stop", "end a run and wait for its result"),
-    "report": ("telemetry.cli.report", "say what a run came to: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs"),
-    "export": ("telemetry.cli.export", "hand a run on to trackers and monitors, live or finished"),
-    "gate": ("telemetry.cli.gate", "check conditions on a run: pass, fail or inconclusive"),
-    "merge": ("telemetry.cli.merge", "make one run of several that have ended"),
-    "compare": ("telemetry.cli.compare", "say how two sets of runs differ, and what is noise"),
-    "calibrate": ("telemetry.cli.calibrate", "repeat a command to learn how much its runs differ by themselves"),
-    "recover": ("telemetry.cli.recover", "make the result of a run whose aggregator died, from its journal"),
-    "replay": ("telemetry.cli.replay", "run a journal through a live aggregator once more"),
-    "bench": ("telemetry.cli.bench", "measure what telemetry costs on this machine"),
-    "demo": ("telemetry.cli.demo", "run an example benchmark to its report"),
-    "doctor": ("telemetry.cli.doctor", "check that telemetry can work here"),
-    "keys": ("telemetry.cli.keys", "make a key pair and say whom to trust, for runs over the network"),
-    "config": ("telemetry.cli.config_cmd", "show the settings and where they come from"),
-    "completion": ("telemetry.cli.completion", "print a completion script for bash, zsh or fish"),
+COMMANDS: Final[dict[str, str]] = {
+    "run": "run a command with an aggregator beside it, and report",
+    "serve": "run an aggregator alone, in the foreground",
+    "feed": "take what another program publishes into a run",
+    "ls": "list live and finished runs",
+    "status": "say how a run is doing",
+    "top": "watch a run on a screen: live, or once it is over",
+    "tail": "print snapshots or records as JSON lines while they come",
+    "stop": "end a run and wait for its result",
+    "report": "say what a run came to: text, HTML, JSON, Markdown, CSV, JUnit, HDR logs",
+    "export": "hand a run on to trackers and monitors, live or finished",
+    "gate": "check conditions on a run: pass, fail or inconclusive",
+    "merge": "make one run of several that have ended",
+    "compare": "say how two sets of runs differ, and what is noise",
+    "calibrate": "repeat a command to learn how much its runs differ by themselves",
+    "recover": "make the result of a run whose aggregator died, from its journal",
+    "replay": "run a journal through a live aggregator once more",
+    "bench": "measure what telemetry costs on this machine",
+    "demo": "run an example benchmark to its report",
+    "doctor": "check that telemetry can work here",
+    "keys": "make a key pair and say whom to trust, for runs over the network",
+    "config": "show the settings and where they come from",
+    "completion": "print a completion script for bash, zsh or fish",
 }
-"""Name → (module, what it does). The order is that of the help."""
+"""Name → summary. The order is that of the help. Each is a module in `telemetry.cli.commands`."""
 
 _ELSEWHERE: Final = {"watch": "top", "monitor": "top"}
 """What others call a command, too far from its name to be a slip."""
-_EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. JSON goes to stdout, talk to stderr.
+_EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. Data goes to stdout, messages to stderr.
 exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
 5 interrupted (--strict), 6 feed or backend failed (--strict), 99 gate failed or worse"""
 
@@ -85,10 +85,10 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands", required=True)
-    for name, (module_name, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         child = commands.add_parser(name, help=summary, description=_sentence(summary), allow_abbrev=False)
         if only in (None, name):
-            module = import_module(module_name)
+            module = import_module(f"telemetry.cli.commands.{name}")
             module.add_arguments(child)
             child.set_defaults(run_command=module.run)
     return parser

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from telemetry.cli import console
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.humane import number_of
+from telemetry.formatting import number_of
 
 SUFFIXES: Final = {
     "text": ".txt",

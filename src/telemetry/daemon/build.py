@@ -7,23 +7,23 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from telemetry.config.schema import Config
+from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.course import Course
-from telemetry.daemon.guardian import Guardian
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
-from telemetry.daemon.live import LiveFeed
-from telemetry.daemon.logbook import Logbook
+from telemetry.daemon.live_input import LiveFeed
 from telemetry.daemon.notify import tell_failure
-from telemetry.daemon.opening import Opening, open_new
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.parts import Parts
-from telemetry.daemon.resume import Claim, claim, open_again
+from telemetry.daemon.process_watch import Guardian
+from telemetry.daemon.recovery.resume import Claim, claim, open_again
+from telemetry.daemon.run_opening import Opening, open_new
+from telemetry.daemon.run_state import Course
 from telemetry.daemon.service import Service
-from telemetry.daemon.signals import SignalPipe
-from telemetry.daemon.tokens import TokenCounter
-from telemetry.daemon.worker import Worker
+from telemetry.daemon.signal_pipe import SignalPipe
+from telemetry.daemon.tokens.pool import TokenCounter
+from telemetry.daemon.worker_thread import Worker
+from telemetry.daemon.write_ahead import Logbook
 from telemetry.errors import KeysError, RunDirectoryError, TelemetryError
-from telemetry.store.liveruns import forget
+from telemetry.store.live_runs import forget
 from telemetry.transport.endpoints import Endpoints, ipc_path, plan, runtime_directory
 from telemetry.transport.hub import Hub
 from telemetry.transport.zap import keys_for

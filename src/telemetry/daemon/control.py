@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
-from telemetry.daemon.course import Course
-from telemetry.daemon.feed import Door
-from telemetry.daemon.logbook import no_room
-from telemetry.daemon.parts import Parts
-from telemetry.ledger import Reason
+from telemetry.daemon.components import Parts
+from telemetry.daemon.input import Door
+from telemetry.daemon.run_state import Course
+from telemetry.daemon.write_ahead import no_room
+from telemetry.drop_reasons import Reason
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg

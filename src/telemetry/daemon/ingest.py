@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from telemetry import limits
+from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.logbook import Logbook
-from telemetry.daemon.parts import Parts
-from telemetry.daemon.stream import RecordStream
+from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.write_ahead import Logbook
 from telemetry.wire.rows import ROW_BYTES
 
 _FULL_BYTES: Final = limits.CHUNK_EVENTS * ROW_BYTES

@@ -11,14 +11,14 @@ from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from telemetry.daemon.finalize import finalize
-from telemetry.daemon.heap import keep_small
+from telemetry.daemon.memory import keep_small
 from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
-from telemetry.store.liveruns import LiveRun, announce, withdraw
-from telemetry.store.remains import forget_finished
+from telemetry.store.dead_run import forget_finished
+from telemetry.store.live_runs import LiveRun, announce, withdraw
 from telemetry.transport.endpoints import runtime_directory
-from telemetry.transport.keeping import clear
+from telemetry.transport.keeper_lock import clear
 from telemetry.wire.codec import carriable
 from telemetry.wire.snapshot import MetricsSnapshot
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, StreamedRecord
 from telemetry.errors import RunDirectoryError
-from telemetry.store.appendfile import Buffer
+from telemetry.store.append_file import Buffer
 from telemetry.wire.codec import Malformed, decode_batch, decode_checkpoint, encode_checkpoint
 from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.events import EventBatch

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from telemetry.clock import SYSTEM_CLOCK
 from telemetry.daemon.build import assemble, bind
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.course import Course
-from telemetry.daemon.fold import Fold
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
-from telemetry.daemon.opening import Opening, new_directory, open_history
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.playback import ClosedDoor, Playback
-from telemetry.daemon.resume import result_of
+from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.recovery.rebuild import Fold
+from telemetry.daemon.recovery.resume import result_of
+from telemetry.daemon.replay_input import ClosedDoor, Playback
+from telemetry.daemon.run_opening import Opening, new_directory, open_history
+from telemetry.daemon.run_state import Course
 from telemetry.daemon.service import Service
-from telemetry.daemon.signals import SignalPipe
-from telemetry.daemon.stream import RecordStream
+from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.errors import RunDirectoryError
 from telemetry.store.journal import JournalReader
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import plan
 from telemetry.wire.codec import carriable
 from telemetry.wire.journal import Ending

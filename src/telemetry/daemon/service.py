@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from telemetry.daemon.components import Parts
 from telemetry.daemon.control import Control
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.course import Course
-from telemetry.daemon.feed import Door, Feed
+from telemetry.daemon.input import Door, Feed
 from telemetry.daemon.notify import sd_notify
-from telemetry.daemon.parts import Parts
+from telemetry.daemon.run_state import Course
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry.funnel import issued_kind
 from telemetry.gates.evidence import Instrument, Labels
 from telemetry.gates.tree import Metric, Term
+from telemetry.request_model import issued_kind
 from telemetry.wire import requests as words
 
 _OF_FIGURES: Final = frozenset(words.LABEL_OF.values())

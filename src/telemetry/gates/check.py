@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from telemetry.errors import RunDirectoryError
+from telemetry.formatting import percent
 from telemetry.gates import units
 from telemetry.gates.catalog import Catalog
 from telemetry.gates.evaluate import Scene, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
-from telemetry.gates.grammar import OVERALL, every_s
+from telemetry.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
+from telemetry.gates.parser import OVERALL, every_s
 from telemetry.gates.resolve import Binding, bindings, each, elsewhere
 from telemetry.gates.sums import Sum
 from telemetry.gates.tree import Fact, Gate, Relation, Term, Word
 from telemetry.gates.value import Range, Unknown, Value, beside, fits
 from telemetry.gates.windows import Windows
-from telemetry.gates.words import Verdict, interval_words, loss_words, sample_words, value_words
-from telemetry.humane import percent
 from telemetry.wire import requests as words
 from telemetry.wire.gates import GateResult, Outcome
 

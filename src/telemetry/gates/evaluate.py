@@ -9,17 +9,17 @@ from fractions import Fraction
 from signal import Signals
 from typing import Final
 
-from telemetry.funnel import rates_of
+from telemetry.formatting import number_of
 from telemetry.gates import units
 from telemetry.gates.evidence import Evidence, Instrument, seconds_of
-from telemetry.gates.facts import FACTS
-from telemetry.gates.grammar import THROUGHPUTS
+from telemetry.gates.lexer import wrong
+from telemetry.gates.parser import THROUGHPUTS
+from telemetry.gates.run_facts import FACTS
 from telemetry.gates.sums import Sum
-from telemetry.gates.tokens import wrong
 from telemetry.gates.tree import Baseline, Fact, Metric, Negated, Node, Number, Operation, Term
 from telemetry.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.gates.value import EVERYTHING, Range, Unknown, Value, exactly, fits
-from telemetry.humane import number_of
+from telemetry.request_model import rates_of
 from telemetry.wire import requests as words
 from telemetry.wire.report import Rate
 from telemetry.wire.snapshot import MetricsSnapshot

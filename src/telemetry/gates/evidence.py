@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from telemetry.drop_reasons import Reason
+from telemetry.formatting import number_of
 from telemetry.gates.value import Range
-from telemetry.humane import number_of
-from telemetry.ledger import Reason
 from telemetry.wire.events import Kind
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
+from telemetry.formatting import printable
 from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
-from telemetry.gates.grammar import FUNCTIONS, PERCENTILE_KINDS, THROUGHPUTS
+from telemetry.gates.lexer import wrong
+from telemetry.gates.parser import FUNCTIONS, PERCENTILE_KINDS, THROUGHPUTS
 from telemetry.gates.sums import SUM, Sum, Summing, summed
-from telemetry.gates.tokens import wrong
 from telemetry.gates.tree import Gate, Metric, Negated, Node, Operation, Term
 from telemetry.gates.value import Unknown
-from telemetry.humane import printable
 from telemetry.wire import requests as words
 
 Bound = Instrument | Sum

@@ -12,9 +12,9 @@ import numpy as np
 
 from telemetry.errors import RunDirectoryError
 from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums, heard_s, loss_of
-from telemetry.gates.order import CellOrder, Order, SlotOrder, StatOrder, quantile
-from telemetry.intervals.histograms import Histograms
-from telemetry.recorded import Choice, RecordedRun, SeriesId, Window, series_id
+from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile
+from telemetry.history import Choice, RecordedRun, SeriesId, Window, series_id
+from telemetry.history.intervals.histograms import Histograms
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from telemetry.gates.tokens import BARE_NAME, BARE_VALUE, Span, quoted
+from telemetry.gates.lexer import BARE_NAME, BARE_VALUE, Span, quoted
 
 Relation = Literal["<", "<=", ">", ">=", "==", "!="]
 Sign = Literal["+", "-", "*", "/"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from telemetry import humane
+from telemetry import formatting
 from telemetry.wire.units import BYTES, TIME_NS
 
 _ONE: Final = Fraction(1)
@@ -84,7 +84,7 @@ def unit_of(name: str) -> Unit:
         return Unit("B" if name == "bytes" else name, size=1, scale=Fraction(_SIZES[name]))
     if name in ("%", "percent"):
         return Unit("%", scale=_PERCENT)
-    return PLAIN if name in _PLAIN else Unit(humane.printable(name))
+    return PLAIN if name in _PLAIN else Unit(formatting.printable(name))
 
 
 def literal(text: str) -> tuple[Unit, int]:
@@ -118,14 +118,14 @@ def shown(value: float | None, unit: Unit | str) -> str:
     """A value as people read it."""
     name = unit if isinstance(unit, str) else unit.name
     if value is None:
-        return humane.NOTHING
+        return formatting.NOTHING
     if name == "%":
-        return f"{humane.scaled(value)} %"
+        return f"{formatting.scaled(value)} %"
     if name.endswith(PER_SECOND):
-        return humane.rate(value, name.removesuffix(PER_SECOND))
-    if humane.carries_unit(name):
-        return humane.quantity(value, name)
-    text = humane.count(value) if float(value).is_integer() else humane.scaled(value)
+        return formatting.rate(value, name.removesuffix(PER_SECOND))
+    if formatting.carries_unit(name):
+        return formatting.quantity(value, name)
+    text = formatting.count(value) if float(value).is_integer() else formatting.scaled(value)
     return f"{text} {name}" if name else text
 
 
@@ -138,9 +138,9 @@ def told_apart(value: float, other: float, unit: Unit | str) -> tuple[str, str]:
         return texts
     name = unit if isinstance(unit, str) else unit.name
     what = name.removesuffix(PER_SECOND)
-    behind = PER_SECOND if what != name else "" if not name or humane.carries_unit(name) else f" {name}"
+    behind = PER_SECOND if what != name else "" if not name or formatting.carries_unit(name) else f" {name}"
     for decimals in range(_DECIMALS):
-        if humane.with_decimals(value, what, decimals) != humane.with_decimals(other, what, decimals):
-            fine, beside = (humane.with_decimals(one, what, decimals + 1) for one in (value, other))
+        if formatting.with_decimals(value, what, decimals) != formatting.with_decimals(other, what, decimals):
+            fine, beside = (formatting.with_decimals(one, what, decimals + 1) for one in (value, other))
             return f"{fine}{behind}", f"{beside}{behind}"
     return texts

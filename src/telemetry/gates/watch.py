@@ -10,12 +10,12 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Evidence
-from telemetry.gates.grammar import every_s
+from telemetry.gates.parser import every_s
 from telemetry.gates.run_evidence import live_evidence
 from telemetry.gates.tree import Fact, Gate, Term, nodes
 from telemetry.gates.trend import cannot_recover, gone_beyond
-from telemetry.recorded import RecordedRun
-from telemetry.store.rundir import RunDirectory
+from telemetry.history import RecordedRun
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from telemetry import humane
+from telemetry import formatting
+from telemetry.formatting import number_of
 from telemetry.gates.evidence import Evidence, heard_s
+from telemetry.gates.explain import Verdict
 from telemetry.gates.tree import Relation
-from telemetry.gates.words import Verdict
-from telemetry.humane import number_of
 from telemetry.wire.gates import GateResult
 
 _EDGE_S: Final = 0.5
@@ -48,7 +48,7 @@ class Windows:
         """One that failed is enough to fail; else one that can't tell is enough to be inconclusive."""
         step = f"{self._step_s:g} s"
         if not self._count:
-            took = humane.duration_s(self._part.end_s - self._part.start_s)
+            took = formatting.duration_s(self._part.end_s - self._part.start_s)
             return self._unknown(text, f"the history has no whole window of {step} in {took}")
         if self._failed and self._worst is not None:
             _, window, verdict = self._worst

@@ -12,12 +12,12 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from telemetry.errors import EndpointError, UsageError
-from telemetry.humane import printable
-from telemetry.integrations.places import is_pattern
+from telemetry.formatting import printable
+from telemetry.integrations.sender_addresses import is_pattern
 from telemetry.transport.endpoints import check_connectable
 
 if TYPE_CHECKING:
-    from telemetry.emit import Run
+    from telemetry.client import Run
 
 GROUP: Final = "telemetry.feeds"
 BUILT_IN: Final = {"endpoints": "telemetry.integrations.endpoints.translate:EndpointsFeed"}

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Final, Literal
 
 from telemetry.errors import UsageError
-from telemetry.recorded.source import load_report
+from telemetry.history.result import load_report
 from telemetry.report.text import render_text
 from telemetry.wire.report import Report
 
@@ -52,7 +52,7 @@ def _judged(report: Report) -> Report:
     going_on = report.source == "status" and not report.final
     if going_on or report.bounds or report.findings or report.stretch is not None:
         return report
-    from telemetry.recorded.findings import alone  # arrays
+    from telemetry.history.findings import alone  # arrays
 
     return alone(report)
 

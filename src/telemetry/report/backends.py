@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import number_of, printable
+from telemetry import formatting, wording
+from telemetry.formatting import number_of, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
@@ -31,30 +31,30 @@ def backends(report: Report) -> Section:
     return Section("Backends", table=Table(heads, rows), notes=list(notes(report)))
 
 
-def state(stat: BackendStat, report: Report) -> tuple[str, phrases.Health]:
+def state(stat: BackendStat, report: Report) -> tuple[str, wording.Health]:
     """In words, and whether that is well. Of a run that is over, writers have no business but to end."""
     if report.final and stat.state not in BACKEND_ENDED:
         return f"{stat.state}, not ended", "warn"
-    words, health = phrases.backend_state(stat, report.snapshot.time_ns)
+    words, health = wording.backend_state(stat, report.snapshot.time_ns)
     return words, "warn" if health == "good" and stat.dropped else health
 
 
 def notes(report: Report) -> Iterator[str]:
     """What is not delivered comes first, with the command that delivers it."""
     known = report.snapshot.backends
-    left = [stat for stat in known if stat.state in BACKEND_ENDED and phrases.undelivered(stat)]
-    yield from map(phrases.undelivered, left)
-    resumable = [stat for stat in left if phrases.resumable(stat)]
+    left = [stat for stat in known if stat.state in BACKEND_ENDED and wording.undelivered(stat)]
+    yield from map(wording.undelivered, left)
+    resumable = [stat for stat in left if wording.resumable(stat)]
     if resumable:
         mended = "; once that is mended, it" if all(stat.state == "failed" for stat in resumable) else ", and"
         what = f"what is not delivered waits in the run directory{mended} goes out with"
-        yield f"{what}\n{phrases.resume_command(report.directory)}"  # a line of its own can be copied
+        yield f"{what}\n{wording.resume_command(report.directory)}"  # a line of its own can be copied
     for stat in known:
         name = printable(stat.name)
         if stat.dropped:
-            yield f"{name}, dropped: {phrases.counted(stat.dropped)}"
+            yield f"{name}, dropped: {wording.counted(stat.dropped)}"
         if stat.no_place:
-            yield f"{name} has no place for: {phrases.counted(stat.no_place)}"
+            yield f"{name} has no place for: {wording.counted(stat.no_place)}"
         if stat.repeated:
             yield f"{name}: {number_of(stat.repeated, 'item')} may be there twice, as its writer died meanwhile"
         if stat.last_error and stat.state not in _UNDELIVERED:
@@ -71,11 +71,11 @@ def at_place(stat: BackendStat) -> str:
 
 def line(report: Report) -> str:
     """All of them in one: `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`."""
-    stats = [(stat, phrases.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
-    return " · ".join(f"{printable(stat.name)} {phrases.backend(stat, now_ns)}" for stat, now_ns in stats)
+    stats = [(stat, wording.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
+    return " · ".join(f"{printable(stat.name)} {wording.backend(stat, now_ns)}" for stat, now_ns in stats)
 
 
 def _numbers(stat: BackendStat) -> Iterator[str]:
     lost, homeless = sum(stat.dropped.values()), sum(stat.no_place.values())
     for number in (stat.written, stat.queued, lost, homeless, stat.repeated, stat.retried, stat.restarts):
-        yield humane.count(number)
+        yield formatting.count(number)

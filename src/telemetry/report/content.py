@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from telemetry import humane, phrases
-from telemetry.humane import NOTHING, number_of, printable
-from telemetry.report.accounts import PRODUCERS_SHOWN, losses, producers
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines, tally
-from telemetry.report.measured import counters, gauges, series
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.requests import late, requests
+from telemetry.report.series import counters, gauges, series
 from telemetry.report.sources import sources_sections
 from telemetry.report.steps import steps
 from telemetry.report.table import Column, Section, Table, cut
@@ -80,8 +80,8 @@ def facts(report: Report) -> Iterator[str]:
         yield gates_words(report)
     parts = [f"run {snapshot.run_id}"]
     if snapshot.started_ns:
-        parts.append(f"started {humane.timestamp(snapshot.started_ns)}")
-    parts.append(f"{'took' if report.final else 'running for'} {humane.duration_s(snapshot.elapsed_s)}")
+        parts.append(f"started {formatting.timestamp(snapshot.started_ns)}")
+    parts.append(f"{'took' if report.final else 'running for'} {formatting.duration_s(snapshot.elapsed_s)}")
     if snapshot.reason:
         parts.append(snapshot.reason)
     yield printable(" · ".join(parts))
@@ -97,14 +97,14 @@ def facts(report: Report) -> Iterator[str]:
     if unfinished:
         yield f"still recording when the run ended: {', '.join(_named(snapshot, unfinished))}"
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
-    if waiting := ", ".join([*awaited, *phrases.waiting(snapshot)]):
+    if waiting := ", ".join([*awaited, *wording.waiting(snapshot)]):
         yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)
 
 
 def stretch_words(stretch: Stretch) -> str:
     """What part of the run its series, counters and gauges are of, and how that was found."""
     introduced, missing = _PARTS[stretch.chosen]
-    start, end = humane.duration_s(stretch.start_s), humane.duration_s(stretch.end_s)
+    start, end = formatting.duration_s(stretch.start_s), formatting.duration_s(stretch.end_s)
     looked = f"{missing} was found between {start} and {end} of the run, so this is all of that"
     said = f"{introduced} {start} to {end} of the run" if stretch.found else looked
     return printable(f"{said}: {stretch.reason}" if stretch.reason else said)
@@ -118,7 +118,7 @@ def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
     """By name, host and pid, those of unknown ones by their id."""
     known = {stat.producer: stat for stat in snapshot.producers}
     shown = [
-        phrases.producer(known[key]) if key in known else printable(key) for key in producers[:PRODUCERS_SHOWN]
+        wording.producer(known[key]) if key in known else printable(key) for key in producers[:PRODUCERS_SHOWN]
     ]
     return [*shown, "…"] if len(producers) > PRODUCERS_SHOWN else shown
 
@@ -128,17 +128,21 @@ def command(command: CommandFacts | None) -> Section:
     if command is None:
         return Section("Command")
     facts = [
-        phrases.ending(command),
-        f"wall {humane.duration_s(command.wall_s)}",
-        f"CPU {humane.duration_s(command.cpu_user_s)} user, {humane.duration_s(command.cpu_system_s)} system",
-        *([f"peak memory {humane.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
+        wording.ending(command),
+        f"wall {formatting.duration_s(command.wall_s)}",
+        f"CPU {formatting.duration_s(command.cpu_user_s)} user,"
+        f" {formatting.duration_s(command.cpu_system_s)} system",
+        *([f"peak memory {formatting.size(command.max_rss_bytes)}"] if command.max_rss_bytes else []),
     ]
     return Section("Command", [printable(shlex.join(command.argv)), " · ".join(facts)])
 
 
 def progress(snapshot: MetricsSnapshot) -> Section:
     """Counters that have an end."""
-    rows = [[printable(item.name), humane.count(item.done), humane.count(item.total)] for item in snapshot.progress]
+    rows = [
+        [printable(item.name), formatting.count(item.done), formatting.count(item.total)]
+        for item in snapshot.progress
+    ]
     return Section("Progress", table=Table([Column("name"), Column("done"), Column("of")], rows))
 
 
@@ -146,7 +150,9 @@ def marks(snapshot: MetricsSnapshot) -> Section:
     """The newest moments that somebody named."""
     shown = sorted(snapshot.marks, key=lambda mark: mark.time_ns)[-_MARKS_SHOWN:]
     earlier = [f"the last {len(shown)} of {len(snapshot.marks)}"] if len(shown) < len(snapshot.marks) else []
-    lines = [f"{humane.clock_time(mark.time_ns)}  {phrases.instrument(mark.text, mark.labels)}" for mark in shown]
+    lines = [
+        f"{formatting.clock_time(mark.time_ns)}  {wording.instrument(mark.text, mark.labels)}" for mark in shown
+    ]
     return Section("Marks, UTC", earlier + lines)
 
 
@@ -170,17 +176,19 @@ def cost(snapshot: MetricsSnapshot) -> Section:
     cost = snapshot.cost
     if not cost.ticks:
         return Section("Cost of telemetry")
-    late = f", {humane.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} late" if cost.ticks_late else ""
+    late = (
+        f", {formatting.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} late" if cost.ticks_late else ""
+    )
     disk = [
-        f"{humane.size(number)} {what}"
+        f"{formatting.size(number)} {what}"
         for what, number in (("journal", cost.journal_bytes), ("history", cost.history_bytes))
         if number
     ]
     facts = [
-        f"CPU {humane.duration_s(cost.cpu_s)}",
-        f"memory {humane.size(cost.rss_bytes)}",
-        f"received {humane.size(cost.frame_bytes)} in {number_of(cost.frames, 'frame')}",
-        f"longest tick {humane.duration_ns(cost.tick_ms_max * 1e6)}{late}",
+        f"CPU {formatting.duration_s(cost.cpu_s)}",
+        f"memory {formatting.size(cost.rss_bytes)}",
+        f"received {formatting.size(cost.frame_bytes)} in {number_of(cost.frames, 'frame')}",
+        f"longest tick {formatting.duration_ns(cost.tick_ms_max * 1e6)}{late}",
         *disk,
     ]
     return Section("Cost of telemetry", [" · ".join(facts)])

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.humane import printable
-from telemetry.recorded.run import with_history
-from telemetry.report import FORMATS, Format, measured, render
+from telemetry.formatting import printable
+from telemetry.history.run import with_history
+from telemetry.report import FORMATS, Format, render, series
 from telemetry.report.content import facts
 from telemetry.report.html.sections import block
 from telemetry.report.live_line import describe
@@ -77,9 +77,9 @@ def run_html(run: RunFacts, report: Report | None) -> str:
 
 def _sections(report: Report) -> Iterator[Section]:
     yield from requests(report)
-    yield measured.series(report)
-    yield measured.counters(report.snapshot)
-    yield measured.gauges(report.snapshot)
+    yield series.series(report)
+    yield series.counters(report.snapshot)
+    yield series.gauges(report.snapshot)
 
 
 def _state(run: RunFacts, report: Report | None) -> str:

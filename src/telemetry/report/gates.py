@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import number_of, printable
+from telemetry import formatting
+from telemetry.formatting import number_of, printable
 from telemetry.report.table import Section
 from telemetry.wire.gates import GateResult, worst
 
@@ -39,7 +39,7 @@ def evidence_words(result: GateResult) -> str:
     parts = []
     if result.low is not None or result.high is not None:
         low, high = (
-            humane.NOTHING if end is None else _value(end, result.unit) for end in (result.low, result.high)
+            formatting.NOTHING if end is None else _value(end, result.unit) for end in (result.low, result.high)
         )
         parts.append(f"95 %: {low} to {high}")
     if result.samples is not None:
@@ -88,12 +88,12 @@ def _why(result: GateResult) -> str:
 
 def _value(value: float | None, unit: str) -> str:
     if value is None:
-        return humane.NOTHING
-    if humane.carries_unit(unit):
-        return humane.quantity(value, unit)
+        return formatting.NOTHING
+    if formatting.carries_unit(unit):
+        return formatting.quantity(value, unit)
     if unit.endswith("/s"):
-        return humane.rate(value, unit.removesuffix("/s"))
-    return f"{humane.scaled(value)} {printable(unit)}".rstrip()
+        return formatting.rate(value, unit.removesuffix("/s"))
+    return f"{formatting.scaled(value)} {printable(unit)}".rstrip()
 
 
 def _code(text: str) -> str:

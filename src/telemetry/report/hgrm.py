@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from telemetry import phrases
+from telemetry import wording
 from telemetry.errors import UsageError
-from telemetry.histogram.layout import DIGITS, TICK_BITS, Floats, Layout
-from telemetry.histogram.ranks import parse_percentile, rank
-from telemetry.humane import printable
-from telemetry.intervals.digest import Digest
-from telemetry.recorded import RecordedRun, series_id
+from telemetry.formatting import printable
+from telemetry.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history import RecordedRun, series_id
+from telemetry.history.intervals.digest import Digest
 from telemetry.wire.report import Report, Stretch
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit
@@ -146,7 +146,7 @@ def _level_array() -> Floats:
 
 
 def _title(name: str, labels: Mapping[str, str], unit: str) -> str:
-    return f"#[Series  = {phrases.instrument(name, labels)}, Unit = {printable(unit) or '1'}]\n"
+    return f"#[Series  = {wording.instrument(name, labels)}, Unit = {printable(unit) or '1'}]\n"
 
 
 def _section(title: str, lines: Iterable[Line], footer: Footer, digits: int, per_unit: float) -> str:

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from telemetry.humane import printable_json
-from telemetry.store.final import strict_json
+from telemetry.formatting import printable_json
+from telemetry.store.final_snapshot import strict_json
 from telemetry.wire.report import Report
 
 SAID: Final = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from telemetry import humane
-from telemetry.humane import printable
+from telemetry import formatting
+from telemetry.formatting import printable
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 
@@ -25,8 +25,8 @@ def render_junit(report: Report) -> str:
     for outcome, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(attribute, str(sum(case.find(outcome) is not None for case in cases)))
     suite.set("time", f"{snapshot.elapsed_s:.3f}" if math.isfinite(snapshot.elapsed_s) else "0")
-    moment = humane.timestamp(snapshot.started_ns)
-    if snapshot.started_ns and moment != humane.NOTHING:
+    moment = formatting.timestamp(snapshot.started_ns)
+    if snapshot.started_ns and moment != formatting.NOTHING:
         suite.set("timestamp", moment.removesuffix(" UTC").replace(" ", "T"))
     properties = SubElement(suite, "properties")
     for name, value in _properties(report).items():

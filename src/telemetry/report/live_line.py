@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from telemetry.funnel import Funnel, funnels, without_requests
-from telemetry.humane import count, duration_s, number_of, printable, quantity, rate
-from telemetry.phrases import backend, instrument
+from telemetry.formatting import count, duration_s, number_of, printable, quantity, rate
+from telemetry.request_model import Funnel, funnels, without_requests
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
+from telemetry.wording import backend, instrument
 
 _SHOWN: Final = 2
 """Series that a line has room for, kinds of requests, and axes of steps."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import NOTHING, number_of, printable
-from telemetry.report.measured import by_number
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.report.series import by_number
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 
@@ -30,8 +30,8 @@ def courses(report: Report) -> Section:
         values = [point.percentiles.get("99") for point in one.points]
         known = [value for value in values if value is not None]
         if known:
-            extremes = [humane.quantity(value, one.unit) for value in (min(known), max(known))]
-            rows.append([phrases.instrument(one.name, one.labels, one.unit), _course(values), *extremes])
+            extremes = [formatting.quantity(value, one.unit) for value in (min(known), max(known))]
+            rows.append([wording.instrument(one.name, one.labels, one.unit), _course(values), *extremes])
     hidden = len(report.over_time) - len(rows)
     notes = [_hidden(hidden)] if hidden and rows else []
     return Section(_title(report), table=Table(heads, rows), notes=notes)
@@ -67,11 +67,11 @@ def busiest(report: Report) -> Section:
         heads += [Column(f"{letter} p{key}", place and 2 * place + (key == "50")) for key in keys]
     columns = [{(point.start_s, point.end_s): point for point in one.points} for one in chosen]
     rows = [
-        [humane.duration_s(step[0]), *_beside(chosen, [column.get(step) for column in columns], keys)]
+        [formatting.duration_s(step[0]), *_beside(chosen, [column.get(step) for column in columns], keys)]
         for step in sorted({step for column in columns for step in column})
     ]
     lines = [
-        f"{letter}: {phrases.instrument(one.name, one.labels)}"
+        f"{letter}: {wording.instrument(one.name, one.labels)}"
         for letter, one in zip(ascii_uppercase, chosen, strict=False)
     ]
     if hidden := len(report.over_time) - len(chosen):
@@ -85,7 +85,7 @@ def each_over_time(report: Report) -> Iterator[Section]:
         {key for one in report.over_time for point in one.points for key in point.percentiles}, key=by_number
     )
     for one in report.over_time:
-        yield _alone(f"{_title(report)}: {phrases.instrument(one.name, one.labels)}", one, keys)
+        yield _alone(f"{_title(report)}: {wording.instrument(one.name, one.labels)}", one, keys)
 
 
 def _alone(title: str, one: SeriesOverTime, keys: Sequence[str]) -> Section:
@@ -103,8 +103,8 @@ def _alone(title: str, one: SeriesOverTime, keys: Sequence[str]) -> Section:
 
 def _row(point: SeriesPoint, unit: str, keys: Sequence[str]) -> list[str]:
     values = [point.min, *(point.percentiles.get(key) for key in keys), point.max]
-    head = [humane.duration_s(point.start_s), humane.count(point.count), humane.rate(point.rate)]
-    return [*head, *(humane.quantity(value, unit) for value in values)]
+    head = [formatting.duration_s(point.start_s), formatting.count(point.count), formatting.rate(point.rate)]
+    return [*head, *(formatting.quantity(value, unit) for value in values)]
 
 
 def _beside(
@@ -112,7 +112,7 @@ def _beside(
 ) -> Iterator[str]:
     for one, point in zip(chosen, points, strict=True):
         for key in keys:
-            yield humane.quantity(point.percentiles.get(key), one.unit) if point is not None else NOTHING
+            yield formatting.quantity(point.percentiles.get(key), one.unit) if point is not None else NOTHING
 
 
 def _hidden(number: int) -> str:
@@ -120,7 +120,7 @@ def _hidden(number: int) -> str:
 
 
 def _title(report: Report) -> str:
-    return f"Over time, in steps of {humane.duration_s(report.step_s)}"
+    return f"Over time, in steps of {formatting.duration_s(report.step_s)}"
 
 
 def _values(one: SeriesOverTime) -> int:

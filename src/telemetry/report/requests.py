@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.abridged import Abridged
-from telemetry.funnel import Funnel, Number, funnels
-from telemetry.humane import NOTHING, number_of, printable
-from telemetry.recorded.requests import late_words
-from telemetry.report.measured import by_number, few_notes, keep_of, percentile_words, series_table
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.history.requests import late_words
+from telemetry.report.series import by_number, few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
+from telemetry.request_model import Funnel, Number, funnels
+from telemetry.shortening import Abridged
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -46,7 +46,7 @@ def sections_of(report: Report) -> Iterator[tuple[Section, Funnel | None]]:
     for one in kinds[:KINDS_SHOWN]:
         yield from _kind(report, one)
     if hidden := kinds[KINDS_SHOWN:]:
-        names = ", ".join(phrases.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
+        names = ", ".join(wording.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
         more = ", …" if len(hidden) > KINDS_SHOWN else ""
         yield Section("Requests of other kinds", [f"{names}{more}: all of them are in the JSON form"]), None
 
@@ -60,7 +60,7 @@ def late(report: Report) -> Iterator[str]:
 
 def title_of(of: Funnel) -> str:
     """`Requests: llm{model=a}, window measured`."""
-    return f"Requests: {phrases.instrument(of.kind, of.labels)}{_window(of)}"
+    return f"Requests: {wording.instrument(of.kind, of.labels)}{_window(of)}"
 
 
 def parts_of(whole: Funnel) -> Sequence[Funnel]:
@@ -71,17 +71,21 @@ def parts_of(whole: Funnel) -> Sequence[Funnel]:
 def outcomes(of: Funnel, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
     """(what became of them, how many, in words with the reasons). `part`: of a part of a run, where nobody knows
     how many were in flight."""
-    yield "completed", of.completed, f"{humane.count(of.completed)} completed{_named(of.finishes, 'finish reason')}"
-    yield "failed", of.failures, f"{humane.count(of.failures)} failed{_named(of.failed, 'reason')}"
-    yield "expired", of.expired, f"{humane.count(of.expired)} expired"
+    yield (
+        "completed",
+        of.completed,
+        f"{formatting.count(of.completed)} completed{_named(of.finishes, 'finish reason')}",
+    )
+    yield "failed", of.failures, f"{formatting.count(of.failures)} failed{_named(of.failed, 'reason')}"
+    yield "expired", of.expired, f"{formatting.count(of.expired)} expired"
     if not part:
-        yield "in flight", of.in_flight, f"{humane.count(of.in_flight)} in flight"
+        yield "in flight", of.in_flight, f"{formatting.count(of.in_flight)} in flight"
 
 
 def facts(report: Report, of: Funnel) -> Iterator[str]:
     """What became of them, and their rates by each definition."""
     shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
-    yield printable(f"{humane.count(of.issued)} issued → {' · '.join(shown)}")
+    yield printable(f"{formatting.count(of.issued)} issued → {' · '.join(shown)}")
     for field, what in _PER_S.items():
         known = [(words, getattr(getattr(of.rates, name), field)) for name, words in _RATES.items()]
         said = [f"{_rate(rate, of, field)} {words}" for words, rate in known if rate is not None]
@@ -148,9 +152,9 @@ def early_stopping(report: Report, of: Funnel) -> Section:
         for word, stops in found.items()
         if word in of.series
     ]
-    rule = f"{humane.percent(figures.confidence)} confidence"
+    rule = f"{formatting.percent(figures.confidence)} confidence"
     if figures.tolerance:
-        rule += f" and a tolerance of {humane.percent(figures.tolerance)}"
+        rule += f" and a tolerance of {formatting.percent(figures.tolerance)}"
     notes = [f"with {rule}, as MLPerf's early stopping reckons; “more” are samples still missing"]
     if any(_of_cells(of.series[word], stops.values()) for word, stops in found.items() if word in of.series):
         notes.append(_CELLS)
@@ -173,7 +177,7 @@ def turns(report: Report, of: Funnel) -> Section:
         count = max((stat.count for stat in pair if stat is not None), default=0)
         if count:
             cells = (cell for stat in pair for cell in _shape(report, stat))
-            rows.append([printable(turn), humane.count(count), *cells])
+            rows.append([printable(turn), formatting.count(count), *cells])
     return Section(f"{title_of(of)}, by turn", table=Table(heads, rows), notes=few_notes(report, rows))
 
 
@@ -188,7 +192,7 @@ def conversations(report: Report, whole: Funnel) -> Section:
     }
     kept = [(part, stat) for key, (part, stat) in found.items() if key in own and stat.count]
     names = [f"{_word(stat, whole.kind)}{_window(part) if part.window else ''}" for part, stat in kept]
-    title = f"Requests: {phrases.instrument(whole.kind, whole.labels)}, conversations"
+    title = f"Requests: {wording.instrument(whole.kind, whole.labels)}, conversations"
     return series_table(title, report, [stat for _, stat in kept], names)
 
 
@@ -239,12 +243,12 @@ def _window_row(of: Funnel, name: str, part: bool) -> list[str]:
     counts = (of.issued, of.completed, of.failures, of.expired, None if part else of.in_flight)
     overall = of.rates.overall
     rates = (_rate(getattr(overall, field), of, field) for field in _PER_S)
-    return [printable(name), *map(humane.count, counts), *rates]
+    return [printable(name), *map(formatting.count, counts), *rates]
 
 
 def _rate(per_s: float | None, of: Funnel, field: str) -> str:
     """One request that completed is no rate of requests."""
-    return NOTHING if field == "requests_per_s" and of.completed == 1 else humane.rate(per_s)
+    return NOTHING if field == "requests_per_s" and of.completed == 1 else formatting.rate(per_s)
 
 
 def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
@@ -255,7 +259,7 @@ def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collec
             if stat is None or id(stat) in own:
                 yield NOTHING if stat is None else percentile_words(report, stat, key)
                 continue
-            value = humane.quantity(stat.percentiles.get(key), stat.unit)
+            value = formatting.quantity(stat.percentiles.get(key), stat.unit)
             yield value if value == NOTHING else f"{_AT_MOST}{value}"
 
 
@@ -274,8 +278,8 @@ def _stop(stop: EarlyStop | None, unit: str) -> str:
     if stop is None:
         return NOTHING
     if stop.missing:
-        return f"{humane.count(stop.missing)} more"
-    return humane.quantity(stop.bound, unit)
+        return f"{formatting.count(stop.missing)} more"
+    return formatting.quantity(stop.bound, unit)
 
 
 def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
@@ -283,13 +287,13 @@ def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
     if stat is None:
         return [NOTHING] * 4
     cells = [percentile_words(report, stat, key) for key in ("50", "90", "99")]
-    return [*cells, humane.quantity(stat.max, stat.unit)]
+    return [*cells, formatting.quantity(stat.max, stat.unit)]
 
 
 def _word(stat: SeriesStat, kind: str) -> str:
     """With its unit if that is not the one it has by definition."""
     word = stat.name.removeprefix(f"{kind}.")
-    return word if stat.unit == words.INSTRUMENTS[word][1] else phrases.instrument(word, {}, stat.unit)
+    return word if stat.unit == words.INSTRUMENTS[word][1] else wording.instrument(word, {}, stat.unit)
 
 
 def _named(numbers: Mapping[str, Number], what: str) -> str:
@@ -298,7 +302,7 @@ def _named(numbers: Mapping[str, Number], what: str) -> str:
     names = [_reason(name) for name, _ in ordered[:_REASONS_SHOWN]]
     known = Abridged(names)
     cut = [known.cut(name, _REASON_COLUMNS) for name in names]
-    shown = [f"{humane.count(number)} {name}" for (_, number), name in zip(ordered, cut, strict=False)]
+    shown = [f"{formatting.count(number)} {name}" for (_, number), name in zip(ordered, cut, strict=False)]
     hidden = len(ordered) - len(shown)
     if hidden:
         shown.append(number_of(hidden, f"more {what}"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import NOTHING, printable
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.sources import SourceSeries, SourceStat
@@ -36,10 +36,10 @@ def _sources(sources: Sequence[SourceStat]) -> Section:
             printable(source.label or source.run_id),
             printable(source.run_id),
             printable(source.host) or NOTHING,
-            f"+{humane.duration_s(source.start_offset_s)}" if source.start_offset_s else "first",
-            humane.duration_s(source.elapsed_s),
+            f"+{formatting.duration_s(source.start_offset_s)}" if source.start_offset_s else "first",
+            formatting.duration_s(source.elapsed_s),
             source.completeness,
-            humane.count(source.lost),
+            formatting.count(source.lost),
         ]
         for source in sources
     ]
@@ -69,7 +69,7 @@ def _by_series(sources: Sequence[SourceStat]) -> dict[str, list[tuple[SourceStat
     found: dict[str, list[tuple[SourceStat, SourceSeries]]] = {}
     for source in sources:
         for stat in source.series:
-            found.setdefault(phrases.instrument(stat.name, stat.labels, stat.unit), []).append((source, stat))
+            found.setdefault(wording.instrument(stat.name, stat.labels, stat.unit), []).append((source, stat))
     return found
 
 
@@ -80,8 +80,8 @@ def _rows(name: str, stats: Sequence[tuple[SourceStat, SourceSeries]]) -> Iterat
         yield [
             "" if at else name,
             printable(source.label or source.run_id),
-            humane.count(stat.count),
-            *(humane.quantity(value, stat.unit) for value in values),
+            formatting.count(stat.count),
+            *(formatting.quantity(value, stat.unit) for value in values),
             _ratio(stat),
         ]
 

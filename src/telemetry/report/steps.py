@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import number_of, printable
+from telemetry import formatting
+from telemetry.formatting import number_of, printable
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import AxisStat
@@ -42,8 +42,8 @@ def axes(report: Report) -> Section:
     rows = [
         [
             printable(stat.name),
-            *(humane.count(number) for number in (stat.closed, stat.newest, stat.timeouts, stat.corrections)),
-            *(humane.count(number) for number in (stat.open, len(stat.values))),
+            *(formatting.count(number) for number in (stat.closed, stat.newest, stat.timeouts, stat.corrections)),
+            *(formatting.count(number) for number in (stat.open, len(stat.values))),
         ]
         for stat in report.snapshot.axes
     ]
@@ -53,7 +53,7 @@ def axes(report: Report) -> Section:
 def values(stat: AxisStat) -> Section:
     """Those of its newest step, and older ones of names that it lacks."""
     shown = list(stat.values.items())[:_VALUES_SHOWN]
-    rows = [[printable(name), _NOT_FINITE if value is None else humane.scaled(value)] for name, value in shown]
+    rows = [[printable(name), _NOT_FINITE if value is None else formatting.scaled(value)] for name, value in shown]
     hidden = len(stat.values) - len(shown)
     notes = [f"{number_of(hidden, 'more is', 'more are')} in the JSON form"] if hidden else []
     table = Table([Column("name"), Column("newest value")], rows)

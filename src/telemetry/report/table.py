@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from telemetry.humane import columns
+from telemetry.formatting import columns
 
 GAP = "  "
 NAME_COLUMNS = 20

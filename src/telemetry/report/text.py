@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
-from telemetry.humane import columns
+from telemetry.formatting import columns
 from telemetry.report.content import content
 from telemetry.report.table import Section, Table, layout
 from telemetry.wire.report import Report

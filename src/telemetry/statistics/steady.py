@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from telemetry.humane import number_of
+from telemetry.formatting import number_of
 from telemetry.statistics.shifts import Floats, Shift, clearest_shift, differ, is_slope
 
 LEAST_STEPS: Final = 10

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Drops, Natural

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
-from telemetry.store.rundir import slug
+from telemetry.store.run_directory import slug
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Natural
 from telemetry.wire.version import SCHEMA

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import KIB, MIB
-from telemetry.store.appendfile import Buffer
+from telemetry.store.append_file import Buffer
 from telemetry.wire.version import SCHEMA
 
 _SEGMENT: Final = struct.Struct("<8sQ")

@@ -1,7 +1,7 @@
 """The run's history on disk: one interval a second, added up to ten and sixty, each level kept for its own time.
 
     history/keys.jsonl                              what the indices in the columns stand for
-    history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.levels`
+    history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.intervals.levels`
     history/cap.txt                                 what the cap of its size has cost, if anything
 
 Rolls are numbered from 0, one a second; a frame is stamped with the first roll it holds, so that levels fit
@@ -19,14 +19,14 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from telemetry import humane
+from telemetry import formatting
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.limits import KIB
-from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.framing import SegmentReader
-from telemetry.store.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
-from telemetry.store.stretches import Found, Opened, Picked, Stretch, skipped
+from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
+from telemetry.store.intervals.time_range import Found, Opened, Picked, Stretch, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
@@ -161,7 +161,7 @@ class HistoryWriter:
 
     def _notice(self, cap_bytes: int, cost: str) -> None:
         """Say it, also to whoever goes on with the run or recovers it."""
-        words = f"the history passed its cap (history.cap_bytes, {humane.size(cap_bytes)}): {cost}"
+        words = f"the history passed its cap (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
         if words not in self.notices:
             self.notices = (*self.notices, words)
             lines = "".join(f"{notice}\n" for notice in self.notices)

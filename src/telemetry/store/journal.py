@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from telemetry import limits
 from telemetry.errors import RunDirectoryError
-from telemetry.store.appendfile import AppendFile, Buffer, describe
+from telemetry.store.append_file import AppendFile, Buffer, describe
 from telemetry.store.atomic import sync_directory
 from telemetry.store.framing import SEGMENT_HEADER_BYTES, Kind, SegmentReader, frame, segment_header
 from telemetry.wire.frames import EVENTS

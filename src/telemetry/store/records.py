@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import MIB
-from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.append_file import AppendFile, describe
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Streamed, StreamRecord
 from telemetry.wire.seal import check_seal, lost_its_end, sealed

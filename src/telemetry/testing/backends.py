@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
+from telemetry.backends.backend import Backend
 from telemetry.backends.choice import load, parse
 from telemetry.backends.items import Item, Live, Params, Reading, Step
 from telemetry.backends.naming import FINAL, flat
-from telemetry.backends.seam import Backend
-from telemetry.backends.source import Position
-from telemetry.backends.source_disk import DiskSource
-from telemetry.store.rundir import RunDirectory
+from telemetry.backends.sources.disk import DiskSource
+from telemetry.backends.sources.source import Position
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.faulty import AWAY, Fault
 from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run
 from telemetry.testing.trial import Ended, Trial

@@ -19,9 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.backends.backend import GROUP, Backend, RunFacts, Unavailable
 from telemetry.backends.choice import Choice, make, parse
 from telemetry.backends.items import KINDS, Item
-from telemetry.backends.seam import GROUP, Backend, RunFacts, Unavailable
 from telemetry.store.atomic import write_atomic
 
 KIND: Final = "faulty"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
 from telemetry.wire.control import Hello
 from telemetry.wire.events import (

@@ -17,14 +17,14 @@ from textual.screen import Screen
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import TuiConfig
 from telemetry.errors import TelemetryError
-from telemetry.tui import choices, export, keys
+from telemetry.tui import export, keys, view_changes
 from telemetry.tui.feed.news import Feed
 from telemetry.tui.model import overview
-from telemetry.tui.model.exported import export_json
+from telemetry.tui.model.export import export_json
 from telemetry.tui.model.scene import SeriesId
 from telemetry.tui.screens.choose import ChooseScreen
 from telemetry.tui.screens.confirm import ConfirmScreen
-from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.help import HelpScreen
 from telemetry.tui.screens.log import LogScreen
 from telemetry.tui.screens.overview import OverviewScreen
@@ -162,7 +162,7 @@ class Cockpit(Viewer):
     def action_sort(self) -> None:
         screen = self.cockpit_screen
         if isinstance(screen, FilteringScreen):
-            self.see(choices.next_sort(self.view, screen.sort_keys(self.scene, self.view)))
+            self.see(view_changes.next_sort(self.view, screen.sort_keys(self.scene, self.view)))
 
     def on_grid_view_header_clicked(self, event: GridView.HeaderClicked) -> None:
         screen = self.cockpit_screen
@@ -171,28 +171,28 @@ class Cockpit(Viewer):
             and event.grid.id == screen.MAIN
             and event.key in screen.sort_keys(self.scene, self.view)
         ):
-            self.see(choices.sort_by(self.view, event.key))
+            self.see(view_changes.sort_by(self.view, event.key))
 
     def action_reverse(self) -> None:
-        self.see(choices.reverse(self.view))
+        self.see(view_changes.reverse(self.view))
 
     def action_figures(self) -> None:
         self._figures_chosen = True
-        self.see(choices.other_figures(self.view))
+        self.see(view_changes.other_figures(self.view))
 
     def action_units(self) -> None:
-        self._views = {tab: choices.other_units(view) for tab, view in self._views.items()}
+        self._views = {tab: view_changes.other_units(view) for tab, view in self._views.items()}
         self.draw()
 
     def action_group(self) -> None:
-        self.see(choices.next_group(self.view, overview.label_keys(self.scene)))
+        self.see(view_changes.next_group(self.view, overview.label_keys(self.scene)))
 
     def action_pin(self) -> None:
         screen = self.cockpit_screen
         key = screen.cursor if isinstance(screen, OverviewScreen) else None
         series = overview.series_of(self.scene, key) if key is not None else None
         if series is not None:
-            self.see(choices.pin(self.view, series))
+            self.see(view_changes.pin(self.view, series))
 
     def action_next_plot(self) -> None:
         screen = self.cockpit_screen
@@ -221,26 +221,26 @@ class Cockpit(Viewer):
 
     def _zoom(self, step: int) -> None:
         if self._series is not None:
-            self.see(choices.zoom(self.view, step))
+            self.see(view_changes.zoom(self.view, step))
         elif self._past is not None:
-            self._look_at(choices.stretch(self._past, step))
+            self._look_at(view_changes.stretch(self._past, step))
 
     def action_pan_left(self) -> None:
-        self.see(choices.pan(self.view, 1))
+        self.see(view_changes.pan(self.view, 1))
 
     def action_pan_right(self) -> None:
-        self.see(choices.pan(self.view, -1))
+        self.see(view_changes.pan(self.view, -1))
 
     def action_scrub_back(self) -> None:
-        self._look_at(choices.scrub(self.scene, self._past, -1))
+        self._look_at(view_changes.scrub(self.scene, self._past, -1))
 
     def action_scrub_forward(self) -> None:
-        self._look_at(choices.scrub(self.scene, self._past, 1))
+        self._look_at(view_changes.scrub(self.scene, self._past, 1))
 
     def action_now(self) -> None:
         self._look_at(None)
 
-    def _look_at(self, past: choices.Past | None) -> None:
+    def _look_at(self, past: view_changes.Past | None) -> None:
         self._past = past
         if past is None:
             self._known.return_to_now()

@@ -17,16 +17,16 @@ from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.load import closest
 from telemetry.config.schema import TuiConfig
 from telemetry.errors import ConfigError
-from telemetry.humane import printable
-from telemetry.intervals.timeline import Timeline
-from telemetry.tui import choices, keys
+from telemetry.formatting import printable
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.tui import keys, view_changes
 from telemetry.tui.feed.news import Feed, Note
 from telemetry.tui.inbox import Inbox
 from telemetry.tui.keyboard import OrderedKeys
-from telemetry.tui.known import Known
-from telemetry.tui.model.flows import has_requests
+from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.model.steps import has_steps
+from telemetry.tui.run_knowledge import Known
 from telemetry.tui.screens.bar import Shortcut
 from telemetry.tui.screens.base import CockpitScreen, Shown
 from telemetry.tui.theme import fitting_theme
@@ -82,7 +82,7 @@ class Viewer(OrderedKeys):
         self._views = {tab: View(compare=baseline is not None) for tab in TABS}
         self._opened: dict[str, SeriesId] = {}
         """The series that is open in a tab."""
-        self._past: choices.Past | None = None
+        self._past: view_changes.Past | None = None
         self._held: Scene | None = None
         """What was known when the screen was frozen, and the history of the series that was open then."""
         self._held_timeline: tuple[SeriesId, Timeline] | None = None

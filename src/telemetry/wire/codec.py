@@ -15,7 +15,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
 from telemetry import limits
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
 from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response

@@ -355,7 +355,7 @@ def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
 
 
 def _number_of(number: int, what: str) -> str:
-    """As `telemetry.humane` has it, which the wire does not know."""
+    """As `telemetry.formatting` has it, which the wire does not know."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

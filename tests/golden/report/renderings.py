@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from telemetry import render
-from telemetry.recorded import RecordedRun
+from telemetry.history import RecordedRun
 from telemetry.report.html.page import asset
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
 HERE: Final = Path(__file__).parent
-_ASSETS: Final = ("page.css", "humane.js", "charts.js", "report.js")
+_ASSETS: Final = ("page.css", "formatting.js", "charts.js", "report.js")
 
 
 def stored_report() -> Report:

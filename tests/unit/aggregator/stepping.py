@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from telemetry.aggregator.steps import Steps
-from telemetry.aggregator.steps_axis import Closed
+from telemetry.aggregator.steps.axis import Closed
+from telemetry.aggregator.steps.merger import Steps
 from telemetry.wire.events import Axis, Scalars, StepEnd
 
 SECOND = 1_000_000_000

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.extents import Extents
 from telemetry.aggregator.notes import Notes
-from telemetry.aggregator.producers import Producer, ProducerBook
-from telemetry.aggregator.record_room import RecordRoom, line_bytes
+from telemetry.aggregator.producers.book import Producer, ProducerBook
+from telemetry.aggregator.record_budget import RecordRoom, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.steps import Steps
-from telemetry.aggregator.texts import TextQueue
+from telemetry.aggregator.series.extents import Extents
+from telemetry.aggregator.steps.merger import Steps
+from telemetry.aggregator.text_queue import TextQueue
 from telemetry.store.records import record_line
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS

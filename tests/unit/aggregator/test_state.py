@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.aggregator.state import PART, PARTS, Column, encode, load, save
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS

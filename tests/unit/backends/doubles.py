@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from telemetry.backends.courier import Courier
+from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import KINDS, Item, Mark, Step
-from telemetry.backends.seam import RunFacts
-from telemetry.backends.source import Position, Read
-from telemetry.backends.tally import Tally
+from telemetry.backends.sources.source import Position, Read
+from telemetry.backends.writer.delivery import Courier
+from telemetry.backends.writer.tally import Tally
 from telemetry.store.backends import Ahead, Checkpoint
 
 FACTS = RunFacts("r1", "job", 0, None)

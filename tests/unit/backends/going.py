@@ -10,12 +10,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.backends.source import Position, Read, Source
+from telemetry.backends.sources.source import Position, Read, Source
 from telemetry.daemon.control import read_history
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory, RunLock, manifest_for
+from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
 from telemetry.transport import Hub, plan
 from telemetry.wire import control as msg

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.backends import choice as choices
+from telemetry.backends.backend import GROUP, NotConfigured
 from telemetry.backends.choice import Choice, known, load, make, options_of, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
-from telemetry.backends.seam import GROUP, NotConfigured
 from telemetry.errors import UsageError
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.backends.doubles import FACTS, mark, step
 
+from telemetry.backends.backend import NotConfigured
 from telemetry.backends.items import KINDS, CounterReading, Live, Reading, Span, Step
 from telemetry.backends.jsonl import JsonlBackend, JsonlOptions, line
-from telemetry.backends.seam import NotConfigured
 
 
 def opened(place: Path, state: dict[str, Any] | None = None, path: str = "") -> JsonlBackend:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.journal import JournalWriter
-from telemetry.store.rundir import RunDirectory, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat
 
 STARTED_NS = 1_772_366_400_000_000_000

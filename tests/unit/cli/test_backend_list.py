@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from telemetry.backends.builtin import BUILT_IN, BuiltIn
+from telemetry.backends.registry import BUILT_IN, BuiltIn
 from telemetry.cli import backend_list
 from telemetry.cli.backend_list import show
 

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry.cli.main import main
-from telemetry.humane import printable_json
-from telemetry.store.final import read_final, write_final
+from telemetry.formatting import printable_json
+from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.records import RecordLog
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import Mark, StreamRecord
 from telemetry.wire.snapshot import CounterStat, MarkStat, ProducerStat, SeriesStat
 from telemetry.wire.version import PROTOCOL

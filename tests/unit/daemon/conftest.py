@@ -12,9 +12,9 @@ import pytest
 from telemetry.config import load
 from telemetry.daemon.build import build, build_again
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.resume import claim
+from telemetry.daemon.recovery.resume import claim
 from telemetry.daemon.service import Service
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.builders import Row, frame
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import End, Hello, Request, Response, Welcome

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from telemetry.daemon import opening
+from telemetry.daemon import run_opening
 from telemetry.daemon.build import build
 from telemetry.errors import EndpointError, RunDirectoryError
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 
 WHOLE = """
 import json, os, sys
@@ -114,7 +114,7 @@ def test_whatever_fails_lets_go_of_the_sockets(
         raise RunDirectoryError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(opening.RunDirectory if "." in part else opening, part.rpartition(".")[2], fail)
+        patch.setattr(run_opening.RunDirectory if "." in part else run_opening, part.rpartition(".")[2], fail)
         with pytest.raises(RunDirectoryError):
             build(make_options(), None)
     assert list((short_dir / "telemetry").iterdir()) == []

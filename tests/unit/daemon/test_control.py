@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.daemon import control, guardian
+from telemetry.daemon import control, process_watch
 from telemetry.daemon.control import read_history, read_records
 from telemetry.daemon.service import Service
 from telemetry.errors import ProtocolError
@@ -351,7 +351,7 @@ def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any,
 
 def test_processes_beyond_the_bound_are_not_watched(make_service: Any, connect: Any, monkeypatch: Any) -> None:
     """Each costs a descriptor."""
-    monkeypatch.setattr(guardian, "WATCHED", 1)
+    monkeypatch.setattr(process_watch, "WATCHED", 1)
     peer = connect(make_service())
     assert isinstance(peer.ask(msg.Watch(id=2, pid=os.getpid())), msg.Watching)
     answer = peer.ask(msg.Watch(id=3, pid=1))

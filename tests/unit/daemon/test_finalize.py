@@ -12,10 +12,10 @@ import pytest
 
 from telemetry import limits
 from telemetry.daemon import finalize as subject
+from telemetry.daemon.exact_percentiles import Refiner
 from telemetry.daemon.finalize import finalize
-from telemetry.daemon.refine import Refiner
 from telemetry.daemon.service import Service
-from telemetry.store.final import read_final
+from telemetry.store.final_snapshot import read_final
 from telemetry.store.history import HistoryReader
 from telemetry.transport.subscription import Subscription
 from telemetry.wire import control as msg

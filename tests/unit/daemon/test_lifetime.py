@@ -12,8 +12,8 @@ import pytest
 from telemetry.daemon import build, lifetime
 from telemetry.daemon.finalize import finalize
 from telemetry.errors import RunDirectoryError, TelemetryError
-from telemetry.store.final import read_final
-from telemetry.transport.keeping import Keeping, keeper_of
+from telemetry.store.final_snapshot import read_final
+from telemetry.transport.keeper_lock import Keeping, keeper_of
 from telemetry.wire.events import Count
 
 

@@ -12,7 +12,7 @@ import pytest
 from telemetry.daemon.lifetime import let_go
 from telemetry.daemon.replay import build_replay
 from telemetry.errors import RunDirectoryError
-from telemetry.store.rundir import Manifest, RunDirectory
+from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.wire import control as msg
 from telemetry.wire.events import Count
 

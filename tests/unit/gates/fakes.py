@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums
-from telemetry.gates.order import quantile
+from telemetry.gates.rank_bounds import quantile
 from telemetry.gates.tree import Metric
 from telemetry.gates.value import Range
 from telemetry.wire.snapshot import MetricsSnapshot

@@ -9,7 +9,7 @@ from tests.unit.gates.fakes import counter, metric
 
 from telemetry.gates.catalog import Catalog, with_labels
 from telemetry.gates.evidence import Instrument, Labels
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 
 ISSUED = counter("chat.issued", "requests", model="m", window="w")
 OUTSIDE = counter("chat.issued", "requests", model="m")

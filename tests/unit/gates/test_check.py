@@ -13,7 +13,7 @@ from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT, Fak
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.gates.check import Rules, check, check_one, surely
 from telemetry.gates.evidence import Evidence, Instrument, Level, Loss
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.value import Range
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat, Extent, MetricsSnapshot, SeriesStat

@@ -11,7 +11,7 @@ from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 from telemetry.errors import UsageError
 from telemetry.gates.evaluate import Scene, evaluate
 from telemetry.gates.evidence import Instrument
-from telemetry.gates.grammar import THROUGHPUTS, parse
+from telemetry.gates.parser import THROUGHPUTS, parse
 from telemetry.gates.resolve import bindings
 from telemetry.gates.tree import Word
 from telemetry.gates.value import Unknown, Value, exactly

@@ -9,7 +9,7 @@ from tests.unit.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT, cou
 
 from telemetry.errors import UsageError
 from telemetry.gates.evidence import Instrument
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.resolve import bindings, each, elsewhere
 from telemetry.gates.sums import Sum
 from telemetry.gates.value import Unknown

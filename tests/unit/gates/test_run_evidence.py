@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.recorded.runs import Making
+from tests.unit.history.runs import Making
 
 from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Instrument
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.run_evidence import RunEvidence, evidence_of, live_evidence
-from telemetry.recorded import Choice, RecordedRun
+from telemetry.history import Choice, RecordedRun
 from telemetry.wire.events import Define
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report

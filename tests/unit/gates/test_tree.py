@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.tree import Fact, Metric, Number, Operation, Term, nodes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.gates.fakes import ERRORS, HEAT, REQUESTS, TTFT
 
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.trend import cannot_recover, gone_beyond, trend
 from telemetry.wire.gates import GateResult
 

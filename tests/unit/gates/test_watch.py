@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.recorded.runs import Making
+from tests.unit.history.runs import Making
 
 from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.check import Rules
-from telemetry.gates.grammar import parse
+from telemetry.gates.parser import parse
 from telemetry.gates.watch import News, Watch
 from telemetry.wire.cells import cell
 from telemetry.wire.events import Define

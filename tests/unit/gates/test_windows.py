@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.unit.gates.fakes import Fake
 
+from telemetry.gates.explain import Verdict
 from telemetry.gates.value import exactly
 from telemetry.gates.windows import Windows
-from telemetry.gates.words import Verdict
 from telemetry.wire.snapshot import ProducerStat
 
 

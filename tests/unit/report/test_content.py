@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
-from tests.unit.test_funnel import counter, series, snapshot
+from tests.unit.test_request_model import counter, series, snapshot
 
-from telemetry import humane, render
+from telemetry import formatting, render
+from telemetry.drop_reasons import Reason
 from telemetry.errors import UsageError
-from telemetry.ledger import Reason
-from telemetry.recorded import RecordedRun
+from telemetry.history import RecordedRun
 from telemetry.report.content import cost, marks, params, stretch_words, warnings
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, Stretch
@@ -200,10 +200,12 @@ def written(value: object) -> Iterator[str]:
         for item in value:
             yield from written(item)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        forms = [humane.count(value), humane.percent(value), humane.duration_s(value), f"{value:g}"]
-        forms += [humane.rate(value, unit) for unit in UNITS] + [humane.quantity(value, unit) for unit in UNITS]
+        forms = [formatting.count(value), formatting.percent(value), formatting.duration_s(value), f"{value:g}"]
+        forms += [formatting.rate(value, unit) for unit in UNITS] + [
+            formatting.quantity(value, unit) for unit in UNITS
+        ]
         if isinstance(value, int):
-            forms += [humane.timestamp(value % 2**61), humane.clock_time(value % 2**61)]
+            forms += [formatting.timestamp(value % 2**61), formatting.clock_time(value % 2**61)]
         for form in forms:
             yield from (number.strip(".,:") for number in NUMBER.findall(form))
 
@@ -283,7 +285,7 @@ def test_what_was_read_with_its_history_is_left_as_it_is() -> None:
 @pytest.mark.parametrize("form", ["hgrm", "junit"])
 def test_forms_without_findings_need_no_history(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is worked out that nobody sees."""
-    monkeypatch.setattr("telemetry.recorded.findings.alone", None)
+    monkeypatch.setattr("telemetry.history.findings.alone", None)
     assert render(Report(snapshot=BARE, source="file"), form)
 
 

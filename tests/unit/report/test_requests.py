@@ -7,13 +7,13 @@ import re
 import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report
-from tests.unit.recorded.test_requests import EXTENT, planned, report
-from tests.unit.test_funnel import SECOND, counter, series
+from tests.unit.history.test_requests import EXTENT, planned, report
+from tests.unit.test_request_model import SECOND, counter, series
 
 from telemetry import render
-from telemetry.humane import columns
-from telemetry.recorded.findings import alone
-from telemetry.recorded.requests import with_requests
+from telemetry.formatting import columns
+from telemetry.history.findings import alone
+from telemetry.history.requests import with_requests
 from telemetry.report.requests import KINDS_SHOWN, requests
 from telemetry.report.table import Section
 from telemetry.wire.report import Stretch

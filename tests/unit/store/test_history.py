@@ -206,7 +206,7 @@ def test_a_resumed_history_of_packed_intervals_is_one(
     tmp_path: Path, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the one of arrays, which intervals as short as these are; and a history may hold both."""
-    monkeypatch.setattr("telemetry.store.levels._WORTH_IT_BYTES", 0)
+    monkeypatch.setattr("telemetry.store.intervals.levels._WORTH_IT_BYTES", 0)
     write(tmp_path / "whole", 80).close()
     write(tmp_path / "parts", first)
     writer = HistoryWriter(tmp_path / "parts", resume=True)

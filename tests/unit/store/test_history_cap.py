@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.unit.store.columns import Row, interval
 
-from telemetry.store import levels
 from telemetry.store.framing import SegmentReader
 from telemetry.store.history import LEVELS, HistoryReader, HistoryWriter
-from telemetry.store.levels import KINDS, MAGIC, segments
+from telemetry.store.intervals import levels
+from telemetry.store.intervals.levels import KINDS, MAGIC, segments
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 

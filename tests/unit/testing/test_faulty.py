@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from telemetry import limits
+from telemetry.backends.backend import RunFacts, Unavailable
 from telemetry.backends.choice import parse
 from telemetry.backends.items import KINDS, Live, Mark
-from telemetry.backends.seam import RunFacts, Unavailable
 from telemetry.testing import faulty
 from telemetry.testing.faulty import Fault, Faults, Faulty, FaultyOptions, around, plug_in
 

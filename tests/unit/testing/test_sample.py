@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from telemetry.backends.items import Item, Params, Reading, Step
-from telemetry.backends.source import Position
-from telemetry.backends.source_disk import DiskSource
-from telemetry.store.rundir import RunDirectory
+from telemetry.backends.sources.disk import DiskSource
+from telemetry.backends.sources.source import Position
+from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.sample import EVERY_S, NOT_FINITE, PARAMS, Sample, record_run, value
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.intervals.stretch import Stretch
-from telemetry.intervals.timeline import Timeline
+from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.timeline import Timeline
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
 from telemetry.tui.feed.news import MomentOf, News, Note, Tell, TimelineOf, Trends
 from telemetry.tui.model.scene import Moment, SeriesId, series_id

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from telemetry.errors import ConfigError
-from telemetry.humane import columns
+from telemetry.formatting import columns
 from telemetry.tui import keys
 
 HELP_COLUMNS = 30

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
 from telemetry.wire import codec, control, frames
 from telemetry.wire.events import Mark, OutgoingBatch, Sample, StreamRecord
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat

@@ -7,7 +7,7 @@ from struct import pack
 import msgspec
 import pytest
 
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
 

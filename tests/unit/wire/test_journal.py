@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from telemetry.ledger import Reason
+from telemetry.drop_reasons import Reason
 from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState

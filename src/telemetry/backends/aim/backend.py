@@ -22,10 +22,10 @@ from msgspec import Struct
 from telemetry.backends import pictures
 from telemetry.backends.aim.bins import Cell, even
 from telemetry.backends.aim.sequences import Point, Sequences
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Text
 from telemetry.backends.naming import FINAL, flat, labelled
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable, missing
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.wire.events import Scalar
 
 CLOCK: Final = {"clock": "elapsed_s"}

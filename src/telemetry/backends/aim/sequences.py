@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from telemetry.backends.seam import NotConfigured
+from telemetry.backends.backend import NotConfigured
 
 _PARTS: Final = ("sequence_infos", "_init_sequence_info", "_update_context_data", "_update_sequence_info", "_track")
 _FIELDS: Final = ("val_view", "step_view", "epoch_view", "time_view")

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from telemetry.backends.axis_owners import Owners
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.clearml.events import Event, Events
 from telemetry.backends.clearml.server import Server
 from telemetry.backends.clearml.session import OfflineSession
 from telemetry.backends.clearml.target import Identity, Target
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.backends.owners import Owners
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.wire.events import Scalar
 
 

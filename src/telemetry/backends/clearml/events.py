@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from telemetry.backends.axis_owners import Owners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text
 from telemetry.backends.naming import FINAL, flat, labelled
-from telemetry.backends.owners import Owners
 from telemetry.wire.events import Scalar
 
 Event = dict[str, Any]

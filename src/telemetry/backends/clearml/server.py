@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.clearml.events import Event
 from telemetry.backends.clearml.target import Identity, artifact_entry, hyperparams
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable, missing
-from telemetry.humane import number_of
+from telemetry.formatting import number_of
 from telemetry.wire.events import Scalar
 
 _VERSION: Final = "2.13"  # of the server's interface: from 2020 on

@@ -24,11 +24,11 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 
 from telemetry.backends import pictures
+from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.clearml.events import Event
 from telemetry.backends.clearml.target import Identity, artifact_entry, hyperparams
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable, missing
-from telemetry.store.appendfile import AppendFile, describe
+from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import replacing, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Scalar

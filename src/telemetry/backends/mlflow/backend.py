@@ -18,12 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct
 
 from telemetry.backends import pictures
+from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable, missing
 from telemetry.backends.items import Artifact, Item, Params, Reading, Step, Table, Text
 from telemetry.backends.mlflow import errors, files
 from telemetry.backends.mlflow.batch import Batch, Point
 from telemetry.backends.mlflow.names import SECONDS, Keys, cleaned
 from telemetry.backends.naming import flat
-from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable, missing
 
 RUN_TAG: Final = "telemetry.run_id"
 _PARAM_TAG: Final = "telemetry.param"

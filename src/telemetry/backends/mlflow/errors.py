@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from telemetry.backends.seam import NotConfigured, Unavailable
+from telemetry.backends.backend import NotConfigured, Unavailable
 
 _WORDS_CHARS: Final = 300
 _WRAPPED: Final = " with exception "  # what follows says all of what MLflow was told, several times over

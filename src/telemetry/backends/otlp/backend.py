@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Params, Reading, Span, Step
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Sender
 from telemetry.backends.otlp.grpc import GrpcSender
@@ -18,8 +19,7 @@ from telemetry.backends.otlp.http import HttpSender
 from telemetry.backends.otlp.points import Points, library, metrics_request
 from telemetry.backends.otlp.settings import OtlpOptions, Signal, resource_of, target_of
 from telemetry.backends.otlp.spans import Spans, traces_request
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable
-from telemetry.humane import printable
+from telemetry.formatting import printable
 
 _REQUEST_WEIGHT: Final = 5_000  # numbers: half a MB; receivers of gRPC take 4
 _WRITE_S: Final = 30.0  # for one batch; what is left of it comes again, and goes on where it stopped

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
 from telemetry.backends.otlp.settings import Signal, Target
-from telemetry.backends.seam import NotConfigured, Unavailable, missing
-from telemetry.humane import printable
-from telemetry.store.appendfile import describe
+from telemetry.formatting import printable
+from telemetry.store.append_file import describe
 
 METHODS: Final[dict[Signal, str]] = {
     "metrics": "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",

@@ -11,11 +11,11 @@ import urllib.request
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
 from telemetry.backends.otlp.settings import Signal, Target
-from telemetry.backends.seam import NotConfigured, Unavailable
-from telemetry.humane import printable
-from telemetry.store.appendfile import describe
+from telemetry.formatting import printable
+from telemetry.store.append_file import describe
 
 _TYPE: Final = "application/x-protobuf"
 _ANSWER_BYTES: Final = 1 << 20

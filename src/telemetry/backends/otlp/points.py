@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from telemetry.backends.exponential import buckets, scale_within
+from telemetry.backends.exponential_histogram import buckets, scale_within
 from telemetry.backends.items import Params, Reading, SeriesReading, Step
 from telemetry.backends.naming import FINAL
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct
 
-from telemetry.backends.seam import NotConfigured, RunFacts
-from telemetry.humane import printable
+from telemetry.backends.backend import NotConfigured, RunFacts
+from telemetry.formatting import printable
 
 Signal = Literal["metrics", "traces"]
 _ENV: Final = "OTEL_EXPORTER_OTLP_"

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live
 from telemetry.backends.prometheus.families import families
 from telemetry.backends.prometheus.formats import choose
 from telemetry.backends.prometheus.names import Claim, Names
 from telemetry.backends.prometheus.server import Page, Server
-from telemetry.backends.seam import NotConfigured, RunFacts
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ANY: Final = 0

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeVar, get_args
 
 from telemetry.backends.prometheus.names import OWN, Names, Unit, labels, unit_of
-from telemetry.backends.snapshots import finite
+from telemetry.backends.sources.snapshots import finite
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
 from telemetry.wire.snapshot import (
     AxisStat,

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from telemetry.backends.exponential import FINEST, Cells, buckets, runs
+from telemetry.backends.exponential_histogram import FINEST, Cells, buckets, runs
 from telemetry.backends.prometheus.families import Distribution, Family, Labels
 
 CONTENT_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
-from telemetry.backends.seam import NotConfigured
-from telemetry.store.appendfile import describe
+from telemetry.backends.backend import NotConfigured
+from telemetry.store.append_file import describe
 
 PATH: Final = "/metrics"
 _SCRAPES: Final = 8  # at a time; who comes beyond them is sent away and comes again

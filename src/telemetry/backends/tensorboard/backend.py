@@ -19,11 +19,11 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
+from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.tensorboard.events import ROOT, Encoder, Setting, settings
-from telemetry.humane import number_of
-from telemetry.store.appendfile import AS_UMASK, AppendFile, describe
+from telemetry.formatting import number_of
+from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
 
 _FOLDER_BYTES: Final = 200  # of 255 that file systems take

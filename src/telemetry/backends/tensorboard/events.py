@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import Any, Final
 
 from telemetry.backends import pictures
+from telemetry.backends.backend import missing
 from telemetry.backends.items import (
     Artifact,
     Histogram,
@@ -24,7 +25,6 @@ from telemetry.backends.items import (
     Text,
 )
 from telemetry.backends.naming import FINAL, flat, labelled
-from telemetry.backends.seam import missing
 from telemetry.wire.events import Scalar
 
 Setting = str | float | bool

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, missing
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, missing
 from telemetry.backends.trackio.rows import Row, Rows, config_name
 from telemetry.backends.trackio.targets import Folder, Identity, Server, Target, iso
 from telemetry.wire.events import Scalar

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from telemetry.backends import pictures
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact, Mark
 from telemetry.backends.naming import escape
-from telemetry.backends.seam import NotConfigured, Unavailable
 from telemetry.backends.trackio.rows import Row
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 
 _IN_ARTIFACTS: Final = ascii_letters + digits + "_-"

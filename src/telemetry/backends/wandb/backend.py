@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from telemetry.backends.axis_owners import Owners
+from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
-from telemetry.backends.owners import Owners
-from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
 from telemetry.backends.wandb.rows import Row, Rows, final_values, media, project_name, run_id
 from telemetry.backends.wandb.session import Identity, Session, end_orphan, library, picture
-from telemetry.store.appendfile import describe
+from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.wire.codec import BAD_INPUT
 

@@ -8,10 +8,10 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
+from telemetry.backends.axis_owners import Owners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, SeriesReading, Step, Table, Text
 from telemetry.backends.naming import FINAL, escape, flat, labelled
-from telemetry.backends.owners import Owners
-from telemetry.humane import printable
+from telemetry.formatting import printable
 from telemetry.wire.events import Scalar
 
 TIME_AXIS: Final = "elapsed_s"

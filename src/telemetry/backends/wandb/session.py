@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from telemetry.backends import pictures
+from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable, missing
 from telemetry.backends.wandb.log import STEP, Said
 from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
 

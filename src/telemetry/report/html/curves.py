@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import printable
+from telemetry import formatting
+from telemetry.formatting import printable
 from telemetry.report.html.data import embedded
 
 Curve = Sequence[tuple[float, float]]
@@ -33,7 +33,7 @@ def _table(lines: Sequence[tuple[str, Curve]], unit: str) -> str:
     heads = "".join(f'<th scope="col">{_title(fraction)}</th>' for fraction in _STANDARD)
     rows = [
         f'<tr><th scope="row">{escape(printable(line))}</th>'
-        + "".join(f"<td>{escape(humane.quantity(_at(curve, fraction), unit))}</td>" for fraction in _STANDARD)
+        + "".join(f"<td>{escape(formatting.quantity(_at(curve, fraction), unit))}</td>" for fraction in _STANDARD)
         + "</tr>"
         for line, curve in lines
     ]

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import printable
-from telemetry.report import accounts, content, measured
+from telemetry import formatting
+from telemetry.formatting import printable
+from telemetry.report import accounting, content
+from telemetry.report import series as measured
 from telemetry.report.backends import backends
 from telemetry.report.gates import gate_lines
 from telemetry.report.html.backends import backends_body, backends_link
@@ -101,8 +102,8 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
         ("gauges", measured.gauges(snapshot)),
         ("progress", content.progress(snapshot)),
         ("marks", content.marks(snapshot)),
-        ("losses", accounts.losses(snapshot)),
-        ("producers", accounts.producers(report)),
+        ("losses", accounting.losses(snapshot)),
+        ("producers", accounting.producers(report)),
         ("backends", backends(report)),
         *sources,
         ("cost", content.cost(snapshot)),
@@ -123,7 +124,7 @@ def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
             "bad" if "fail" in worst else "warn",
         ),
         "warnings": (
-            f" {humane.count(sum(len(one.lines) for name, one, _ in sections if name == 'warnings'))}",
+            f" {formatting.count(sum(len(one.lines) for name, one, _ in sections if name == 'warnings'))}",
             "warn",
         ),
         "requests": (" went out late" if any(late(report)) else "", "warn"),

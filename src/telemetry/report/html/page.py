@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from telemetry.humane import printable
+from telemetry.formatting import printable
 
 _HERE: Final = Path(__file__).parent
 
@@ -23,7 +23,7 @@ def page(title: str, body: str, script: str = "") -> str:
     ValueError for a script that would end its element.
     """
     style = asset("page.css")
-    scripts = [asset("humane.js"), asset("charts.js"), *([script] if script else [])]
+    scripts = [asset("formatting.js"), asset("charts.js"), *([script] if script else [])]
     for code in scripts:
         if "</script" in code.lower() or "<!--" in code:
             raise ValueError("a script that holds `</script` or `<!--` would end early")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from html import escape
 from typing import Final
 
-from telemetry import humane
-from telemetry.funnel import Funnel, Number
-from telemetry.humane import printable
+from telemetry import formatting
+from telemetry.formatting import printable
 from telemetry.report.html.sections import content
-from telemetry.report.measured import BOUNDS_KEEP
 from telemetry.report.requests import is_part, outcomes, sections_of
+from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.table import Section, Table
+from telemetry.request_model import Funnel, Number
 from telemetry.wire.report import Report
 
 _WIDTH: Final = 1_000.0
@@ -38,7 +38,7 @@ def _block(report: Report, section: Section, of: Funnel | None) -> Iterator[str]
     keys = "".join(
         f'<span class="key {_KINDS[what]}-key">{escape(printable(said))}</span> ' for what, _, said in shown
     )
-    yield f'<p class="outcomes"><span>{humane.count(of.issued)} issued →</span> {keys}</p>'
+    yield f'<p class="outcomes"><span>{formatting.count(of.issued)} issued →</span> {keys}</p>'
     yield _bar([(what, number) for what, number, _ in shown], section.lines[0])
     yield _narrow(replace(section, lines=section.lines[1:]))
 

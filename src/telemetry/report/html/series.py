@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from telemetry import humane, phrases
-from telemetry.humane import printable
-from telemetry.report.measured import between, bounds_of, by_number, confidence, percentile_keys, percentile_words
+from telemetry import formatting, wording
+from telemetry.formatting import printable
+from telemetry.report.series import between, bounds_of, by_number, confidence, percentile_keys, percentile_words
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import SeriesStat
 
@@ -41,24 +41,28 @@ def _series(report: Report, stat: SeriesStat, keys: Sequence[str]) -> dict[str, 
     shape = [stat.mean, *(stat.percentiles.get(key) for key in keys), stat.max]
     window = stat.window
     shown = (
-        f"min {humane.quantity(stat.min, stat.unit)}",
-        f"standard deviation {humane.quantity(stat.stddev, stat.unit)}",
-        f"percentiles {phrases.error_bound(stat)}",
+        f"min {formatting.quantity(stat.min, stat.unit)}",
+        f"standard deviation {formatting.quantity(stat.stddev, stat.unit)}",
+        f"percentiles {wording.error_bound(stat)}",
     )
-    recent = f"{humane.rate(window.rate)} over the last {humane.duration_s(window.seconds)}" if window.count else ""
+    recent = (
+        f"{formatting.rate(window.rate)} over the last {formatting.duration_s(window.seconds)}"
+        if window.count
+        else ""
+    )
     return {
-        "name": phrases.instrument(stat.name, stat.labels, stat.unit),
+        "name": wording.instrument(stat.name, stat.labels, stat.unit),
         "unit": printable(stat.unit),
         "cells": [
-            humane.count(stat.count),
-            humane.quantity(stat.mean, stat.unit),
+            formatting.count(stat.count),
+            formatting.quantity(stat.mean, stat.unit),
             *(percentile_words(report, stat, key) for key in keys),
-            humane.quantity(stat.max, stat.unit),
+            formatting.quantity(stat.max, stat.unit),
         ],
         "values": [None, stat.count, *shape],
         "min": stat.min,
         "bounds": [_bounds(bounds.get(key), stat.unit, few=not report.trusted(stat, key)) for key in keys],
-        "facts": [fact for fact in (*shown, recent, phrases.outside(stat)) if fact],
+        "facts": [fact for fact in (*shown, recent, wording.outside(stat)) if fact],
         "histogram": stat.histogram,
         "cell_unit": stat.cell_unit,
     }

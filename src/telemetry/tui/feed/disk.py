@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 
 from telemetry.errors import RunDirectoryError
-from telemetry.recorded.origin import DiskPast
-from telemetry.store.rundir import RunDirectory
-from telemetry.tui.feed.historian import Historian
-from telemetry.tui.feed.local import remedy_of, result_of
+from telemetry.history.interval_source import DiskPast
+from telemetry.store.run_directory import RunDirectory
+from telemetry.tui.feed.history_thread import Historian
+from telemetry.tui.feed.local_files import remedy_of, result_of
 from telemetry.tui.feed.news import Fresh, Note, Tell
 from telemetry.tui.feed.outlet import Outlet
 from telemetry.tui.feed.output import OutputTail

@@ -8,15 +8,15 @@ from threading import Thread
 from typing import Final
 
 from telemetry.errors import RunDirectoryError, TelemetryError
-from telemetry.recorded.origin import ControlPast, DiskPast, Past
-from telemetry.store.rundir import RunDirectory
+from telemetry.history.interval_source import ControlPast, DiskPast, Past
+from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import ControlClient
-from telemetry.tui.feed.historian import Historian
-from telemetry.tui.feed.listener import Listener
-from telemetry.tui.feed.local import directory_of, remedy_of, result_of
+from telemetry.tui.feed.history_thread import Historian
+from telemetry.tui.feed.local_files import directory_of, remedy_of, result_of
 from telemetry.tui.feed.news import Note, Tell
 from telemetry.tui.feed.outlet import Outlet
 from telemetry.tui.feed.output import OutputTail
+from telemetry.tui.feed.snapshot_thread import Listener
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import Stop
 from telemetry.wire.snapshot import MetricsSnapshot

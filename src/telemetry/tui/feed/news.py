@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from telemetry.intervals.timeline import Timeline
+from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model.scene import Moment, SeriesId
 from telemetry.wire.snapshot import MetricsSnapshot
 

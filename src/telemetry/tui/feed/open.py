@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from telemetry.errors import TelemetryError, UsageError
-from telemetry.store.rundir import RunDirectory
+from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
 from telemetry.tui.feed.news import Feed

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Final
 
 from telemetry.limits import KIB
-from telemetry.store.outputlog import OLDER, OUTPUT
+from telemetry.store.output_log import OLDER, OUTPUT
 from telemetry.tui.feed.news import Output, Tell
 
 LINES: Final = 500  # some screens to scroll through; the rest is in the file

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from telemetry import humane
+from telemetry import formatting
 from telemetry.tui.model import numbers
 from telemetry.tui.model.plot import Tick
 from telemetry.tui.model.scene import Units
@@ -66,7 +66,7 @@ def axis_of(values: Iterable[float], write: Write, *, binary: bool = False, most
 
 def value_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
     """Of values in a unit."""
-    binary = units == "humane" and unit in _BINARY
+    binary = units == "readable" and unit in _BINARY
     return axis_of(values, lambda value: numbers.value(value, unit, units), binary=binary)
 
 
@@ -85,7 +85,7 @@ def spaced(ticks: Sequence[Tick], low: float, high: float, width: int) -> tuple[
     free = -math.inf
     scale = width / (high - low) if high > low else 0.0
     for place, words in ticks:
-        middle, half = (place - low) * scale, humane.columns(words) / 2
+        middle, half = (place - low) * scale, formatting.columns(words) / 2
         if middle - half >= free:
             kept.append((place, words))
             free = middle + half + 1
@@ -101,7 +101,11 @@ def time_ticks(start_ns: int, end_ns: int, origin_ns: int, width: int) -> tuple[
     step_ns = step_s * 1_000_000_000
     ticks = []
     for mark_ns in range(-(-start_ns // step_ns) * step_ns, end_ns + 1, step_ns):
-        words = humane.timestamp(mark_ns)[5:16] if step_s >= _TIME_STEPS_S[-1] else humane.clock_time(mark_ns)[:8]
+        words = (
+            formatting.timestamp(mark_ns)[5:16]
+            if step_s >= _TIME_STEPS_S[-1]
+            else formatting.clock_time(mark_ns)[:8]
+        )
         ticks.append(((mark_ns - origin_ns) / 1e9, words))
     return tuple(ticks)
 

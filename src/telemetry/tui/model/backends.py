@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import printable
-from telemetry.phrases import BackendWords, Health
+from telemetry import formatting, wording
+from telemetry.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import BETWEEN, cut, elided, width_of
 from telemetry.tui.model.scene import Scene, View
 from telemetry.wire.snapshot import TERMINAL, BackendStat, MetricsSnapshot
+from telemetry.wording import BackendWords, Health
 
 TONES: Final[Mapping[Health, Tone]] = {"good": "good", "calm": "accent", "warn": "warn", "bad": "bad"}
 _EDGES: Final = 3
@@ -57,8 +57,8 @@ def backends_line(scene: Scene, width: int) -> Line:
     snapshot = scene.snapshot
     if snapshot is None or not snapshot.backends:
         return ()
-    stats = [(stat, phrases.looked_at_ns(stat, snapshot)) for stat in snapshot.backends]
-    said = [(printable(stat.name), phrases.backend(stat, now_ns)) for stat, now_ns in stats]
+    stats = [(stat, wording.looked_at_ns(stat, snapshot)) for stat in snapshot.backends]
+    said = [(printable(stat.name), wording.backend(stat, now_ns)) for stat, now_ns in stats]
     whole = _line(said, 0)
     if width_of(whole) <= width:
         return whole
@@ -88,8 +88,8 @@ def _line(said: Sequence[tuple[str, BackendWords]], well: int) -> Line:
 
 def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str, Cell]:
     """By the key of their column."""
-    now_ns = phrases.looked_at_ns(stat, snapshot)
-    words, health = phrases.backend_state(stat, now_ns)
+    now_ns = wording.looked_at_ns(stat, snapshot)
+    words, health = wording.backend_state(stat, now_ns)
     open_tone: Tone = "plain" if stat.breaker == "closed" else "warn"
     return {
         "name": Cell(printable(stat.name)),
@@ -102,12 +102,12 @@ def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str
         "repeated": _number(stat.repeated, view, "warn"),
         "restarts": _number(stat.restarts, view, "warn"),
         "breaker": Cell(stat.breaker, "dim" if stat.breaker == "closed" else open_tone),
-        "seen": Cell(_seen(stat, snapshot), "warn" if phrases.is_silent(stat, now_ns) else "plain"),
+        "seen": Cell(_seen(stat, snapshot), "warn" if wording.is_silent(stat, now_ns) else "plain"),
     }
 
 
 def _number(number: int, view: View, tone: Tone = "plain") -> Cell:
-    text = humane.count(number) if view.units == "humane" else numbers.plain(number)
+    text = formatting.count(number) if view.units == "readable" else numbers.plain(number)
     return Cell(text, tone if number else "dim")
 
 
@@ -115,21 +115,21 @@ def _seen(stat: BackendStat, snapshot: MetricsSnapshot) -> str:
     if not stat.time_ns:
         return "never"
     if snapshot.state in TERMINAL:
-        return humane.clock_time(stat.time_ns)[:8]
+        return formatting.clock_time(stat.time_ns)[:8]
     age_s = max(0, snapshot.time_ns - stat.time_ns) / 1e9
     return "now" if age_s < _FRESH_S else numbers.seconds(age_s)
 
 
 def _said(stat: BackendStat, snapshot: MetricsSnapshot, width: int, *, places: bool) -> Iterator[Row]:
     """What has no room in a column; an error that is over is no news."""
-    _, health = phrases.backend_state(stat, phrases.looked_at_ns(stat, snapshot))
+    _, health = wording.backend_state(stat, wording.looked_at_ns(stat, snapshot))
     trouble: Tone = "dim" if health in ("good", "calm") else TONES[health]
     told: list[tuple[str, str, Tone]] = []
     if stat.last_error:
         often = f" ({stat.failures:,} in a row, breaker {stat.breaker})" if stat.breaker != "closed" else ""
         told.append(("last error", f"{stat.last_error}{often}", trouble))
     if stat.dropped:
-        told.append(("dropped", phrases.counted(stat.dropped), "bad"))
+        told.append(("dropped", wording.counted(stat.dropped), "bad"))
     if places and stat.place:
         told.append(("where", stat.place, "dim"))
     for what, text, tone in told:

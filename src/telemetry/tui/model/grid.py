@@ -12,7 +12,7 @@ Tone = Literal["plain", "dim", "strong", "accent", "good", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Printable text: all that came from outside has passed through `humane.printable`."""
+    """Printable text: all that came from outside has passed through `formatting.printable`."""
 
     text: str
     tone: Tone = "plain"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import number_of, printable
+from telemetry import formatting, wording
+from telemetry.formatting import number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
 from telemetry.tui.model.progress import progress
 from telemetry.tui.model.scene import Scene, Units, View
-from telemetry.tui.model.shown import moment_words
+from telemetry.tui.model.visible_series import moment_words
 from telemetry.wire.snapshot import TERMINAL, Completeness, MetricsSnapshot, ProducerStat
 
 _BADGES: Final[dict[str, tuple[str, Tone]]] = {
@@ -71,13 +71,13 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
         lost = account.lost + account.waiting
         tone = _TONES[snapshot.completeness]
         told = ": " if lost else " · "
-        return Piece(f"{snapshot.completeness}{told}{humane.count(lost)} lost", tone)
+        return Piece(f"{snapshot.completeness}{told}{formatting.count(lost)} lost", tone)
     dropped = account.lost - account.missing
     if dropped:
-        missing = f", {humane.count(account.missing)} missing" if account.missing else ""
-        return Piece(f"lossy: {humane.count(dropped)} lost{missing}", "bad")
+        missing = f", {formatting.count(account.missing)} missing" if account.missing else ""
+        return Piece(f"lossy: {formatting.count(dropped)} lost{missing}", "bad")
     if account.missing:
-        return Piece(f"{humane.count(account.missing)} missing, asked for again", "warn")
+        return Piece(f"{formatting.count(account.missing)} missing, asked for again", "warn")
     return Piece("complete so far · 0 lost", "good")
 
 
@@ -100,7 +100,7 @@ def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
 
 def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> Line:
     over = snapshot.state in TERMINAL
-    elapsed = humane.duration_s(snapshot.elapsed_s) if over else numbers.seconds(snapshot.elapsed_s)
+    elapsed = formatting.duration_s(snapshot.elapsed_s) if over else numbers.seconds(snapshot.elapsed_s)
     silent = scene.silence_s > 0
     right = _moment(scene, snapshot) if scene.moment else _events(snapshot, view.units, silent=silent)
     # What state the run was in when it was last heard of is no news of it.
@@ -109,7 +109,7 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
     room = width - width_of((mark, Cell(" "), *kept))
     name = printable(snapshot.name)
     beside = width_of(right) + 2
-    if room - beside >= min(humane.columns(name), _LEAST_NAME):
+    if room - beside >= min(formatting.columns(name), _LEAST_NAME):
         room -= beside
     return apart((mark, Cell(" "), Cell(elided(name, room), "strong"), *kept), right, width)
 
@@ -179,18 +179,18 @@ def _cost(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     if cost.ticks_late > cost.ticks * _BEHIND:
         yield Piece(f"{cost.ticks_late / cost.ticks * 100:.0f} % of ticks late", "warn", 2)
     if cost.ticks:
-        yield Piece(f"aggregator {cost.cpu_percent:.0f} %, {humane.size(cost.rss_bytes)}", "dim", 3)
+        yield Piece(f"aggregator {cost.cpu_percent:.0f} %, {formatting.size(cost.rss_bytes)}", "dim", 3)
     if cost.tick_ms:
-        yield Piece(f"tick {humane.duration_ns(cost.tick_ms * 1e6)}", "dim", 5)
+        yield Piece(f"tick {formatting.duration_ns(cost.tick_ms * 1e6)}", "dim", 5)
     if cost.journal_bytes:
-        yield Piece(f"journal {humane.size(cost.journal_bytes)}", "dim", 5)
+        yield Piece(f"journal {formatting.size(cost.journal_bytes)}", "dim", 5)
 
 
 def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     """What a run that is draining still waits for, and how long it will."""
     pending = snapshot.pending
     waiting = [_named(snapshot, pending.producers)] if pending.producers else []
-    waiting += list(phrases.waiting(snapshot))
+    waiting += list(wording.waiting(snapshot))
     yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all has come, closing the books", "warn")
     if pending.deadline_s is not None:
         yield Piece(f"at most {pending.deadline_s:.0f} s more", "plain", 1)
@@ -200,6 +200,6 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 def _named(snapshot: MetricsSnapshot, keys: Sequence[str]) -> str:
     """The first of some producers by name."""
     known: dict[str, ProducerStat] = {stat.producer: stat for stat in snapshot.producers}
-    names = [phrases.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
+    names = [wording.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
     more = [f"{len(keys) - _NAMED:,} more"] if len(keys) > _NAMED else []
     return ", ".join(names + more)

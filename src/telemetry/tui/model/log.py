@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from telemetry import phrases
-from telemetry.humane import number_of, printable
+from telemetry import wording
+from telemetry.formatting import number_of, printable
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.overview import marks
 from telemetry.tui.model.scene import Scene
@@ -62,7 +62,7 @@ def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
     )
     for reasons, what, became in told:
         for reason, number in reasons.items():
-            why = phrases.REASON_WORDS.get(reason, "")
+            why = wording.REASON_WORDS.get(reason, "")
             yield (Cell(f"{number_of(number, what)} {became}, {printable(reason)}", "bad"), Cell(f"  {why}"))
     if account.missing:
         yield (Cell(f"{number_of(account.missing, 'event')} missing", "bad"), Cell("  sent, but never arrived"))
@@ -75,4 +75,4 @@ def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
 
 def _command(snapshot: MetricsSnapshot | None) -> str:
     command = snapshot.command if snapshot else None
-    return f"Output of {printable(shlex.join(command.argv))}, {phrases.ending(command)}" if command else "Output"
+    return f"Output of {printable(shlex.join(command.argv))}, {wording.ending(command)}" if command else "Output"

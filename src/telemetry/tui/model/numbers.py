@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import NOTHING
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING
 from telemetry.tui.model.grid import Tone
 from telemetry.tui.model.scene import Units
 from telemetry.wire.units import BYTES, TIME_NS
@@ -24,12 +24,14 @@ _LONG_S: Final = 120
 @lru_cache(maxsize=1 << 15)  # windows move once a second and are drawn four times: 2,000 series of 16 figures
 def value(number: float | None, unit: str, units: Units) -> str:
     """`1.88 ms`; raw, the number in the series' own unit: `1.87597`."""
-    return humane.quantity(number, unit) if units == "humane" else plain(number)
+    return formatting.quantity(number, unit) if units == "readable" else plain(number)
 
 
 def rate(per_second: float | None, unit: str, units: Units) -> str:
     """`4.22 k/s`; raw `4,221.92/s`."""
-    return humane.rate(per_second, unit) if units == "humane" or per_second is None else f"{plain(per_second)}/s"
+    return (
+        formatting.rate(per_second, unit) if units == "readable" or per_second is None else f"{plain(per_second)}/s"
+    )
 
 
 def per_s(amount: float, seconds: float) -> float:
@@ -42,7 +44,7 @@ def per_s(amount: float, seconds: float) -> float:
 
 def counted(number: float | None, units: Units) -> str:
     """`225 k`; raw `225,123`."""
-    return humane.scaled(number) if units == "humane" else plain(number)
+    return formatting.scaled(number) if units == "readable" else plain(number)
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) -> str:
@@ -52,15 +54,15 @@ def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) ->
 
 @lru_cache(maxsize=1 << 13)  # all that a run may have, in both kinds of units
 def _instrument(name: str, labels: tuple[tuple[str, str], ...], unit: str, units: Units) -> str:
-    if units == "humane" or unit in ("", "1"):
-        return phrases.instrument(name, dict(labels), unit)
-    return f"{phrases.instrument(name, dict(labels))} [{humane.printable(unit)}]"
+    if units == "readable" or unit in ("", "1"):
+        return wording.instrument(name, dict(labels), unit)
+    return f"{wording.instrument(name, dict(labels))} [{formatting.printable(unit)}]"
 
 
 def plain(number: float | None) -> str:
     """Whole numbers in full, others with six significant digits."""
     if number is None or not -_WRITTEN_OUT_BELOW < number < _WRITTEN_OUT_BELOW:
-        return humane.scaled(number)
+        return formatting.scaled(number)
     if float(number).is_integer():
         return f"{int(number):,}"
     return f"{number:,.1f}" if abs(number) >= 1e5 else f"{number:,.6g}"
@@ -68,7 +70,7 @@ def plain(number: float | None) -> str:
 
 def seconds(duration_s: float) -> str:
     """A duration that grows on the screen: whole seconds, so that its digits don't flicker."""
-    return f"{max(0.0, duration_s):.0f} s" if duration_s < _LONG_S else humane.duration_s(duration_s)
+    return f"{max(0.0, duration_s):.0f} s" if duration_s < _LONG_S else formatting.duration_s(duration_s)
 
 
 def change(now: float | None, before: float | None) -> float | None:
@@ -81,7 +83,7 @@ def change_words(difference: float | None) -> str:
     if difference is None:
         return NOTHING
     if difference >= _MULTIPLES_FROM:
-        return f"×{humane.scaled(float(f'{difference + 1:.3g}'))}"
+        return f"×{formatting.scaled(float(f'{difference + 1:.3g}'))}"
     percent = difference * 100
     if abs(percent) < 0.05:
         return "0 %"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from telemetry.funnel import issued_kind
+from telemetry.request_model import issued_kind
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import CounterStat
 

@@ -10,15 +10,15 @@ from typing import Final
 
 from msgspec import structs
 
-from telemetry import humane, phrases
-from telemetry.humane import printable
+from telemetry import formatting, wording
+from telemetry.formatting import printable
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.backends import backends_line
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
-from telemetry.tui.model.shown import (
+from telemetry.tui.model.visible_series import (
     Group,
     Shown,
     in_order,
@@ -103,12 +103,12 @@ def marks(scene: Scene) -> tuple[Line, ...]:
     """Oldest first, as they come: time of day, text, and who said it where there are several."""
     if scene.snapshot is None:
         return ()
-    names = {stat.producer: phrases.producer(stat) for stat in scene.snapshot.producers}
+    names = {stat.producer: wording.producer(stat) for stat in scene.snapshot.producers}
     lines = []
     for mark in scene.snapshot.marks:
         line = [
-            Cell(f"{humane.clock_time(mark.time_ns)}  ", "dim"),
-            Cell(phrases.instrument(mark.text, mark.labels)),
+            Cell(f"{formatting.clock_time(mark.time_ns)}  ", "dim"),
+            Cell(wording.instrument(mark.text, mark.labels)),
         ]
         if len(names) > 1 and mark.producer in names:
             line.append(Cell(f"  {names[mark.producer]}", "dim"))
@@ -227,13 +227,13 @@ def _outcomes_as_one(snapshot: MetricsSnapshot, view: View) -> Iterator[Other]:
 
 
 def _passes(stat: Other, view: View) -> bool:
-    return not view.filter or matches(phrases.instrument(stat.name, stat.labels, stat.unit), view.filter)
+    return not view.filter or matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter)
 
 
 def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], float | str | None] | None:
     """Values of different counters and gauges can't be compared."""
     if view.sort == "name":
-        return lambda stat: phrases.instrument(stat.name, stat.labels).casefold()
+        return lambda stat: wording.instrument(stat.name, stat.labels).casefold()
     return (lambda stat: _rate_of(stat, snapshot, view)) if view.sort == "rate" else None
 
 
@@ -247,7 +247,8 @@ def _rate_of(stat: Other, snapshot: MetricsSnapshot, view: View) -> float | None
 def _without_figures(row: Row) -> Row:
     """As wide as with them."""
     blank = (
-        Cell(humane.NOTHING.rjust(humane.columns(cell.text)) if cell.text else "", "dim") for cell in row.cells[1:]
+        Cell(formatting.NOTHING.rjust(formatting.columns(cell.text)) if cell.text else "", "dim")
+        for cell in row.cells[1:]
     )
     return Row(row.key, row.name, tuple(blank))
 
@@ -258,8 +259,8 @@ def _other_row(stat: Other, per_s: float | None, view: View) -> Row:
     key = key_of(series_id(stat.name, stat.labels))
     if isinstance(stat, CounterStat):
         # A counter is a figure people quote: in full, unless its unit writes it shorter.
-        full = units == "humane" and not humane.carries_unit(unit)
-        value = humane.count(stat.value) if full else numbers.value(stat.value, unit, units)
+        full = units == "readable" and not formatting.carries_unit(unit)
+        value = formatting.count(stat.value) if full else numbers.value(stat.value, unit, units)
         rate = Cell(numbers.rate(per_s, unit, units), "plain" if per_s else "dim")
         return Row(f"counter {key}", name, (Cell(value), rate, Cell(""), Cell("")))
     last, least, most = (Cell(numbers.value(each, unit, units)) for each in (stat.value, stat.min, stat.max))

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import NOTHING, printable
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.header import reporting
 from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.shown import in_order, matches
+from telemetry.tui.model.visible_series import in_order, matches
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat, ProducerStatus
 
 SLOW_BELOW: Final = 0.9
@@ -78,9 +78,9 @@ def total(scene: Scene, view: View, width: int) -> Line:
         Piece(words, tone),
         Piece(f"{numbers.rate(rate, '', view.units)}", keep=2),
         Piece(f"{numbers.counted(account.received, view.units)} received", keep=3),
-        Piece(f"{humane.count(account.lost)} lost", "bad" if account.lost else "plain"),
-        Piece(f"{phrases.batches(account.repaired)} repaired" if account.repaired else "", keep=1),
-        Piece(f"{phrases.batches(account.unrepairable)} lost for good" if account.unrepairable else "", "bad", 1),
+        Piece(f"{formatting.count(account.lost)} lost", "bad" if account.lost else "plain"),
+        Piece(f"{wording.batches(account.repaired)} repaired" if account.repaired else "", keep=1),
+        Piece(f"{wording.batches(account.unrepairable)} lost for good" if account.unrepairable else "", "bad", 1),
     ]
     return fitted(pieces, width)
 
@@ -157,7 +157,7 @@ _SORTERS: Final[dict[str, Callable[[ProducerStat], float | str | None]]] = {
 
 
 def _searched(stat: ProducerStat) -> str:
-    return f"{phrases.producer(stat)} {stat.status}"
+    return f"{wording.producer(stat)} {stat.status}"
 
 
 def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View) -> dict[str, Cell]:
@@ -174,9 +174,9 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
         "status": Cell("not ended", "bad") if not_ended else Cell(stat.status, _STATUS_TONES[stat.status]),
         "rate": Cell(numbers.rate(stat.events_per_s, "", view.units), slow),
         "received": Cell(numbers.counted(stat.received, view.units)),
-        "lost": Cell(humane.count(gone), "dim" if not gone else "warn" if gone == stat.missing else "bad"),
-        "repaired": Cell(humane.count(stat.repaired), "plain" if stat.repaired else "dim"),
-        "lag": Cell(humane.duration_s(stat.lag_s), "warn" if stat.producer in odd.lagging else "plain"),
+        "lost": Cell(formatting.count(gone), "dim" if not gone else "warn" if gone == stat.missing else "bad"),
+        "repaired": Cell(formatting.count(stat.repaired), "plain" if stat.repaired else "dim"),
+        "lag": Cell(formatting.duration_s(stat.lag_s), "warn" if stat.producer in odd.lagging else "plain"),
         "seen": Cell(_seen(stat, snapshot), "warn" if silent else "plain"),
         "note": Cell(said, "bad" if grave else "warn" if said else "plain"),
     }
@@ -188,7 +188,7 @@ def _seen(stat: ProducerStat, snapshot: MetricsSnapshot) -> str:
         return "never"
     silent_s = max(0, snapshot.time_ns - stat.last_seen_ns) / 1e9
     if stat.status == "ended" or snapshot.state in TERMINAL:
-        return humane.clock_time(stat.last_seen_ns)[:8]
+        return formatting.clock_time(stat.last_seen_ns)[:8]
     return "now" if silent_s < 1 else numbers.seconds(silent_s)
 
 
@@ -207,7 +207,7 @@ def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator
     elif stat.completeness == "unknown":
         yield "said no hello", False
     if stat.unrepairable:
-        yield f"{phrases.batches(stat.unrepairable)} lost for good", True
+        yield f"{wording.batches(stat.unrepairable)} lost for good", True
     elif stat.missing_batches:
         yield "gaps, asked for again", False
     if stat.producer in odd.losing:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import printable
+from telemetry import formatting
+from telemetry.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import Piece, cut, fitted, width_of
@@ -33,7 +33,7 @@ def progress(snapshot: MetricsSnapshot, width: int, *, silent: bool = False, pas
     room = width - width_of(name) - 1
     if past:
         when = "at the end" if snapshot.state in TERMINAL else "by now"
-        count = f"{humane.count(shown.done)} of {humane.count(shown.total)}"
+        count = f"{formatting.count(shown.done)} of {formatting.count(shown.total)}"
         pieces = [Piece(f"{_percent(shown)} % {when}", "dim"), Piece(count, "dim", 2)]
         return cut((*name, *fitted(pieces, room)), width)
     words = fitted([*_words(snapshot, shown, silent=silent), *others], room - _LEAST_BAR)
@@ -60,7 +60,7 @@ def left_s(snapshot: MetricsSnapshot, item: Progress) -> float | None:
 
 def _words(snapshot: MetricsSnapshot, item: Progress, *, silent: bool) -> Iterator[Piece]:
     yield Piece(f"{_percent(item)} %", "strong")
-    yield Piece(f"{humane.count(item.done)} of {humane.count(item.total)}", keep=2)
+    yield Piece(f"{formatting.count(item.done)} of {formatting.count(item.total)}", keep=2)
     if silent or snapshot.state != "LIVE" or share(item) == 1:
         return
     left = left_s(snapshot, item)

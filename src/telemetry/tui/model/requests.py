@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from telemetry import humane, phrases
-from telemetry.abridged import Abridged, shared_out
-from telemetry.funnel import Funnel
-from telemetry.humane import NOTHING, number_of, printable
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.request_model import Funnel
+from telemetry.shortening import Abridged, shared_out
 from telemetry.tui.model import numbers, rows
-from telemetry.tui.model.flows import Flow, flows, has_requests
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import Piece, elided, fitted
+from telemetry.tui.model.request_flow import Flow, flows, has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
-from telemetry.tui.model.shown import Shown, key_of, passing, stretch_words
 from telemetry.tui.model.steps import has_steps
+from telemetry.tui.model.visible_series import Shown, key_of, passing, stretch_words
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import SeriesStat
 
@@ -121,7 +121,7 @@ def _part(flow: Flow, known: Mapping[SeriesId, Shown]) -> Part:
 
 def called(funnel: Funnel) -> str:
     """A kind with its labels; of a window its name."""
-    return phrases.instrument(funnel.kind, funnel.labels) if funnel.window is None else _window(funnel.window)
+    return wording.instrument(funnel.kind, funnel.labels) if funnel.window is None else _window(funnel.window)
 
 
 def _window(name: str) -> str:
@@ -186,7 +186,7 @@ def _key(funnel: Funnel) -> str:
 
 def _count(figure: _Figure, flow: Flow) -> Cell:
     value = figure.of(flow)
-    return Cell(humane.count(value), "dim" if not value else "bad" if figure.bad else "plain")
+    return Cell(formatting.count(value), "dim" if not value else "bad" if figure.bad else "plain")
 
 
 def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
@@ -197,12 +197,12 @@ def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
 def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
     """Why they failed, how they finished, and what became of the others; the history knows nothing of it."""
     funnel, past = flow.funnel, scene.moment is not None
-    room = width - _MARGINS - humane.columns(f"{_INDENT}finished:  ")
+    room = width - _MARGINS - formatting.columns(f"{_INDENT}finished:  ")
     said: list[tuple[str, str, Tone]] = []
     if funnel.failed:
         said.append(("failed", by_count(funnel.failed, room), "warn"))
     if funnel.expired:
-        said.append(("expired", f"{humane.count(funnel.expired)} without an outcome in time", "warn"))
+        said.append(("expired", f"{formatting.count(funnel.expired)} without an outcome in time", "warn"))
     if funnel.finishes:
         said.append(("finished", by_count(funnel.finishes, room), "dim"))
     if funnel.after_end:
@@ -223,11 +223,11 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
     said = ""
     for most in range(len(ordered), 0, -1):
         names = [printable(name) or NOTHING for name, _ in ordered[:most]]
-        tails = [f" {humane.count(count)}" for _, count in ordered[:most]]
+        tails = [f" {formatting.count(count)}" for _, count in ordered[:most]]
         if rest := ordered[most:]:
-            tails[-1] += f" · {number_of(len(rest), 'other')} {humane.count(sum(count for _, count in rest))}"
-        room = width - humane.columns(" · ".join(tails))
-        if most > 1 and sum(min(humane.columns(name), _NAME_COLUMNS) for name in names) > room:
+            tails[-1] += f" · {number_of(len(rest), 'other')} {formatting.count(sum(count for _, count in rest))}"
+        room = width - formatting.columns(" · ".join(tails))
+        if most > 1 and sum(min(formatting.columns(name), _NAME_COLUMNS) for name in names) > room:
             continue  # which costs less than to see what tells them apart
         cut, fit = _cut(names, room)
         said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
@@ -238,7 +238,7 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
 
 def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
     """In so many columns together, and whether that leaves of each what tells it from the others."""
-    known, wholes = Abridged(names), [humane.columns(name) for name in names]
+    known, wholes = Abridged(names), [formatting.columns(name) for name in names]
     needs = [max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)]
     rooms = shared_out(needs, wholes, room)
     return [known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True)], sum(needs) <= room
@@ -266,7 +266,7 @@ def _series(parts: Sequence[Part], scene: Scene, view: View, width: int) -> Grid
 
 
 def _heading(funnel: Funnel) -> str:
-    kind = phrases.instrument(funnel.kind, funnel.labels)
+    kind = wording.instrument(funnel.kind, funnel.labels)
     return kind if funnel.window is None else f"{kind}, {_window(funnel.window)}"
 
 

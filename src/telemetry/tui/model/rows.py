@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from telemetry.humane import printable
+from telemetry.formatting import printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Line, Tone
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.shown import Shown, delta_column, few_beyond, is_over, percentile_keys
 from telemetry.tui.model.sparkline import Move, move, sparkline
+from telemetry.tui.model.visible_series import Shown, delta_column, few_beyond, is_over, percentile_keys
 
 COMPARED: Final = ("50", "99")
 KEEP: Final[Mapping[str, int]] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from telemetry.intervals.figures import Figures
+from telemetry.history.intervals.figures import Figures
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
@@ -54,7 +54,7 @@ class Scene:
 
 TREND_POINTS = 60
 Figured = Literal["window", "run"]
-Units = Literal["humane", "raw"]
+Units = Literal["readable", "raw"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ class View:
     filter: str = ""
     group: str = ""
     pinned: frozenset[SeriesId] = frozenset()
-    units: Units = "humane"
+    units: Units = "readable"
     compare: bool = False
     """Whether Δ columns against the baseline are shown."""
     zoom: int = 0

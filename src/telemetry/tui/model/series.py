@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from telemetry import humane, phrases
-from telemetry.humane import printable
-from telemetry.intervals.digest import Digest
-from telemetry.intervals.figures import Figures
-from telemetry.intervals.timeline import Point, Timeline
-from telemetry.tui.model import facts, numbers, plots
+from telemetry import formatting, wording
+from telemetry.formatting import printable
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.timeline import Point, Timeline
+from telemetry.tui.model import numbers, series_plots
+from telemetry.tui.model import series_facts as facts
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import Piece, fitted, taken, wrapped
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
-from telemetry.tui.model.shown import WHOLE_RUN, beyond, figures_of, is_read, run_figures, stretch_words
+from telemetry.tui.model.visible_series import WHOLE_RUN, beyond, figures_of, is_read, run_figures, stretch_words
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
 
 _SLACK_S: Final = 0.5
@@ -88,7 +89,7 @@ def _between(timeline: Timeline, start_ns: int, end_ns: int) -> Digest:
 @lru_cache(maxsize=4)
 def points_of(timeline: Timeline, start_ns: int, end_ns: int, most: int) -> tuple[Point, ...]:
     """What is drawn over time; see `_between`."""
-    return tuple(timeline.points(start_ns, end_ns, most, plots.OVER_TIME_PERCENTILES))
+    return tuple(timeline.points(start_ns, end_ns, most, series_plots.OVER_TIME_PERCENTILES))
 
 
 def stat_of(snapshot: MetricsSnapshot | None, series: SeriesId) -> SeriesStat | None:
@@ -154,27 +155,29 @@ def _bound(subject: _Subject) -> str:
     """Only those of whole runs are ever exact."""
     whole = subject.scene.moment is None and subject.view.figures == "run"
     if subject.stat.exact and not whole:
-        return f"±{humane.percent(10.0**-subject.stat.digits)}"
-    return phrases.error_bound(subject.stat)
+        return f"±{formatting.percent(10.0**-subject.stat.digits)}"
+    return wording.error_bound(subject.stat)
 
 
 def _curve(subject: _Subject, width: int) -> Plot:
     digest, stat = subject.digest, subject.stat
     if digest is None:
-        now = plots.curve_of(stat, WHOLE_RUN, "accent")
+        now = series_plots.curve_of(stat, WHOLE_RUN, "accent")
     else:
-        now = plots.curve_of_digest(digest, subject.words, "accent")
-    before = [plots.curve_of(subject.base, "baseline", "dim")] if subject.base else []
-    plot = plots.curve_plot(f"by percentile, {now.name}", [now, *before], stat.unit, subject.view.units, width)
+        now = series_plots.curve_of_digest(digest, subject.words, "accent")
+    before = [series_plots.curve_of(subject.base, "baseline", "dim")] if subject.base else []
+    plot = series_plots.curve_plot(
+        f"by percentile, {now.name}", [now, *before], stat.unit, subject.view.units, width
+    )
     return replace(plot, empty=_empty(subject))
 
 
 def _histogram(subject: _Subject, width: int) -> Plot:
     digest, stat = subject.digest, subject.stat
-    cells, words = plots.Cells(stat.histogram, stat.cell_unit), WHOLE_RUN
+    cells, words = series_plots.Cells(stat.histogram, stat.cell_unit), WHOLE_RUN
     if digest is not None:
-        cells, words = plots.Cells(digest.cells(), digest.cell_unit), subject.words
-    plot = plots.histogram_plot(f"histogram, {words}", cells, stat.unit, subject.view.units, width)
+        cells, words = series_plots.Cells(digest.cells(), digest.cell_unit), subject.words
+    plot = series_plots.histogram_plot(f"histogram, {words}", cells, stat.unit, subject.view.units, width)
     return replace(plot, empty=_empty(subject))
 
 
@@ -182,18 +185,20 @@ def _empty(subject: _Subject) -> str:
     """Why there is nothing to draw of the distribution."""
     if not subject.stat.count:
         return "no values yet" if subject.scene.live else "no values"
-    return plots.READING if subject.words == WHOLE_RUN else f"no values in the stretch {subject.words}"
+    return series_plots.READING if subject.words == WHOLE_RUN else f"no values in the stretch {subject.words}"
 
 
 def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[Plot, Plot]:
     """Figures and rate over time, with a point for each column at most."""
     stat, scene, units = subject.stat, subject.scene, subject.view.units
     if timeline is None or not len(timeline):
-        empty = plots.NO_HISTORY if is_read(scene) else plots.READING
-        trend = plots.trend_plot(scene, series_id(stat.name, stat.labels), stat.unit, units)
+        empty = series_plots.NO_HISTORY if is_read(scene) else series_plots.READING
+        trend = series_plots.trend_plot(scene, series_id(stat.name, stat.labels), stat.unit, units)
         return trend, Plot(title="rate", empty=empty)
-    start_ns, end_ns = plots.stretch_of(timeline, subject.view)
+    start_ns, end_ns = series_plots.stretch_of(timeline, subject.view)
     cursor_ns = scene.moment.end_ns if scene.moment else None
-    times = plots.Times(start_ns, end_ns, subject.snapshot.started_ns or timeline.start_ns, cursor_ns, width)
+    times = series_plots.Times(start_ns, end_ns, subject.snapshot.started_ns or timeline.start_ns, cursor_ns, width)
     points = points_of(timeline, start_ns, end_ns, max(1, width))
-    return plots.over_time_plot(points, times, stat.unit, units), plots.rate_plot(points, times, units)
+    return series_plots.over_time_plot(points, times, stat.unit, units), series_plots.rate_plot(
+        points, times, units
+    )

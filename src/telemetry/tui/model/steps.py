@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from telemetry import humane
-from telemetry.humane import NOTHING, number_of, printable
+from telemetry import formatting
+from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
-from telemetry.tui.model.flows import has_requests
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
 from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.shown import WHOLE_RUN, matches
 from telemetry.tui.model.sparkline import course
+from telemetry.tui.model.visible_series import WHOLE_RUN, matches
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot, ProducerStat
 
 _TABS_COLUMNS: Final = 44
@@ -126,13 +126,13 @@ def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | Non
     rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
     return {
         "name": Cell(printable(stat.name)),
-        "newest": Cell(humane.count(stat.newest), "strong"),
+        "newest": Cell(formatting.count(stat.newest), "strong"),
         "rate": Cell(rate, "plain" if per_s else "dim"),
-        "closed": Cell(humane.count(stat.closed)),
-        "open": Cell(humane.count(stat.open), "plain" if stat.open else "dim"),
-        "producers": Cell(humane.count(stat.producers), "plain" if stat.producers else "dim"),
-        "timeouts": Cell(humane.count(stat.timeouts), "warn" if stat.timeouts else "dim"),
-        "corrections": Cell(humane.count(stat.corrections), "warn" if stat.corrections else "dim"),
+        "closed": Cell(formatting.count(stat.closed)),
+        "open": Cell(formatting.count(stat.open), "plain" if stat.open else "dim"),
+        "producers": Cell(formatting.count(stat.producers), "plain" if stat.producers else "dim"),
+        "timeouts": Cell(formatting.count(stat.timeouts), "warn" if stat.timeouts else "dim"),
+        "corrections": Cell(formatting.count(stat.corrections), "warn" if stat.corrections else "dim"),
         "waiting": Cell(_waiting(stat, known), "warn" if behind else "dim"),
     }
 

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 
-from telemetry.intervals.timeline import Timeline
+from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.keys import Place
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.header import header

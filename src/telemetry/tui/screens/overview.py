@@ -12,7 +12,7 @@ from telemetry.tui.model.grid import Line
 from telemetry.tui.model.overview import overview, resized, sort_keys
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.screens.base import Shown
-from telemetry.tui.screens.filtering import FilterLine
+from telemetry.tui.screens.filter import FilterLine
 from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView

@@ -13,7 +13,7 @@ from telemetry.tui.model.lines import elided, width_of
 from telemetry.tui.model.producers import producers, sort_keys, total
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.screens.base import Shown
-from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
 

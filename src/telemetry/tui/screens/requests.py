@@ -12,7 +12,7 @@ from telemetry.tui.model.grid import Line
 from telemetry.tui.model.requests import requests
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.screens.base import Shown
-from telemetry.tui.screens.filtering import FilterLine
+from telemetry.tui.screens.filter import FilterLine
 from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.plot_view import PlotView
 

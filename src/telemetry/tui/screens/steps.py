@@ -12,7 +12,7 @@ from telemetry.tui.model.grid import Line
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.steps import Steps, steps
 from telemetry.tui.screens.base import Shown
-from telemetry.tui.screens.filtering import FilteringScreen, FilterLine
+from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.tables import ValuesTable
 from telemetry.tui.widgets.grid_view import GridView
 

@@ -7,15 +7,15 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from telemetry.phrases import instrument
 from telemetry.tui.model.overview import series_of
 from telemetry.tui.model.plot import Plot
-from telemetry.tui.model.plots import trend_plot
 from telemetry.tui.model.series import stat_of
+from telemetry.tui.model.series_plots import trend_plot
 from telemetry.tui.screens.base import Shown
-from telemetry.tui.screens.filtering import FilteringScreen
+from telemetry.tui.screens.filter import FilteringScreen
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.plot_view import PlotView
+from telemetry.wording import instrument
 
 PREVIEW_FROM: Final = 10
 """Lines to spare from which the course of the series under the cursor is drawn in them."""

@@ -12,13 +12,13 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from telemetry.abridged import MORE, Abridged, shared_out
-from telemetry.humane import NOTHING
+from telemetry.formatting import NOTHING
+from telemetry.shortening import MORE, Abridged, shared_out
 from telemetry.tui.widgets.strips import fitted
 
 _PIN: Final = "★ "
 _FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
-"""`name{key=value,key=value} [unit]`, as `telemetry.phrases.instrument` writes it."""
+"""`name{key=value,key=value} [unit]`, as `telemetry.wording.instrument` writes it."""
 _TRIED: Final = 8
 """Labels that are tried in pairs."""
 _LEAST: Final = 6

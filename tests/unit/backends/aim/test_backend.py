@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import make, parse
-from telemetry.backends.seam import NotConfigured
 
 
 def test_only_directories_are_repositories(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from telemetry.backends.aim.sequences import Point, Sequences, telling
-from telemetry.backends.seam import NotConfigured
+from telemetry.backends.backend import NotConfigured
 
 NAN = float("nan")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.backends.clearml.sessions import begun, lines
 
+from telemetry.backends.backend import Refused, RunFacts
 from telemetry.backends.clearml.backend import ClearMLBackend, ClearMLOptions
 from telemetry.backends.items import Artifact, Params, Step
-from telemetry.backends.seam import Refused, RunFacts
 
 FACTS = RunFacts("id-1", "bench", 10**9, None)
 

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from telemetry.backends.axis_owners import Owners
 from telemetry.backends.clearml.events import Events, split
 from telemetry.backends.items import Histogram, Item, Reading, SeriesReading, Step, Table, Text
-from telemetry.backends.owners import Owners
 from telemetry.wire.events import Spread
 
 

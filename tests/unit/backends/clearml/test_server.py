@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.clearml import server
 from telemetry.backends.clearml.server import Server
 from telemetry.backends.clearml.target import Identity
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable
 
 
 class Session:

@@ -12,10 +12,10 @@ from zipfile import ZipFile
 import pytest
 from tests.unit.backends.clearml.sessions import begun, lines
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.clearml.session import OfflineSession
 from telemetry.backends.clearml.target import Identity
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable
 
 EVENT = {"type": "training_stats_scalar", "iter": 1, "metric": "a", "variant": "b", "value": 1.0}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured
 from telemetry.backends.choice import make, parse
-from telemetry.backends.seam import NotConfigured
 
 
 def test_where_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

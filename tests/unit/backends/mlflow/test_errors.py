@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.mlflow import errors
-from telemetry.backends.seam import NotConfigured, Unavailable
 
 
 class Failure(Exception):

@@ -9,10 +9,10 @@ import pytest
 from tests.backends.otlp_receiver import Answer, HttpReceiver
 from tests.backends.reading_otlp import points, read_back, spans
 
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Mark, Span, Step
 from telemetry.backends.otlp.backend import OtlpBackend
 from telemetry.backends.otlp.settings import OtlpOptions
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable
 
 FACTS = RunFacts("r1", "job", 1, None)
 

@@ -11,10 +11,10 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp import grpc
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken
 from telemetry.backends.otlp.settings import OtlpOptions, target_of
-from telemetry.backends.seam import NotConfigured, Unavailable
 
 
 def meant(code: str, details: bytes | None = None) -> Any:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.backends.otlp_receiver import Answer, HttpReceiver
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken
 from telemetry.backends.otlp.http import HttpSender, retry_after_s
 from telemetry.backends.otlp.points import metrics_request
 from telemetry.backends.otlp.settings import OtlpOptions, target_of
-from telemetry.backends.seam import NotConfigured, Unavailable
 
 REQUEST = metrics_request([], {"service.name": "x"})
 

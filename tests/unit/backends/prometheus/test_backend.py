@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
+from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Live
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
-from telemetry.backends.seam import NotConfigured, RunFacts
 from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot
 
 FACTS = RunFacts("r1", "job", 0, None, host="here")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured
 from telemetry.backends.prometheus.server import Page, Server
-from telemetry.backends.seam import NotConfigured
 
 
 def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event
 
+from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Params, Reading, SeriesReading, Step, Text
-from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.tensorboard import TensorBoardBackend
 from telemetry.backends.tensorboard.backend import TensorBoardOptions, folder_name
-from telemetry.store.appendfile import AppendFile
+from telemetry.store.append_file import AppendFile
 from telemetry.wire.events import Spread
 
 STARTED_NS = 1_000_000_000_000

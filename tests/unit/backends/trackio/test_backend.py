@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Item, Mark, Params, Step
-from telemetry.backends.seam import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.trackio import TrackioBackend, backend
 from telemetry.backends.trackio.backend import TrackioOptions
 from telemetry.backends.trackio.rows import Row

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact, Mark
-from telemetry.backends.seam import NotConfigured, Unavailable
 from telemetry.backends.trackio.targets import Identity, asked_of, iso, passing, said_with
 
 IDENTITY = Identity("bench", "bench-1", "id-1")

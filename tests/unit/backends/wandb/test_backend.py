@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.backends.wandb.logs import log, row
 
+from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Step
-from telemetry.backends.seam import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.wandb import backend as module
 from telemetry.backends.wandb.backend import WandbBackend, WandbOptions
 from telemetry.backends.wandb.log import Said

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from telemetry.backends.axis_owners import Owners
 from telemetry.backends.items import Mark, Reading, SeriesReading, Step, Text
-from telemetry.backends.owners import Owners
 from telemetry.backends.wandb.rows import (
     Rows,
     artifact_name,

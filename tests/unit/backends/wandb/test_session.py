@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact
-from telemetry.backends.seam import NotConfigured, Unavailable
 from telemetry.backends.wandb.log import Said
 from telemetry.backends.wandb.session import Identity, Session, end_orphan, picture
 

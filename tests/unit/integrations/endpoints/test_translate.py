@@ -15,7 +15,7 @@ from telemetry.integrations.feeds import FeedOptions
 from telemetry.wire.feeds import ERRORS, INTERRUPTED, REFUSED, UNCOUNTED, UNFINISHED
 
 if TYPE_CHECKING:
-    from telemetry.emit import Run
+    from telemetry.client import Run
 
 STARTED = bus.event(decode.STARTED, 1)
 

@@ -49,5 +49,5 @@ def test_a_script_that_would_end_early_is_refused(script: str) -> None:
 
 def test_line_ends_are_those_of_the_hash() -> None:
     """A browser takes the hash of what its parser made of the text."""
-    for name in ("page.css", "humane.js", "charts.js", "report.js"):
+    for name in ("page.css", "formatting.js", "charts.js", "report.js"):
         assert "\r" not in asset(name)

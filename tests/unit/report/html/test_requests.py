@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tests.golden.report.renderings import requests_report, stored_report
-from tests.unit.recorded.test_requests import report
-from tests.unit.test_funnel import counter
+from tests.unit.history.test_requests import report
+from tests.unit.test_request_model import counter
 
 from telemetry import render
 from telemetry.report.html import render_html

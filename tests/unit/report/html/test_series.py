@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 
-from telemetry import humane
+from telemetry import formatting
 from telemetry.report.html.series import series_data
 
 
@@ -24,7 +24,7 @@ def test_cells_are_those_of_the_text() -> None:
     assert len(first["bounds"]) == len(data["keys"])
     low, high, beyond, words, few = first["bounds"][data["keys"].index("99")]
     assert (words, few) == ("6.26–6.78 ms", False)
-    assert humane.quantity(low, "ms") == "6.26 ms"
+    assert formatting.quantity(low, "ms") == "6.26 ms"
     assert (high, beyond) == (6.781, 123)
     assert first["bounds"][-1][3:] == ("too few values", True)
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from telemetry.daemon.control import read_history
-from telemetry.histogram.layout import Layout
+from telemetry.hdr.layout import Layout
 from telemetry.store.history import RETENTION_S, HistoryReader, HistoryWriter
-from telemetry.store.rundir import RunDirectory, manifest_for
+from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.transport import Hub, plan
 from telemetry.tui.feed.news import News
 from telemetry.wire import control as msg

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from telemetry.errors import RunDirectoryError
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends

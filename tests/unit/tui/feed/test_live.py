@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.live import STOP_REASON, LiveFeed
 from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends, Trouble
 from telemetry.wire.control import GetHistory, Stop

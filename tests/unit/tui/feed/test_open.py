@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
-from telemetry.store.final import write_final
+from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
 from telemetry.tui.feed.news import Fresh, Note

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from telemetry.limits import KIB
-from telemetry.store.outputlog import OLDER, OUTPUT, OutputLog
+from telemetry.store.output_log import OLDER, OUTPUT, OutputLog
 from telemetry.tui.feed.news import Output
 from telemetry.tui.feed.output import LINES, OutputTail
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from telemetry.humane import columns
-from telemetry.intervals.timeline import Timeline
+from telemetry.formatting import columns
+from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.model.grid import Grid, Line
 from telemetry.tui.model.scene import Scene
 from telemetry.wire.control import SeriesKey

@@ -13,7 +13,7 @@ from telemetry.tui.model.axes import MOST_TICKS, axis_of, spaced, tick_words, ti
 
 
 def words(values: list[float], unit: str) -> list[str]:
-    return [said for _, said in value_axis(values, unit, "humane").ticks]
+    return [said for _, said in value_axis(values, unit, "readable").ticks]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from telemetry.tui.model import numbers
 
 
-def test_a_value_is_humane_or_in_the_units_of_its_series() -> None:
+def test_a_value_is_readable_or_in_the_units_of_its_series() -> None:
     """What one reads has three digits and a unit; what one copies has six and none."""
-    assert numbers.value(1.875967, "ms", "humane") == "1.88 ms"
+    assert numbers.value(1.875967, "ms", "readable") == "1.88 ms"
     assert numbers.value(1.875967, "ms", "raw") == "1.87597"
-    assert numbers.rate(4_221.918, "", "humane") == "4.22 k/s"
+    assert numbers.rate(4_221.918, "", "readable") == "4.22 k/s"
     assert numbers.rate(4_221.918, "", "raw") == "4,221.92/s"
-    assert numbers.counted(225_123, "humane") == "225 k"
+    assert numbers.counted(225_123, "readable") == "225 k"
     assert numbers.counted(225_123, "raw") == "225,123"
 
 
@@ -39,9 +39,9 @@ def test_raw_numbers_are_written_without_loss_of_order(number: float | None, wor
 
 def test_the_name_carries_the_unit_where_the_number_does_not() -> None:
     """With raw numbers nobody else says what they are."""
-    assert numbers.instrument("a", {}, "ms", "humane") == "a"
+    assert numbers.instrument("a", {}, "ms", "readable") == "a"
     assert numbers.instrument("a", {"x": "1"}, "ms", "raw") == "a{x=1} [ms]"
-    assert numbers.instrument("a", {}, "tokens", "humane") == "a [tokens]"
+    assert numbers.instrument("a", {}, "tokens", "readable") == "a [tokens]"
     assert numbers.instrument("a", {}, "", "raw") == "a"
 
 

@@ -19,7 +19,7 @@ from tests.unit.tui.model.scenes import (
     tones,
 )
 
-from telemetry.intervals.figures import Figures
+from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.overview import label_keys, marks, overview, resized, series_of, sort_keys
 from telemetry.tui.model.scene import Moment, Scene, View
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MarkStat, WindowStat

@@ -9,7 +9,7 @@ from tests.unit.tui.model.scenes import scene, series, snapshot
 
 from telemetry.tui.model.rows import columns, figures, trend_seconds
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.model.shown import passing
+from telemetry.tui.model.visible_series import passing
 
 SERIES = ("latency", ())
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, series, snapshot, texts, timeline
 
-from telemetry.intervals.figures import Figures
+from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import Moment, Scene, View
 from telemetry.tui.model.series import detail, digest_of, figures_shown, points_of, stat_of

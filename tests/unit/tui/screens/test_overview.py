@@ -8,7 +8,7 @@ from tests.unit.tui import feeds
 from tests.unit.tui.cockpits import cockpit, lines, live, press, shows, until
 
 from telemetry.tui.feed.news import Fresh
-from telemetry.tui.model.shown import key_of
+from telemetry.tui.model.visible_series import key_of
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.widgets.plot_view import PlotView
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat

@@ -1,0 +1,74 @@
+"""Rows of many parts, kept until there are many: few cost nearly as much as many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.batch_group import Lot, Part, walls_of
+
+Index = NDArray[np.intp]
+Slots = NDArray[np.intp]
+"""Routes in another order, so that those of all kinds are small numbers: `index << 2 | kind`."""
+
+_KIND_BITS: Final = 2
+
+
+class Columns(NamedTuple):
+    """Rows of all parts, in order."""
+
+    slots: Slots
+    values: NDArray[np.float64]
+    walls: NDArray[np.int64]
+    part_ends: list[int]
+    """How many of them come up to the end of each part."""
+
+
+class Witnessed:
+    """Copies: the memory of a frame that is let go is warm for the next one."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._parts: list[tuple[int, int, Index, NDArray[np.float64], NDArray[np.uint64]]] = []
+        """Of each: how many rows, their kind, index, values and times."""
+        self._lots: list[tuple[int, tuple[int, int], int]] = []
+        """Of each, which has some: how many rows, the anchor, when they came."""
+
+    def add(self, kind: int, part: Part, some: Index) -> None:
+        """Some rows of a part; at least one."""
+        at, lots, rows = part.rows(some), part.group.lots, some.size
+        times = part.group.rows.times[at]
+        self._parts.append((rows, kind, part.indices.take(some), part.values.take(some), times))
+        if len(lots) == 1:
+            self._lots.append((rows, lots[0].anchor, part.now_ns))
+        else:
+            owned = zip(_in_lots(at, lots), lots, strict=True)
+            self._lots += [(count, lot.anchor, part.now_ns) for count, lot in owned if count]
+        self.rows += rows
+
+    def columns(self) -> Columns:
+        """All of them; at least one was added."""
+        rows, kinds, indices, values, times = zip(*self._parts, strict=True)
+        owned, anchors, came = zip(*self._lots, strict=True)
+        offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]
+        made = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, came, strict=True)]
+        clocks = (np.repeat(clock, owned) for clock in (offsets, made, came))
+        return Columns(
+            np.concatenate(indices) << _KIND_BITS | np.repeat(kinds, rows),
+            np.concatenate(values),
+            walls_of(np.concatenate(times, dtype=np.uint64), *clocks),
+            list(accumulate(rows)),
+        )
+
+
+def slot_of(kind: int, index: int) -> int:
+    return index << _KIND_BITS | kind
+
+
+def _in_lots(rows: Index, lots: Sequence[Lot]) -> list[int]:
+    ends = rows.searchsorted(list(accumulate((lot.rows for lot in lots), initial=0))).tolist()
+    return [end - begin for begin, end in pairwise(ends)]

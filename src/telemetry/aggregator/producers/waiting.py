@@ -1,0 +1,90 @@
+"""Rows whose id is not defined yet, of one producer; all producers share one bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.producers.ids import IdTable
+from telemetry.aggregator.routes import UNKNOWN, Routes
+from telemetry.aggregator.rows import ShiftedIds
+
+_MANY_PIECES: Final = 64
+
+
+class Waiting(NamedTuple):
+    ids: ShiftedIds
+    values: NDArray[np.float64]
+    walls: NDArray[np.int64]
+
+    def part(self, rows: slice | NDArray[np.bool_]) -> Waiting:
+        return Waiting(self.ids[rows], self.values[rows], self.walls[rows])
+
+
+class WaitingRows:
+    """Kept in order of arrival."""
+
+    __slots__ = ("_budget", "_pieces", "count")
+
+    STATE: ClassVar[Mapping[str, Any]] = {"rows": Waiting}
+    DERIVED: ClassVar[tuple[str, ...]] = ("_budget", "_pieces", "count")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._pieces: list[Waiting] = []
+        self.count = 0
+
+    @property
+    def rows(self) -> Waiting:
+        """All of them. Once, a new owner of no rows can be given them."""
+        if len(self._pieces) != 1:
+            self._pieces = [self._joined()]
+        return self._pieces[0]
+
+    @rows.setter
+    def rows(self, rows: Waiting) -> None:
+        if {len(column) for column in rows} != {len(rows.ids)} or self.add(rows) != len(rows.ids):
+            raise ValueError(f"no room for {len(rows.ids)} waiting rows")
+
+    def add(self, rows: Waiting) -> int:
+        """Keeps as many rows as there is room for, the first ones; returns how many."""
+        kept = min(len(rows.ids), self._budget.left)
+        if kept:
+            self._budget.take(kept)
+            self._pieces.append(rows.part(slice(kept)))
+            self.count += kept
+            if len(self._pieces) > _MANY_PIECES:
+                self._pieces = [self._joined()]
+        return kept
+
+    def release(self, table: IdTable) -> tuple[Routes, Waiting]:
+        """Takes out the rows whose ids are bound by now, with their routes."""
+        rows = self._joined()
+        routes = table.look_up(rows.ids)
+        ready = routes != UNKNOWN
+        stay = rows.part(~ready)
+        freed = self.count - len(stay.ids)
+        self._budget.give_back(freed)
+        self.count -= freed
+        self._pieces = [stay] if self.count else []
+        return routes[ready], rows.part(ready)
+
+    def discard(self) -> int:
+        """Gives all rows up; returns how many."""
+        gone = self.count
+        self._budget.give_back(gone)
+        self._pieces = []
+        self.count = 0
+        return gone
+
+    def _joined(self) -> Waiting:
+        if len(self._pieces) == 1:
+            return self._pieces[0]
+        if not self._pieces:
+            return Waiting(np.zeros(0, np.intp), np.zeros(0), np.zeros(0, np.int64))
+        ids, values, walls = zip(*self._pieces, strict=True)
+        return Waiting(np.concatenate(ids), np.concatenate(values), np.concatenate(walls))

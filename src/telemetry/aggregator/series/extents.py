@@ -1,0 +1,303 @@
+"""When things happened: for instruments that are defined within a series of durations, the leader.
+
+A leader's row says when something began and ended. What its followers record until the newest beginning is inside.
+Beginnings are known at their ends, and in any order: so rows wait in the tail, as long as they are later than all
+beginnings, for a leader's row that began later still.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.batch_group import Part
+from telemetry.aggregator.counters import CounterTable
+from telemetry.aggregator.pending_rows import Columns, Slots, Witnessed, slot_of
+from telemetry.aggregator.registry import OVERFLOW, Registry
+from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
+from telemetry.aggregator.series.extent_tail import Tail, TailRows
+from telemetry.aggregator.state import PART, Column
+from telemetry.aggregator.values import LARGEST, bounded, grown, plain
+from telemetry.wire.events import Kind, Labels, Name
+from telemetry.wire.snapshot import Extent
+from telemetry.wire.units import TIME_NS
+
+Index = NDArray[np.intp]
+Values = NDArray[np.float64]
+
+_NEVER: Final = np.iinfo(np.int64).max
+_LONGEST_NS: Final = float(1 << 62)  # earlier than 0 nothing begins
+_MOST_WITNESSED: Final = 1 << 13  # rows; a turn's may come on top
+_KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
+
+
+class _Places:
+    """Route → place among those that matter, −1 for the others, also for unknown ones."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places = np.full(1, -1, np.int32)
+
+    def __getitem__(self, slots: Slots) -> NDArray[np.int32]:
+        return self._places.take(slots, mode="clip")
+
+    def of(self, slot: int) -> int:
+        return int(self._places[min(slot, self._places.size - 1)])
+
+    def put(self, slot: int, place: int) -> None:
+        size = self._places.size - 1
+        if slot >= size:
+            places = np.full(max(slot + 2, 2 * size), -1, np.int32)
+            places[:size] = self._places[:-1]
+            self._places = places
+        self._places[slot] = place
+
+
+class Extents:
+    """Columns by leader. Followers are counters and series; a leader may follow itself. The overflow instruments
+    are neither: nobody knows what is in them."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "leaders": list[tuple[Name, Labels]],
+        "followers": list[tuple[Kind, int, int]],
+        "_first": Column(np.int64),
+        "_last": Column(np.int64),
+        "_last_done": Column(np.int64),
+        "_end": Column(np.int64),
+        "_inside": PART,
+        "_tail": PART,
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_registry", "_warn", "_leaders", "_followers", "_leader_of", "_leads", "_follows"),
+        *("_concerned", "_ns_per_unit", "_witnessed"),
+    )
+
+    def __init__(self, registry: Registry, warn: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._warn = warn
+        self._leaders: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        """By name and labels, whether there is such a series yet or not."""
+        self._followers: list[tuple[Kind, int]] = []
+        self._leader_of = np.zeros(0, np.int32)
+        """The leader of each follower."""
+        self._leads = _Places()
+        self._follows = _Places()
+        self._concerned = {code: np.zeros(0, np.bool_) for code in KIND_CODES.values()}
+        """By kind: whether an index is one of a leader or a follower. The last answers for all beyond it."""
+        self._ns_per_unit = np.zeros(0)
+        self._first = np.zeros(0, np.int64)
+        self._last = np.zeros(0, np.int64)
+        self._last_done = np.zeros(0, np.int64)
+        self._end = np.zeros(0, np.int64)
+        self._inside = CounterTable(1)
+        """By follower: the events of a counter are the rows inside, its value is their sum."""
+        self._tail = Tail()
+        self._witnessed = Witnessed()
+
+    def restored(self) -> None:
+        used = self._last >= 0
+        ordered = (self._first <= self._last) & (self._last <= self._last_done) & (self._last_done <= self._end)
+        followed = {leader for _, _, leader in self.followers}
+        if not ordered[used].all() or self._first.min(initial=0) < 0 or len(followed) != len(self):
+            raise ValueError("an extent that can't be")
+        if len(self._tail) and self._tail.places.max() >= len(self._followers):
+            raise ValueError("a row of nobody")
+
+    def __len__(self) -> int:
+        return len(self._leaders)
+
+    # --- who -------------------------------------------------------------------------------------
+
+    @property
+    def leaders(self) -> list[tuple[str, dict[str, str]]]:
+        """Names and labels. Once, new extents can be given them."""
+        return [(name, dict(labels)) for name, labels in self._leaders]
+
+    @leaders.setter
+    def leaders(self, leaders: list[tuple[str, dict[str, str]]]) -> None:
+        for number, (name, labels) in enumerate(leaders):
+            if self._leader(name, labels) != number:
+                raise ValueError("a leader that comes twice")
+
+    @property
+    def followers(self) -> list[tuple[Kind, int, int]]:
+        """Kind and index of each, and its leader. Once, new extents with leaders can be given them."""
+        pairs = zip(self._followers, self._leader_of.tolist(), strict=False)  # columns have room to grow
+        return [(kind, index, leader) for (kind, index), leader in pairs]
+
+    @followers.setter
+    def followers(self, followers: list[tuple[Kind, int, int]]) -> None:
+        for kind, index, leader in followers:
+            known = kind in _KINDS and 0 <= index < len(self._registry.instruments[kind])
+            if not known or not 0 <= leader < len(self) or self._follows.of(_slot(kind, index)) >= 0:
+                raise ValueError("a follower that can't be")
+            self._add_follower(kind, index, leader)
+
+    def define(self, route: int, within: str, labels: dict[str, str]) -> None:
+        """An instrument is defined within the series of that name and its own labels; the first such definition
+        stands. What it recorded before is not inside, nor in the leader's times."""
+        self.settle()
+        kind, index = _kind_and_index(route)
+        if kind not in _KINDS or self._registry.instruments[kind][index].name == OVERFLOW:
+            return
+        place = self._follows.of(_slot(kind, index))
+        if place < 0:
+            self._add_follower(kind, index, self._leader(within, labels))
+        elif self._leaders.get(_key(within, labels)) != self._leader_of[place]:
+            name = self._registry.instruments[kind][index].name
+            self._warn(f"{kind} {name!r} was defined before within another series, which stays")
+
+    def meet(self, index: int, name: str, labels: dict[str, str], unit: str) -> None:
+        """There is a new series, which somebody may have been waiting for."""
+        leader = self._leaders.get(_key(name, labels))
+        if leader is not None:
+            self.settle()
+            self._bind(leader, index, name, unit)
+
+    def _leader(self, name: str, labels: dict[str, str]) -> int:
+        """New or known; its series may be yet to come."""
+        key = _key(name, labels)
+        leader = self._leaders.get(key)
+        if leader is not None:
+            return leader
+        leader = self._leaders[key] = len(self._leaders)
+        size = leader + 1
+        self._ns_per_unit = grown(self._ns_per_unit, size)
+        self._first, self._last = grown(self._first, size), grown(self._last, size)
+        self._last_done, self._end = grown(self._last_done, size), grown(self._end, size)
+        self._first[leader], self._last[leader] = _NEVER, -1
+        self._last_done[leader] = self._end[leader] = -1
+        index = self._registry.series(name, labels)
+        if index is not None:
+            self._bind(leader, index, name, self._registry.instruments["series"][index].unit)
+        return leader
+
+    def _bind(self, leader: int, index: int, name: str, unit: str) -> None:
+        if unit in TIME_NS:
+            self._ns_per_unit[leader] = TIME_NS[unit]
+            self._leads.put(_slot("series", index), leader)
+            self._concern("series", index)
+        else:
+            self._warn(f"series {name!r} has no unit of time: nothing is known of when its values began")
+
+    def _add_follower(self, kind: Kind, index: int, leader: int) -> None:
+        place = self._inside.add("", {}, "")
+        self._followers.append((kind, index))
+        self._leader_of = grown(self._leader_of, place + 1)
+        self._leader_of[place] = leader
+        self._follows.put(_slot(kind, index), place)
+        self._concern(kind, index)
+
+    def _concern(self, kind: Kind, index: int) -> None:
+        code = KIND_CODES[kind]
+        self._concerned[code] = grown(self._concerned[code], index + 2)
+        self._concerned[code][index] = True
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def witness(self, kind: int, part: Part) -> None:
+        """Rows that are applied."""
+        concerned = self._concerned[kind]
+        if concerned.size:
+            at = concerned.take(part.indices, mode="clip").nonzero()[0]
+            if at.size:
+                self._witnessed.add(kind, part, at)
+                if self._witnessed.rows >= _MOST_WITNESSED:
+                    self.settle()
+
+    def settle(self) -> None:
+        """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
+        the same rows in any case. A state is saved settled."""
+        if not self._witnessed.rows:
+            return
+        rows, self._witnessed = self._witnessed.columns(), Witnessed()
+        ends, part, taken = rows.part_ends, 0, 0
+        while (part := bisect_left(ends, taken + self._tail.rows_until_due, part)) < len(ends):
+            self._take(rows, slice(taken, ends[part]))
+            taken = ends[part]
+            self._look_through()
+        self._take(rows, slice(taken, ends[-1]))
+
+    def _take(self, rows: Columns, part: slice) -> None:
+        slots, values, ends = rows.slots[part], rows.values[part], rows.walls[part]
+        if not slots.size:
+            return
+        self._tail.expect(slots.size)
+        leaders, places = self._leads[slots], self._follows[slots]
+        leading = (leaders >= 0).nonzero()[0]
+        self._lead(leaders[leading], values[leading], ends[leading])
+        following = (places >= 0).nonzero()[0]
+        self._tail.add(places[following], ends[following], values[following])
+
+    def _lead(self, leaders: NDArray[np.int32], value: Values, ends: NDArray[np.int64]) -> None:
+        scale = self._ns_per_unit.take(leaders)
+        began = ends - np.rint(np.minimum(value, _LONGEST_NS / scale) * scale).astype(np.int64)
+        np.maximum(began, 0, out=began)
+        np.minimum.at(self._first, leaders, began)
+        np.maximum.at(self._end, leaders, ends)
+        self._last_done[leaders[began > self._last.take(leaders)]] = -1
+        np.maximum.at(self._last, leaders, began)
+        newest = (began == self._last.take(leaders)).nonzero()[0]  # of several that began last, the last end counts
+        np.maximum.at(self._last_done, leaders[newest], ends[newest])
+
+    def _look_through(self) -> None:
+        """What is no longer later than all beginnings is inside; so are the oldest rows there is no room for."""
+        self._count(*self._tail.release(self._is_inside(self._tail.rows)))
+        if self._tail.is_full:
+            self._warn(
+                f"more than {limits.EXTENT_ROWS:,} events came after the newest beginning: the oldest of them "
+                "count as inside"
+            )
+            self._count(*self._tail.shed())
+
+    def _count(self, places: NDArray[np.int32], value: Values) -> None:
+        if places.size:
+            self._inside.record(places.astype(np.intp), value)
+
+    def _is_inside(self, rows: TailRows) -> NDArray[np.bool_]:
+        inside: NDArray[np.bool_] = rows.walls <= self._last.take(self._leader_of.take(rows.places))
+        return inside
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def by_instrument(self) -> dict[Kind, dict[int, Extent]]:
+        """The extents of followers whose leader has recorded anything, by kind and index."""
+        self.settle()
+        extents: dict[Kind, dict[int, Extent]] = {kind: {} for kind in _KINDS}
+        tail = self._tail
+        inside = self._is_inside(tail.rows)
+        size = len(self._followers)
+        counts = np.bincount(tail.places[inside], minlength=size).tolist()
+        totals = np.bincount(tail.places[inside], tail.values[inside], minlength=size).tolist()
+        for place, (kind, index) in enumerate(self._followers):
+            leader = int(self._leader_of[place])
+            if self._last[leader] >= 0:
+                extents[kind][index] = Extent(
+                    first_ns=int(self._first[leader]),
+                    last_ns=int(self._last[leader]),
+                    last_done_ns=int(self._last_done[leader]),
+                    end_ns=int(self._end[leader]),
+                    inside=self._inside.events(place) + counts[place],
+                    inside_total=bounded(self._inside.value(place) + plain(min(totals[place], LARGEST))),
+                )
+        return extents
+
+
+def _slot(kind: Kind, index: int) -> int:
+    return slot_of(KIND_CODES[kind], index)
+
+
+def _key(name: str, labels: dict[str, str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return name, tuple(sorted(labels.items()))
+
+
+def _kind_and_index(route: int) -> tuple[Kind, int]:
+    code = route >> INDEX_BITS
+    kind = next(kind for kind, number in KIND_CODES.items() if number == code)
+    return kind, route - (code << INDEX_BITS)

@@ -1,0 +1,164 @@
+"""What a series is defined as, and the rows of one precision: histograms, window, range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.compiled import record_usual
+from telemetry.aggregator.series.moments import Moments
+from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
+from telemetry.aggregator.state import PART
+from telemetry.aggregator.values import grown
+from telemetry.errors import InstrumentError
+from telemetry.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
+from telemetry.hdr.pages import PagedCounts
+from telemetry.hdr.percentiles import Counts, Found, PageIndex, find_ranks
+from telemetry.hdr.window import WindowCounts
+from telemetry.wire.units import ticks_per_unit
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Raises InstrumentError for digits outside 1 to 5, or a range that is empty or not positive."""
+
+    name: str
+    labels: dict[str, str]
+    unit: str
+    digits: int = 3
+    low: float | None = None
+    high: float | None = None
+    ticks_per_unit: float = field(init=False)
+    """Of the histogram."""
+    resolution: float = field(init=False)
+    """One tick of the histogram, in units."""
+    cell_unit: float = field(init=False)
+    """One tick of the display histogram, in units. It depends on the unit alone."""
+    error_bound: float = field(init=False)
+    """Largest relative error of a percentile within the range."""
+
+    def __post_init__(self) -> None:
+        if self.digits not in DIGITS:
+            raise InstrumentError(f"series {self.name!r}: digits must be 1 to 5, not {self.digits}")
+        for bound in (self.low, self.high):
+            if bound is not None and not limits.LOWEST_BOUND <= bound <= limits.HIGHEST_BOUND:
+                raise InstrumentError(f"series {self.name!r}: {bound} is no bound of a range")
+        if self.high is not None and self.high <= (self.low or 0.0):
+            raise InstrumentError(f"series {self.name!r}: high {self.high} is not above low {self.low}")
+        object.__setattr__(self, "ticks_per_unit", ticks_per_unit(self.unit, self.low))
+        object.__setattr__(self, "resolution", 1.0 / self.ticks_per_unit)
+        object.__setattr__(self, "cell_unit", 1.0 / ticks_per_unit(self.unit))
+        object.__setattr__(self, "error_bound", Layout.of(self.digits).error_bound)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest value told from 0."""
+        return self.low if self.low is not None else self.resolution
+
+    @property
+    def most_pages(self) -> int:
+        """Histogram pages it fills if it comes to hold values from all over its range."""
+        last = np.array([highest_tick(self.ticks_per_unit, self.high)], dtype=np.int64)
+        return int(Layout.of(self.digits).slot_of(last)[0] >> PAGE_BITS) + 1
+
+    @property
+    def cells_per_tick(self) -> float:
+        """Display ticks in one histogram tick."""
+        return 1.0 if self.low is None else ticks_per_unit(self.unit) * self.low
+
+
+class IntervalSlots(NamedTuple):
+    """Occupied slots of one interval, by ascending row and slot."""
+
+    rows: Integers
+    """Row of each entry of `occupied`."""
+    occupied: Integers
+    """Slots of that row that follow."""
+    slots: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+
+
+class SeriesGroup:
+    """The series of one layout. Rows are dense from 0 and know their series index."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART}
+    DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick")
+
+    def __init__(self, layout: Layout, window_rolls: int) -> None:
+        self.layout = layout
+        self.ticks = TickColumns(layout)
+        self.counts = PagedCounts(layout)
+        self.window = WindowCounts(self.counts, window_rolls)
+        self._members = np.zeros(0, dtype=np.intp)
+        self._cells_per_tick = np.zeros(0)
+
+    @property
+    def members(self) -> Indices:
+        """Series index of each row."""
+        return self._members[: self.counts.rows]
+
+    @property
+    def cells_per_tick(self) -> Floats:
+        return self._cells_per_tick[: self.counts.rows]
+
+    def add(self, index: int, definition: Definition) -> int:
+        row = self.counts.add_row()
+        self._members = grown(self._members, row + 1)
+        self._cells_per_tick = grown(self._cells_per_tick, row + 1)
+        self._members[row] = index
+        self._cells_per_tick[row] = definition.cells_per_tick
+        self.ticks.add_row(definition.ticks_per_unit, definition.smallest, definition.high)
+        return row
+
+    def record(self, rows: Indices, value: Floats, smallest: float, largest: float) -> None:
+        """Counts finite values >= 0, whose minimum and maximum are given."""
+        slots = self.ticks.slots(rows, value, smallest, largest, count=True)
+        self.counts.add(rows, slots)
+
+    def record_usual(self, index: Indices, value: Floats, moments: Moments) -> bool:
+        """Does the same, and what `moments` would, if no row needs anything special, else nothing. Returns which.
+        Only for a group that has all series."""
+        ticks, counts = self.ticks, self.counts
+        if record_usual is None or index.size > counts.room or not moments.has_room_for(index.size):
+            return False
+        reach = record_usual(
+            *(index, value, *moments.collecting),
+            *(ticks.scale, ticks.highest_tick),
+            *(counts.table, counts.fresh, counts.fresh_sums),
+            *(self.layout.pages, self.layout.half_bits, moments.reach),
+        )
+        if reach < 0:
+            return False
+        moments.collected(index.size, reach)
+        counts.added(index.size)
+        return True
+
+    def roll(self) -> IntervalSlots:
+        """Ends an interval: moves the window, returns what was counted since the last roll."""
+        sparse = self.counts.settle()
+        self.window.push(sparse)
+        page_rows, numbers = self.counts.keys_of(sparse.pages)
+        slots = np.repeat((numbers << PAGE_BITS).astype(np.uint32), sparse.occupied)
+        slots += sparse.offsets
+        per_row = np.bincount(page_rows, weights=sparse.occupied).astype(np.int64)
+        rows = np.flatnonzero(per_row)
+        return IntervalSlots(rows, per_row[rows], slots, sparse.counts.astype(np.uint32))
+
+    def index(self, counts: Counts) -> PageIndex:
+        return PageIndex(self.counts, counts)
+
+    def percentiles(self, index: PageIndex, rows: Indices, ranks: Integers) -> Floats:
+        """Highest value, in units, of the slots that hold the ranks; a line for each row."""
+        found = find_ranks(index, rows, ranks)
+        return self.values_of(found, rows)
+
+    def values_of(self, found: Found, rows: Indices) -> Floats:
+        """Highest value, in units, of each slot found."""
+        highest = self.layout.highest_of(found.slots).astype(np.float64)
+        values: Floats = highest / self.ticks.scale[rows][:, None]
+        return values

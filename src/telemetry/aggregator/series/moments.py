@@ -1,0 +1,308 @@
+"""Count, total, minimum, maximum and spread of every series, updated for many values at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.state import Column
+from telemetry.hdr.pages import grown
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Indices = NDArray[np.intp]
+
+_ONE: Final = np.int64(1)
+_HALF_WORD: Final = 2.0**27
+"""Splits a 53-bit integer into two halves whose sums stay exact."""
+_VELTKAMP: Final = _HALF_WORD + 1.0
+_SPLITTABLE: Final = 2.0**990
+_COLUMNS: Final = (
+    *("_sums", "_high_sums", "_shift", "interval_min", "interval_max", "count", "total", "total_rest"),
+    *("mean", "squares", "min", "max", "integral", "imprecise"),
+)
+SQUARABLE: Final = 1e100
+"""Below this neither squares of values nor their ticks overflow."""
+FOLD_EVENTS: Final = 1 << 24
+"""Events between two folds. A count of fewer than 26 bits times half a float is exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all values of each series come to."""
+
+    count: Integers
+    total: Floats
+    total_rest: Floats
+    """What `total` lost to rounding; for integers, the sum of both is exact."""
+    mean: Floats
+    squares: Floats
+    min: Floats
+    max: Floats
+    integral: NDArray[np.bool_]
+    """All values are integers below 2**53."""
+    imprecise: Integers
+
+    def exact_totals(self, indices: Indices) -> list[int | float]:
+        """Integers of any size where all values were integers."""
+        totals, rests = self.total[indices], self.total_rest[indices]
+        integral = self.integral[indices] & np.isfinite(totals + rests)  # but in a forged checkpoint all are
+        return [
+            int(total) + int(rest) if whole else total + rest
+            for total, rest, whole in zip(totals.tolist(), rests.tolist(), integral.tolist(), strict=True)
+        ]
+
+    def add(self, touched: Indices, term: Floats) -> None:
+        """To totals, by Neumaier's compensated sum."""
+        total = self.total[touched]
+        added = total + term
+        rest = np.where(np.abs(total) >= np.abs(term), (total - added) + term, (term - added) + total)
+        self.total[touched] = added
+        self.total_rest[touched] += np.where(np.isfinite(rest), rest, 0.0)
+
+
+class Moments:
+    """Columns by series index.
+
+    Values are collected as deviations from a shift near the mean of their series, and folded into the running
+    columns from time to time: squares of deviations stay small, so that the spread of 1e9-sized values survives,
+    and the sum of deviations of integers stays an exact integer. How many values there are is known by the
+    histograms already, whose `counts` are asked at each fold.
+
+    When a fold happens decides how sums round. So nothing but values and `fold` itself makes one: `summary` may be
+    asked at any time.
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_sums": Column(np.complex128),
+        "_high_sums": Column(np.float64),
+        "_shift": Column(np.float64),
+        "_reach": float,
+        "_events": int,
+        "interval_min": Column(np.float64),
+        "interval_max": Column(np.float64),
+        "count": Column(np.int64),
+        "total": Column(np.float64),
+        "total_rest": Column(np.float64),
+        "mean": Column(np.float64),
+        "squares": Column(np.float64),
+        "min": Column(np.float64),
+        "max": Column(np.float64),
+        "integral": Column(np.bool_),
+        "imprecise": Column(np.int64),
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("size", "_counts", "_terms", "_seek_fractions")
+
+    def __init__(self, counts: Callable[[], Integers]) -> None:
+        self.size = 0
+        self._counts = counts
+        # collected since the last fold
+        self._sums = np.zeros(0, dtype=np.complex128)
+        """Deviations, and their squares as imaginary parts: one scattered addition for both."""
+        self._high_sums = np.zeros(0)
+        self._shift = np.zeros(0)
+        self._reach = 0.0
+        self._events = 0
+        self._terms = np.zeros(limits.CHUNK_EVENTS, dtype=np.complex128)
+        # of the current interval
+        self.interval_min = np.zeros(0)
+        self.interval_max = np.zeros(0)
+        # running
+        self.count = np.zeros(0, dtype=np.int64)
+        self.total = np.zeros(0)
+        self.total_rest = np.zeros(0)
+        self.mean = np.zeros(0)
+        self.squares = np.zeros(0)
+        self.min = np.zeros(0)
+        self.max = np.zeros(0)
+        self.integral = np.zeros(0, dtype=np.bool_)
+        self.imprecise = np.zeros(0, dtype=np.int64)
+        self._seek_fractions = True
+        """A used series may still have only integers."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def add_series(self) -> None:
+        if self.size == self.count.size:
+            self._grow(max(16, 2 * self.size))
+        self.size += 1
+
+    def record(self, index: Indices, value: Floats, largest: float) -> None:
+        """Adds finite values >= 0, at most CHUNK_EVENTS; `largest` is their maximum. Histograms take them next."""
+        if largest >= limits.EXACT_INTEGER:
+            np.add.at(self.imprecise, index[value >= limits.EXACT_INTEGER], _ONE)
+        shift, highest_shift = self._shifts(index, value)
+        if self._seek_fractions:
+            self._find_fractions(index, value, largest)
+        if not self._room_for(index.size, index.size * max(largest, highest_shift)):
+            self.fold()
+            shift, highest_shift = self._shifts(index, value)
+        reach = index.size * max(largest, highest_shift)
+        split = reach >= limits.EXACT_INTEGER
+        self._reach += index.size * _HALF_WORD if split else reach
+        self._events += index.size
+        if highest_shift < SQUARABLE:
+            self._collect(index, value, shift, split)
+        else:  # the caller knows the size of values, not what they are measured from
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._collect(index, value, shift, split)
+
+    @property
+    def reach(self) -> float:
+        """How far sums of deviations reach at most, of what is collected. They are exact below 2**53."""
+        return self._reach
+
+    def has_room_for(self, events: int) -> bool:
+        """Whether so many more may be collected, if their sums don't reach too far."""
+        return self._events + events <= FOLD_EVENTS
+
+    @property
+    def collecting(self) -> tuple[Floats, NDArray[np.complex128], Floats, Floats, NDArray[np.bool_]]:
+        """What usual rows change, and what tells that they are: shift, sums, minimum, maximum, whether integral."""
+        return self._shift, self._sums, self.interval_min, self.interval_max, self.integral
+
+    def collected(self, events: int, reach: float) -> None:
+        """So many usual rows are in the columns, and their sums may reach so much further."""
+        self._events += events
+        self._reach += reach
+
+    def _collect(self, index: Indices, value: Floats, shift: Floats, split: bool) -> None:
+        terms = self._terms[: index.size]
+        deviation = terms.real
+        np.subtract(value, shift, out=deviation)
+        np.multiply(deviation, deviation, out=terms.imag)
+        if split:
+            high = np.rint(deviation / _HALF_WORD) * _HALF_WORD
+            np.add.at(self._high_sums, index, high)
+            np.subtract(deviation, high, out=deviation)
+        np.add.at(self._sums, index, terms)
+        lower = value < self.interval_min.take(index)
+        if lower.item(lower.argmax()):  # soon none are: cheaper than all of them
+            np.minimum.at(self.interval_min, index[lower], value[lower])
+        higher = value > self.interval_max.take(index)
+        if higher.item(higher.argmax()):
+            np.maximum.at(self.interval_max, index[higher], value[higher])
+
+    def fold(self) -> None:
+        """Brings the running columns up to date, and moves shifts to the new means."""
+        summary = self.summary()
+        touched = np.flatnonzero(summary.count != self.count[: self.size])
+        if not touched.size:
+            return
+        for field in fields(summary):
+            getattr(self, field.name)[: self.size] = getattr(summary, field.name)
+        mean = self.mean[touched]
+        shift = np.where(self.integral[touched], np.rint(mean), _few_bits(mean))
+        self._shift[touched] = np.where(np.isfinite(shift), shift, 0.0)
+        self._sums[touched] = 0.0
+        self._high_sums[touched] = 0.0
+        self._reach = 0.0
+        self._events = 0
+
+    def summary(self) -> Summary:
+        """As a fold would leave the running columns. Changes nothing."""
+        size = self.size
+        summary = Summary(
+            count=self._counts(),
+            total=self.total[:size].copy(),
+            total_rest=self.total_rest[:size].copy(),
+            mean=self.mean[:size].copy(),
+            squares=self.squares[:size].copy(),
+            min=self.min[:size].copy(),
+            max=self.max[:size].copy(),
+            integral=self.integral[:size].copy(),
+            imprecise=self.imprecise[:size].copy(),
+        )
+        added = summary.count - self.count[:size]
+        touched = np.flatnonzero(added)
+        if not touched.size:
+            return summary
+        count = added[touched].astype(np.float64)
+        sums, high_sums, shift = self._sums[touched], self._high_sums[touched], self._shift[touched]
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift_high = _upper_half(shift)
+            summary.add(touched, count * shift_high)
+            summary.add(touched, count * (shift - shift_high))
+            summary.add(touched, high_sums)
+            summary.add(touched, sums.real)
+            self._merge_spread(summary, touched, count, sums.real + high_sums, sums.imag)
+        summary.min[touched] = np.minimum(summary.min[touched], self.interval_min[touched])
+        summary.max[touched] = np.maximum(summary.max[touched], self.interval_max[touched])
+        return summary
+
+    def start_interval(self) -> None:
+        """Forgets the minimum and maximum of the interval that ends. Call after `fold`."""
+        self.interval_min.fill(np.inf)
+        self.interval_max.fill(-np.inf)
+
+    def _find_fractions(self, index: Indices, value: Floats, largest: float) -> None:
+        """Clears `integral` where a value is no integer below 2**53; stops looking once no used series is left."""
+        fractions = np.rint(value) != value
+        if largest >= limits.EXACT_INTEGER:
+            fractions |= value >= limits.EXACT_INTEGER
+        if not fractions.item(fractions.argmax()):
+            return
+        fractions &= self.integral.take(index)
+        if fractions.item(fractions.argmax()):
+            self.integral[index[fractions]] = False
+            used = ~np.isnan(self._shift[: self.size])
+            self._seek_fractions = bool((self.integral[: self.size] & used).any())
+
+    def _shifts(self, index: Indices, value: Floats) -> tuple[Floats, float]:
+        """The shift of each value, and the largest of them. A series without one gets its first value."""
+        shift = self._shift.take(index)
+        highest = shift.item(shift.argmax())
+        if math.isnan(highest):
+            new = np.flatnonzero(np.isnan(shift))[::-1]
+            self._shift[index[new]] = value[new]
+            self._seek_fractions = True
+            shift = self._shift.take(index)
+            highest = shift.item(shift.argmax())
+        return shift, highest
+
+    def _room_for(self, events: int, reach: float) -> bool:
+        """Whether a sum of so many deviations, `reach` in all, stays below 2**53 in what is collected already: of
+        their lower halves, if they would not even by themselves."""
+        added = reach if reach < limits.EXACT_INTEGER else events * _HALF_WORD
+        return self._reach + added < limits.EXACT_INTEGER and self.has_room_for(events)
+
+    def _merge_spread(
+        self, summary: Summary, touched: Indices, count: Floats, deviation: Floats, squares: Floats
+    ) -> None:
+        """Chan's pairwise merge of mean and squared deviations."""
+        offset = deviation / count
+        squares = np.maximum(squares - deviation * offset, 0.0)
+        before = self.count[touched].astype(np.float64)
+        after = before + count
+        distance = (self._shift[touched] - self.mean[touched]) + offset
+        summary.mean[touched] = self.mean[touched] + distance * (count / after)
+        summary.squares[touched] += squares + distance * distance * (before * count / after)
+
+    def _grow(self, length: int) -> None:
+        old = self.size
+        for name in _COLUMNS:
+            setattr(self, name, grown(getattr(self, name), length))
+        self._shift[old:] = np.nan
+        self.interval_min[old:] = self.min[old:] = np.inf
+        self.interval_max[old:] = self.max[old:] = -np.inf
+        self.integral[old:] = True
+
+
+def _few_bits(value: Floats) -> Floats:
+    """Each number rounded to 11 significant bits, so that the difference to a number nearby is exact."""
+    mantissa, exponent = np.frexp(value)
+    rounded: Floats = np.ldexp(np.rint(mantissa * 2_048.0), exponent - 11)
+    return rounded
+
+
+def _upper_half(value: Floats) -> Floats:
+    """The upper 26 bits of each number, so that their product with a count is exact."""
+    scaled = value * _VELTKAMP
+    return np.where(np.abs(value) < _SPLITTABLE, scaled - (scaled - value), value)

@@ -1,0 +1,210 @@
+"""Builds SeriesStat structs, each part of them only when it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.series.group import Definition, SeriesGroup
+from telemetry.aggregator.series.moments import Summary
+from telemetry.aggregator.series.ticks import Indices
+from telemetry.aggregator.values import LARGEST, bounded, grown, plain
+from telemetry.hdr.cells import count_cells
+from telemetry.hdr.layout import Floats
+from telemetry.hdr.ranks import Ratio, parse_percentile, ranks
+from telemetry.wire.snapshot import SeriesStat, WindowStat
+
+Number = int | float
+Percentiles = dict[str, Number]
+
+
+class Window(NamedTuple):
+    """The last rolls together, or one of them: their length, and the extremes of each series that was there."""
+
+    seconds: float
+    min: Floats
+    max: Floats
+
+
+class StatBuilder:
+    """Caches percentiles, display histogram and window of each series between calls.
+
+    Raises UsageError for a percentile outside (0, 100].
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {"_exact": dict[int, tuple[int, Percentiles]]}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("keys", "ratios", "_definitions"),
+        *("_built", "_percentiles", "_histograms", "_windows", "_outside", "_stats"),
+    )
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+        self.ratios: list[Ratio] = [parse_percentile(key) for key in keys]
+        self._built = np.zeros(0, np.int64)
+        """The count of each series whose percentiles are cached."""
+        self._definitions: list[Definition] = []
+        self._percentiles: list[Percentiles] = []
+        self._histograms: list[list[tuple[int, int]]] = []
+        self._windows: list[WindowStat] = []
+        self._stats: list[SeriesStat] = []
+        self._exact: dict[int, tuple[int, Percentiles]] = {}
+        """Order statistics, of so many values."""
+        self._outside: list[tuple[int, int]] = []
+
+    def add(self, definition: Definition) -> None:
+        self._definitions.append(definition)
+        self._percentiles.append({})
+        self._histograms.append([])
+        self._windows.append(WindowStat())
+        self._outside.append((0, 0))
+        self._stats.append(empty_stat(definition, self._windows[-1]))
+
+    def set_exact(self, values: dict[int, Percentiles], summary: Summary) -> None:
+        """Order statistics in place of bucket bounds, until the series changes. Keys keep their order."""
+        for index, found in values.items():
+            exact = {key: plain(found[key]) for key in self.keys if key in found}
+            self._exact[index] = int(summary.count[index]), exact
+        self._rebuild(np.array(sorted(values), dtype=np.intp), summary)
+
+    def build(self, groups: Sequence[SeriesGroup], summary: Summary, window: Window | None) -> list[SeriesStat]:
+        """All series by index; `window` if it moved since the last call."""
+        size = len(self._definitions)
+        self._built = grown(self._built, size)
+        changed = summary.count != self._built[:size]
+        self._built[:size] = summary.count
+        for group in groups:
+            self._refresh_counts(group, summary, changed)
+            if window is not None:
+                self._refresh_window(group, window)
+        stale = np.flatnonzero(changed) if window is None else np.arange(size)
+        self._rebuild(stale, summary)
+        return self._stats.copy()
+
+    def _refresh_counts(self, group: SeriesGroup, summary: Summary, changed: NDArray[np.bool_]) -> None:
+        rows = np.flatnonzero(changed[group.members])
+        if not rows.size:
+            return
+        members = group.members[rows]
+        index = group.index(group.counts)
+        wanted = ranks(self.ratios, summary.count[members])
+        found = group.percentiles(index, rows, wanted)
+        lines = self._percentile_lines(found, summary.min[members], summary.max[members])
+        cells = count_cells(index, group.layout, rows, group.cells_per_tick[rows])
+        pairs = list(zip(cells.cells.tolist(), cells.counts.tolist(), strict=True))
+        starts = cells.starts.tolist()
+        below, above = group.ticks.below[rows].tolist(), group.ticks.above[rows].tolist()
+        for line, member in enumerate(members.tolist()):
+            self._percentiles[member] = lines[line]
+            self._histograms[member] = pairs[starts[line] : starts[line + 1]]
+            self._outside[member] = (below[line], above[line])
+
+    def _refresh_window(self, group: SeriesGroup, window: Window) -> None:
+        seconds = window.seconds
+        index = group.index(group.window)
+        counts = index.row_counts()
+        rows = np.flatnonzero(counts)
+        members = group.members[rows]
+        wanted = ranks(self.ratios, counts[rows])
+        found = group.percentiles(index, rows, wanted)
+        lines = self._percentile_lines(found, window.min[members], window.max[members])
+        empty = WindowStat(seconds=seconds)
+        for member in group.members.tolist():
+            if member < window.min.size:
+                self._windows[member] = empty
+        for member, line, count in zip(members.tolist(), lines, counts[rows].tolist(), strict=True):
+            rate = count / seconds if seconds > 0.0 else 0.0
+            self._windows[member] = WindowStat(seconds=seconds, count=count, rate=rate, percentiles=line)
+
+    def _percentile_lines(self, values: Floats, least: Floats, most: Floats) -> list[Percentiles]:
+        """One dict a series: no percentile leaves the range of the values themselves."""
+        np.maximum(values, least[:, None], out=values)
+        np.minimum(values, most[:, None], out=values)
+        keys = self.keys
+        return [dict(zip(keys, line, strict=True)) for line in _number_lines(values)]
+
+    def _rebuild(self, stale: Indices, summary: Summary) -> None:
+        counts = summary.count[stale]
+        with np.errstate(invalid="ignore"):
+            deviations = np.sqrt(summary.squares[stale] / np.maximum(counts, 1))
+        columns = zip(
+            stale.tolist(),
+            counts.tolist(),
+            summary.exact_totals(stale),
+            _numbers(summary.min[stale]),
+            _numbers(summary.max[stale]),
+            deviations.tolist(),
+            summary.imprecise[stale].tolist(),
+            strict=True,
+        )
+        for index, count, total, least, most, deviation, imprecise in columns:
+            self._stats[index] = (
+                self._stat(index, count, total, least, most, deviation, imprecise)
+                if count
+                else empty_stat(self._definitions[index], self._windows[index])
+            )
+
+    def _stat(  # noqa: PLR0917 - one line of the columns above; called for every series of every snapshot
+        self, index: int, count: int, total: Number, least: Number, most: Number, deviation: float, imprecise: int
+    ) -> SeriesStat:
+        definition = self._definitions[index]
+        of_count, statistics = self._exact.get(index, (0, None))
+        if of_count != count:
+            statistics = None
+        exact = statistics is not None and not imprecise
+        below, above = self._outside[index]
+        mean = total / count
+        return SeriesStat(
+            name=definition.name,
+            labels=definition.labels,
+            unit=definition.unit,
+            digits=definition.digits,
+            count=count,
+            total=bounded(total),
+            min=least,
+            max=most,
+            mean=mean if mean <= LARGEST else None,
+            stddev=deviation if deviation <= LARGEST else None,
+            percentiles=self._percentiles[index] if statistics is None else statistics,
+            exact=exact,
+            error_bound=0.0 if exact else None if above else definition.error_bound,
+            resolution=0.0 if exact else definition.resolution,
+            below=below,
+            above=above,
+            imprecise=imprecise,
+            histogram=self._histograms[index],
+            cell_unit=definition.cell_unit,
+            window=self._windows[index],
+        )
+
+
+def empty_stat(definition: Definition, window: WindowStat) -> SeriesStat:
+    """A series without values."""
+    return SeriesStat(
+        name=definition.name,
+        labels=definition.labels,
+        unit=definition.unit,
+        digits=definition.digits,
+        error_bound=definition.error_bound,
+        resolution=definition.resolution,
+        cell_unit=definition.cell_unit,
+        window=window,
+    )
+
+
+def _numbers(values: Floats) -> list[Number]:
+    return [line[0] for line in _number_lines(values[:, None])]
+
+
+def _number_lines(values: Floats) -> list[list[Number]]:
+    whole = (np.rint(values) == values) & (values >= 0.0) & (values < limits.EXACT_INTEGER)
+    if whole.all():
+        return values.astype(np.int64).tolist()  # type: ignore[no-any-return]
+    lines: list[list[Number]] = values.tolist()
+    for line, column in zip(*(places.tolist() for places in np.nonzero(whole)), strict=True):
+        lines[line][column] = int(lines[line][column])
+    return lines

@@ -1,0 +1,256 @@
+"""All series of a run: what is recorded into them, what each second adds, and what they say.
+
+A series is one row in the group of its precision. Groups exist because histograms of different digits have
+different layouts; most runs have one group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
+from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup
+from telemetry.aggregator.series.moments import SQUARABLE, Moments
+from telemetry.aggregator.series.stats import StatBuilder, Window
+from telemetry.aggregator.series.ticks import Indices
+from telemetry.aggregator.state import PART, PARTS, Column
+from telemetry.hdr.layout import Floats, Integers, Layout
+from telemetry.hdr.pages import grown
+from telemetry.hdr.percentiles import find_ranks
+from telemetry.hdr.ranks import ranks
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import SeriesColumns
+from telemetry.wire.snapshot import SeriesStat
+
+_CHEAP_DIGITS: Final = 3
+"""Up to these the number of series alone is bound enough: 700 KB for one that fills its whole range."""
+
+
+class SeriesTable:
+    """Series by dense index. One thread owns it; nothing blocks.
+
+    Raises UsageError for a percentile outside (0, 100].
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "_groups": PARTS,
+        "_moments": PART,
+        "_rolls": list[Window],
+        "_rolled_count": Column(np.int64),
+        "_rolled_total": Column(np.float64),
+        "_rolled_rest": Column(np.float64),
+        "_stats": PART,
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("_definitions", "_fine_pages", "_group_of", "_row_of", "_window_rolls", "_window_moved"),
+    )
+
+    def __init__(self, percentiles: tuple[str, ...], window_rolls: int) -> None:
+        self._definitions: list[Definition] = []
+        self._fine_pages = Budget(limits.FINE_PAGES)
+        self._groups: list[SeriesGroup] = []
+        self._group_of = np.zeros(16, dtype=np.uint8)
+        self._row_of = np.zeros(16, dtype=np.intp)
+        self._moments = Moments(self._counts)
+        self._stats = StatBuilder(percentiles)
+        self._window_rolls = window_rolls
+        self._rolls: deque[Window] = deque(maxlen=window_rolls)
+        self._window_moved = False
+        self._rolled_count = np.zeros(16, dtype=np.int64)
+        """Counts and totals as they were at the last roll."""
+        self._rolled_total = np.zeros(16)
+        self._rolled_rest = np.zeros(16)
+
+    def restored(self) -> None:
+        size = 0
+        for seconds, least, most in self._rolls:
+            if not (seconds > 0.0 and size <= len(least) == len(most) <= len(self)):
+                raise ValueError("a roll that can't be")
+            size = len(least)
+        self._window_moved = bool(self._rolls)
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    @property
+    def pages(self) -> int:
+        """Histogram pages in use, of 256 slots each."""
+        return sum(group.counts.used - 1 for group in self._groups)
+
+    def add(  # noqa: PLR0917 - what defines a series
+        self,
+        name: str,
+        labels: dict[str, str],
+        unit: str,
+        digits: int = 3,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> int:
+        """A new series; returns its index. Raises InstrumentError for impossible digits or bounds.
+
+        It gets fewer digits where FINE_PAGES are used up; its key says how many.
+        """
+        definition = self._affordable(Definition(name, labels, unit, digits, low, high))
+        index = len(self._definitions)
+        if index == self._row_of.size:
+            self._group_of = grown(self._group_of, 2 * index)
+            self._row_of = grown(self._row_of, 2 * index)
+            self._rolled_count = grown(self._rolled_count, 2 * index)
+            self._rolled_total = grown(self._rolled_total, 2 * index)
+            self._rolled_rest = grown(self._rolled_rest, 2 * index)
+        number = self._group_number(Layout.of(definition.digits))
+        self._group_of[index] = number
+        self._row_of[index] = self._groups[number].add(index, definition)
+        self._moments.add_series()
+        self._stats.add(definition)
+        self._definitions.append(definition)
+        return index
+
+    def _affordable(self, definition: Definition) -> Definition:
+        while definition.digits > _CHEAP_DIGITS and not self._fine_pages.take(definition.most_pages):
+            definition = replace(definition, digits=definition.digits - 1)
+        return definition
+
+    def key(self, index: int) -> SeriesKey:
+        """What the index stands for in history columns."""
+        definition = self._definitions[index]
+        return SeriesKey(
+            index=index,
+            name=definition.name,
+            kind="series",
+            unit=definition.unit,
+            labels=definition.labels,
+            digits=definition.digits,
+            ticks_per_unit=definition.ticks_per_unit,
+        )
+
+    def record(self, index: Indices, value: Floats) -> None:
+        """Adds values to series: finite and >= 0, any number. Raises OverflowError after 2**32 without `roll`."""
+        for start in range(0, value.size, limits.CHUNK_EVENTS):
+            chunk = slice(start, start + limits.CHUNK_EVENTS)
+            self._record_chunk(index[chunk], value[chunk])
+
+    def _record_chunk(self, index: Indices, value: Floats) -> None:
+        if len(self._groups) == 1 and self._groups[0].record_usual(index, value, self._moments):
+            return
+        smallest, largest = value.item(value.argmin()), value.item(value.argmax())
+        if largest < SQUARABLE:
+            self._count(index, value, smallest, largest)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._count(index, value, smallest, largest)
+
+    def _count(self, index: Indices, value: Floats, smallest: float, largest: float) -> None:
+        self._moments.record(index, value, largest)
+        if len(self._groups) == 1:
+            self._groups[0].record(index, value, smallest, largest)
+            return
+        numbers = self._group_of.take(index)
+        for number, group in enumerate(self._groups):
+            chosen = np.flatnonzero(numbers == number)
+            if chosen.size:
+                group.record(self._row_of.take(index[chosen]), value[chosen], smallest, largest)
+
+    def _counts(self) -> Integers:
+        counts = np.zeros(len(self), dtype=np.int64)
+        for group in self._groups:
+            counts[group.members] = group.counts.row_counts()
+        return counts
+
+    def roll(self, seconds: float) -> SeriesColumns:
+        """Ends an interval of `seconds`: returns what it added and moves the window."""
+        self._moments.fold()
+        parts = [group.roll() for group in self._groups]
+        size, moments = len(self), self._moments
+        self._rolls.append(Window(seconds, moments.interval_min[:size].copy(), moments.interval_max[:size].copy()))
+        self._window_moved = True
+        columns = self._interval_columns(parts)
+        self._moments.start_interval()
+        return columns
+
+    def _interval_columns(self, parts: list[IntervalSlots]) -> SeriesColumns:
+        size, moments = len(self), self._moments
+        counts = moments.count[:size] - self._rolled_count[:size]
+        with np.errstate(invalid="ignore"):
+            total = moments.total[:size] - self._rolled_total[:size]
+            total += moments.total_rest[:size] - self._rolled_rest[:size]
+        self._rolled_count[:size] = moments.count[:size]
+        self._rolled_total[:size] = moments.total[:size]
+        self._rolled_rest[:size] = moments.total_rest[:size]
+        used = np.flatnonzero(counts)
+        occupied, slots, slot_counts = self._by_index(parts)
+        return SeriesColumns(
+            index=used.astype("<u4").tobytes(),
+            count=counts[used].astype("<u8").tobytes(),
+            total=total[used].astype("<f8").tobytes(),
+            min=moments.interval_min[used].astype("<f8").tobytes(),
+            max=moments.interval_max[used].astype("<f8").tobytes(),
+            occupied=occupied.astype("<u4").tobytes(),
+            slots=slots.astype("<u4", copy=False).tobytes(),
+            counts=slot_counts.astype("<u4", copy=False).tobytes(),
+        )
+
+    def _by_index(self, parts: list[IntervalSlots]) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
+        """Occupied slots of all groups in the order of series indices."""
+        if len(parts) == 1:
+            return parts[0].occupied, parts[0].slots, parts[0].counts
+        if not parts:
+            none = np.zeros(0, dtype=np.uint32)
+            return np.zeros(0, dtype=np.int64), none, none
+        pairs = zip(self._groups, parts, strict=True)
+        indices = np.concatenate([group.members[part.rows] for group, part in pairs])
+        occupied = np.concatenate([part.occupied for part in parts])
+        order = np.argsort(indices)
+        moved = np.argsort(np.repeat(indices, occupied), kind="stable")
+        slots = np.concatenate([part.slots for part in parts])[moved]
+        counts = np.concatenate([part.counts for part in parts])[moved]
+        return occupied[order], slots, counts
+
+    def stats(self) -> list[SeriesStat]:
+        """All series by index; recomputes what changed since the last call."""
+        window = self._window() if self._window_moved else None
+        self._window_moved = False
+        return self._stats.build(self._groups, self._moments.summary(), window)
+
+    def _window(self) -> Window:
+        size = len(self._rolls[-1].min)
+        least, most = np.full(size, np.inf), np.full(size, -np.inf)
+        for _, roll_min, roll_max in self._rolls:
+            np.minimum(least[: roll_min.size], roll_min, out=least[: roll_min.size])
+            np.maximum(most[: roll_max.size], roll_max, out=most[: roll_max.size])
+        return Window(sum(roll.seconds for roll in self._rolls), least, most)
+
+    def targets(self) -> ExactTargets:
+        """What the exact pass has to find: the slot of each percentile, and its rank within."""
+        summary = self._moments.summary()
+        groups = []
+        for group in self._groups:
+            counts = summary.count[group.members]
+            rows = np.flatnonzero(counts)
+            wanted = ranks(self._stats.ratios, counts[rows])
+            found = find_ranks(group.index(group.counts), rows, wanted)
+            groups.append(GroupTargets(group.ticks, group.members, rows, found))
+        size = len(self)
+        return ExactTargets(
+            self._stats.keys, tuple(groups), self._group_of[:size], self._row_of[:size], summary.integral
+        )
+
+    def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
+        """Puts order statistics in place of bucket bounds: series index → percentile key → value in units."""
+        self.stats()
+        self._stats.set_exact(values, self._moments.summary())
+
+    def _group_number(self, layout: Layout) -> int:
+        for number, group in enumerate(self._groups):
+            if group.layout is layout:
+                return number
+        self._groups.append(SeriesGroup(layout, self._window_rolls))
+        return len(self._groups) - 1

@@ -1,0 +1,115 @@
+"""From values in units to histogram slots, for the series of one layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.aggregator.state import Column
+from telemetry.aggregator.values import grown
+from telemetry.hdr.layout import Floats, Integers, Layout
+
+Indices = NDArray[np.intp]
+
+HIGHEST_TICK: Final = float(1 << 52)
+_ONE: Final = np.int64(1)
+
+
+def highest_tick(scale: float, high: float | None) -> float:
+    """The last tick of a range that ends at `high` units; all ticks above count there."""
+    return HIGHEST_TICK if high is None else min(max(round(high * scale), 1.0), HIGHEST_TICK)
+
+
+class TickColumns:
+    """Tick size and range of each row, and how many values fell outside."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"below": Column(np.int64), "above": Column(np.int64)}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("layout", "rows", "scale", "_smallest", "_highest_tick", "_lowest_ceiling", "_one_scale"),
+    )
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.rows = 0
+        self.scale = np.zeros(0)
+        """Ticks in one unit."""
+        self.below = np.zeros(0, dtype=np.int64)
+        self.above = np.zeros(0, dtype=np.int64)
+        self._smallest = np.zeros(0)
+        self._highest_tick = np.zeros(0)
+        self._lowest_ceiling = HIGHEST_TICK
+        self._one_scale: float | None = None
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def add_row(self, scale: float, smallest: float, high: float | None) -> None:
+        """`smallest` is the smallest value told from 0, `high` the largest one of the range, both in units."""
+        rows = self.rows + 1
+        self.scale = grown(self.scale, rows)
+        self.below = grown(self.below, rows)
+        self.above = grown(self.above, rows)
+        self._smallest = grown(self._smallest, rows)
+        self._highest_tick = grown(self._highest_tick, rows)
+        ceiling = highest_tick(scale, high)
+        self.scale[self.rows] = scale
+        self._smallest[self.rows] = smallest
+        self._highest_tick[self.rows] = ceiling
+        self._lowest_ceiling = min(self._lowest_ceiling, ceiling)
+        self._one_scale = scale if self.rows == 0 or self._one_scale == scale else None
+        self.rows = rows
+
+    @property
+    def highest_tick(self) -> Floats:
+        """Where the range of each row ends."""
+        return self._highest_tick
+
+    def slots(self, rows: Indices, value: Floats, smallest: float, largest: float, *, count: bool) -> Integers:
+        """Slots of finite values >= 0, whose minimum and maximum are given. Values above the range fall into its
+        last slot, below it into the first ones; `count` says whether to count both."""
+        if self._one_scale is not None:
+            ticks = value if self._one_scale == 1.0 else value * self._one_scale
+            smallest, largest = smallest * self._one_scale, largest * self._one_scale
+        else:
+            ticks = self.scale.take(rows)
+            np.multiply(ticks, value, out=ticks)
+            smallest, largest = ticks.item(ticks.argmin()), ticks.item(ticks.argmax())
+        if count and smallest < 1.0:
+            self._count_below(rows, value, ticks)
+        ticks = np.rint(ticks)
+        if largest > self._lowest_ceiling:
+            self._hold_below_ceiling(rows, ticks, count)
+            smallest = min(smallest, self._lowest_ceiling)
+        return self.layout.slot_of_whole(ticks, smallest < self.layout.linear)
+
+    def range_of(self, row: int, slot: int) -> tuple[float, float]:
+        """Bounds, to rounding, of the values in units that fall into a slot."""
+        one = np.array([slot], dtype=np.int64)
+        lowest, highest = int(self.layout.lowest_of(one)[0]), int(self.layout.highest_of(one)[0])
+        scale = float(self.scale[row])
+        unbounded = highest >= float(self._highest_tick[row])
+        return max(lowest - 0.5, 0.0) / scale, math.inf if unbounded else (highest + 0.5) / scale
+
+    def only_integer(self, row: int, slot: int) -> float | None:
+        """The integer, in units, that falls into a slot; None if several or none may."""
+        if not self.scale[row].is_integer():
+            return None  # an integer may lie on the border of two slots, where rounding decides
+        first, last = self.range_of(row, slot)
+        lowest = math.ceil(first)
+        return float(lowest) if lowest <= last < lowest + 1 else None
+
+    def _count_below(self, rows: Indices, value: Floats, ticks: Floats) -> None:
+        """Ticks under 1 only name the candidates: `low * (1 / low)` may come out just under 1."""
+        found = np.flatnonzero((ticks < 1.0) & (value > 0.0))
+        found = found[value[found] < self._smallest[rows[found]]]
+        np.add.at(self.below, rows[found], _ONE)
+
+    def _hold_below_ceiling(self, rows: Indices, ticks: Floats, count: bool) -> None:
+        ceiling = self._highest_tick.take(rows)
+        if count:
+            np.add.at(self.above, rows[ticks > ceiling], _ONE)
+        np.minimum(ticks, ceiling, out=ticks)

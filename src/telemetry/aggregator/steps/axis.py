@@ -1,0 +1,381 @@
+"""The steps of one axis: open until their producers ended them, then said, then kept a while for what is late."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, ClassVar, Final, NamedTuple
+
+from msgspec import Struct
+
+from telemetry import limits
+from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.steps.member import NOTHING_ENDED, Member
+from telemetry.aggregator.steps.merged import Reductions, Said, Values, merged
+from telemetry.aggregator.steps.shown import Showing
+from telemetry.drop_reasons import Count
+from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
+from telemetry.wire.snapshot import AxisStat
+
+_YOUNG: Final = 2  # one second at least
+
+
+class Closed(NamedTuple):
+    """A step that is said, and the wall clock of its newest value."""
+
+    wall_ns: int
+    step: ClosedStep
+
+
+class StepState(Struct, array_like=True):
+    """`said` by producer; the clock of steps when the first of them ended it; `merged` once it is closed."""
+
+    said: dict[ProducerId, Said] = {}
+    newest_ns: Natural = 0
+    ended_ns: Natural | None = None
+    revision: Natural = 0
+    merged: Values | None = None
+
+    @property
+    def units(self) -> int:
+        return limits.STEP_UNITS + sum(said.units for said in self.said.values())
+
+
+class AxisSteps:
+    """Open steps close in ascending order: one that is complete waits for those below it.
+
+    What was closed and is not kept any more can't be told from what never was, so nothing is taken for it.
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "declared": Axis | None,
+        "members": dict[ProducerId, Member],
+        "_open": dict[Step, StepState],
+        "_kept": dict[Step, StepState],
+        "_forgotten": Step | None,
+        "_ended_below": int | None,
+        "_closed": Count,
+        "_timeouts": Count,
+        "_corrections": Count,
+        "_newest": Step | None,
+        "_young": Natural,
+        "_shown": Values,
+        "_shown_steps": dict[Name, Step],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("name", "open_units", "kept_units", "_budget", "_closing", "_showing", "_warn"),
+        *("_order", "_behind", "_late", "_reduction_of"),
+    )
+
+    def __init__(
+        self, name: str, budget: Budget, showing: Showing, closing: list[Closed], warn: Callable[[str], None]
+    ) -> None:
+        """`closing` takes what is said."""
+        self.name = name
+        self._budget = budget
+        self._showing = showing
+        self._closing = closing
+        self._warn = warn
+        self.declared: Axis | None = None
+        self.members: dict[str, Member] = {}
+        self._open: dict[int, StepState] = {}
+        self._kept: dict[int, StepState] = {}
+        """In the order they were closed."""
+        self._forgotten: int | None = None
+        """No step up to this one that is not kept is told from one that was said."""
+        self._ended_below: int | None = None
+        """All steps below it have been ended by somebody."""
+        self._closed = self._timeouts = self._corrections = 0
+        self._newest: int | None = None
+        self._young = _YOUNG
+        """So many intervals have to end until steps are closed: who reports first does not know who else will."""
+        self._shown: Values = {}
+        self._shown_steps: dict[str, int] = {}
+        self._order: list[int] = []
+        """Open steps, ascending."""
+        self._behind: int | None = None
+        """Members that the lowest open step waits for; None: to be counted."""
+        self._late: dict[int, dict[str, None]] = {}
+        """Names of kept steps that were reported since they were said."""
+        self.open_units = self.kept_units = 0
+        self._reduction_of = Reductions(None)
+
+    def restored(self) -> None:
+        self._order = sorted(self._open)
+        self._reduction_of = Reductions(self.declared)
+        self.open_units = sum(step.units for step in self._open.values())
+        self.kept_units = sum(step.units for step in self._kept.values())
+        states = [*self._open.values(), *self._kept.values()]
+        complete = all(step.said for step in states)
+        complete = complete and all(step.merged is not None for step in self._kept.values())
+        within = len(self._open) <= limits.STEPS_OPEN and len(self._kept) <= limits.STEPS_KEPT
+        shown = self._shown.keys() == self._shown_steps.keys() and self._showing.take_again(self._shown)
+        if not (complete and within and shown and self._open.keys().isdisjoint(self._kept)):
+            raise ValueError("steps that no axis has")
+        for member in self.members.values():
+            member.restored()
+        if len(self.members) > limits.PRODUCERS or not self._budget.take(self.open_units + self.kept_units):
+            raise ValueError("more of steps than there is room for")
+
+    # --- who -------------------------------------------------------------------------------------
+
+    def declare(self, declared: Axis) -> bool:
+        """False if it was declared otherwise before, which stands."""
+        if self.declared is not None:
+            before = (self.declared.reduce, list(self.declared.reductions.items()))
+            return before == (declared.reduce, list(declared.reductions.items()))
+        self.declared = declared
+        self._reduction_of = Reductions(declared)
+        if sum("*" in name for name in declared.reductions) > limits.STEP_PATTERNS:
+            self._warn(f"axis {self.name!r}: of its patterns only the first {limits.STEP_PATTERNS} count")
+        return True
+
+    def hear(self, producer: str, at: int, clock_ns: int, since: int = 0) -> None:
+        """A producer says it has ended all steps below `at`, and lives. If some of its batches below `since` are
+        missing, it does not count until they come, but for the grace, which bounds how long they are waited for."""
+        member = self.members.get(producer)
+        if member is None:
+            member = self.members[producer] = Member(NOTHING_ENDED if since else at, clock_ns)
+            self._behind = None
+        else:
+            member.heard_ns = clock_ns
+            if member.away:
+                member.away = False
+                self._behind = None
+        if since > member.waived:
+            member.claim(since, at, clock_ns)
+        elif at > member.at:
+            self._move_on(member, at)
+        if self._ended_below is None or at > self._ended_below:
+            self._begin_graces(at, clock_ns)
+
+    def settle(self, producer: str, contiguous: int) -> bool:
+        """All of a producer's batches below this number are in, or given up. Whether it claims more than counts."""
+        member = self.members[producer]
+        at = member.settled(contiguous)
+        if at > member.at:
+            self._move_on(member, at)
+        return bool(member.claims)
+
+    def claimants(self) -> list[str]:
+        """Producers whose claims may not count yet."""
+        return [producer for producer, member in self.members.items() if member.claims]
+
+    def _move_on(self, member: Member, at: int) -> None:
+        if self._behind and not member.away and member.at <= self._order[0] < at:
+            self._behind -= 1
+        member.at = at
+
+    def leave(self, producer: str, clock_ns: int) -> bool:
+        """A producer has ended altogether. False if it was no member."""
+        if self.members.pop(producer, None) is None:
+            return False
+        self._behind = None
+        for step in self._open.values():
+            if step.ended_ns is None:
+                step.ended_ns = clock_ns
+        return True
+
+    def _begin_graces(self, below: int, clock_ns: int) -> None:
+        first = 0 if self._ended_below is None else bisect_left(self._order, self._ended_below)
+        for number in self._order[first : bisect_left(self._order, below)]:
+            step = self._open[number]
+            step.ended_ns = clock_ns if step.ended_ns is None else step.ended_ns
+        self._ended_below = below
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def room_for(self, number: int, producer: str, values: Values) -> int:
+        """Units of the budget that `add` may need."""
+        step = self._open.get(number) or self._kept.get(number)
+        if step is None:
+            return 2 * limits.STEP_UNITS + len(values)
+        return 2 * len(values) if producer in step.said else limits.STEP_UNITS + len(values)
+
+    def add(self, number: int, producer: str, values: Values, at_ns: int, clock_ns: int) -> bool:
+        """Values of a step; False if it is too late for them. There is room for them in the budget."""
+        step = self._open.get(number)
+        if step is None:
+            step = self._kept.get(number)
+            if step is not None:
+                self._add_late(number, step, producer, values, at_ns)
+                return True
+            if self._forgotten is not None and number <= self._forgotten:
+                return False
+            step = self._begin(number, clock_ns)
+        self.open_units += self._report(step, producer, values, at_ns)
+        return True
+
+    def _add_late(self, number: int, step: StepState, producer: str, values: Values, at_ns: int) -> None:
+        if any(said.values is step.merged for said in step.said.values()):
+            step.merged = dict(step.merged or {})
+        self.kept_units += self._report(step, producer, values, at_ns)
+        self._late.setdefault(number, {}).update(dict.fromkeys(values))
+
+    def _report(self, step: StepState, producer: str, values: Values, at_ns: int) -> int:
+        """Units it took."""
+        said = step.said.get(producer)
+        if said is None:
+            said = step.said[producer] = Said(values, at_ns)
+            taken = said.units
+        else:
+            before = said.units
+            said.add(values, at_ns)
+            taken = said.units - before
+        step.newest_ns = max(step.newest_ns, at_ns)
+        self._budget.take(taken)
+        return taken
+
+    def _begin(self, number: int, clock_ns: int) -> StepState:
+        if len(self._order) >= limits.STEPS_OPEN:
+            self._young = 0
+            self.close_complete()
+            while len(self._order) >= limits.STEPS_OPEN:
+                self.close_lowest("timeout")
+        step = self._open[number] = StepState()
+        self._budget.take(limits.STEP_UNITS)
+        self.open_units += limits.STEP_UNITS
+        if self._ended_below is not None and number < self._ended_below:
+            step.ended_ns = clock_ns
+        insort(self._order, number)
+        if self._order[0] == number:
+            self._behind = None
+        return step
+
+    # --- closing ---------------------------------------------------------------------------------
+
+    @property
+    def lowest(self) -> int | None:
+        """Of the open steps."""
+        return self._order[0] if self._order else None
+
+    @property
+    def _complete(self) -> bool:
+        """The lowest open step waits for nobody."""
+        if not self._order or self._young:
+            return False
+        if self._behind is None:
+            self._behind = sum(1 for _ in self._waited_for())
+        return not self._behind
+
+    def _waited_for(self) -> Iterator[str]:
+        lowest = self._order[0]
+        return (key for key, member in self.members.items() if member.at <= lowest and not member.away)
+
+    def close_complete(self) -> None:
+        while self._complete:
+            self.close_lowest("ended")
+
+    def pass_interval(self, until_ns: int) -> None:
+        """Closes steps that were first ended by then, on the clock of steps. Whoever they lack and was not heard
+        since is not waited for any more, nor are batches that have been missing since then."""
+        self._young = max(0, self._young - 1)
+        self.close_complete()
+        self._close_overdue(until_ns)
+        for producer, member in self.members.items():
+            if member.claims:
+                member.waive(until_ns)
+                self.settle(producer, 0)
+        self.close_complete()
+
+    def _close_overdue(self, until_ns: int) -> None:
+        while self._order and not self._young:
+            ended_ns = self._open[self._order[0]].ended_ns
+            if ended_ns is None or ended_ns > until_ns:
+                return
+            for key in [*self._waited_for()]:
+                self.members[key].away = self.members[key].heard_ns <= until_ns
+            self.close_lowest("timeout")
+            self.close_complete()
+
+    def close_lowest(self, closing: Closing) -> None:
+        number = self._order.pop(0)
+        step = self._open.pop(number)
+        self._behind = None
+        step.merged, spread = merged(step.said, self._reduction_of)
+        self._closed += 1
+        self._timeouts += closing == "timeout"
+        self._say(number, step, step.merged, spread, closing)
+        units = step.units
+        self.open_units -= units
+        self.kept_units += units
+        self._kept[number] = step
+        if len(self._kept) > limits.STEPS_KEPT:
+            self.forget_oldest()
+
+    def close_all(self) -> None:
+        self._young = 0
+        self.close_complete()
+        while self._order:
+            self.close_lowest("run_end")
+
+    def correct(self) -> None:
+        """Says what has changed of steps that were said."""
+        while self._late:
+            self._correct(next(iter(self._late)))
+
+    def _correct(self, number: int) -> None:
+        names, step = self._late.pop(number), self._kept[number]
+        assert step.merged is not None
+        before, (values, spread) = step.merged, merged(step.said, self._reduction_of, names)
+        news = {name: value for name, value in values.items() if name not in before or before[name] != value}
+        if news:
+            before.update(news)
+            self._corrections += 1
+            self._say(number, step, news, {name: spread[name] for name in news if name in spread}, "late")
+
+    def forget_oldest(self) -> None:
+        """The kept step that was closed first."""
+        number = next(iter(self._kept))
+        if number in self._late:
+            self._correct(number)
+        units = self._kept.pop(number).units
+        self.kept_units -= units
+        self._budget.give_back(units)
+        self._forgotten = number if self._forgotten is None else max(self._forgotten, number)
+
+    def _say(
+        self, number: int, step: StepState, values: Values, spread: dict[str, Spread], closing: Closing
+    ) -> None:
+        """As one record, or several of at most PARAMS_PER_RECORD names."""
+        self._show(number, values)
+        names = list(values)
+        for begin in range(0, len(names), limits.PARAMS_PER_RECORD):
+            part, parts_spread = values, spread
+            if len(names) > limits.PARAMS_PER_RECORD:
+                piece = names[begin : begin + limits.PARAMS_PER_RECORD]
+                part = {name: values[name] for name in piece}
+                parts_spread = {name: spread[name] for name in piece if name in spread}
+            said = ClosedStep(self.name, number, dict(part), parts_spread, len(step.said), closing, step.revision)
+            self._closing.append(Closed(step.newest_ns, said))
+            step.revision += 1
+
+    # --- what is shown ---------------------------------------------------------------------------
+
+    def _show(self, number: int, values: Values) -> None:
+        if self._newest is None or number >= self._newest:
+            self._newest = number
+        else:
+            steps = self._shown_steps
+            values = {name: value for name, value in values.items() if steps.get(name, number) <= number}
+        if not values.keys() <= self._shown.keys():
+            values = {
+                name: value for name, value in values.items() if name in self._shown or self._showing.take(name)
+            }
+        self._shown.update(values)
+        self._shown_steps.update(dict.fromkeys(values, number))
+
+    def stat(self) -> AxisStat:
+        return AxisStat(
+            name=self.name,
+            closed=self._closed,
+            open=len(self._order),
+            newest=self._newest,
+            oldest_open=self.lowest,
+            waiting_for=[*islice(self._waited_for(), limits.STEP_PRODUCERS_SHOWN)] if self._order else [],
+            producers=len(self.members),
+            timeouts=self._timeouts,
+            corrections=self._corrections,
+            values=dict(self._shown),
+        )

@@ -1,0 +1,171 @@
+"""What producers reported of one step, and what it comes to for all of them. No order of arrival shows in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import translate
+from itertools import chain
+from re import Pattern
+from re import compile as compile_pattern
+from typing import Final
+
+from msgspec import Struct
+
+from telemetry import limits
+from telemetry.wire.events import Axis, Name, Natural, ProducerId, Reduction, Spread
+
+Values = dict[Name, float | None]
+"""Null: no finite number."""
+_NAMES_REMEMBERED: Final = 8 * limits.STEP_NAMES_SHOWN
+
+
+class Said(Struct, array_like=True):
+    """The newest values of one producer."""
+
+    values: Values
+    at_ns: Natural
+    """Wall clock of them, but of those in `times`."""
+    times: dict[Name, Natural] = {}
+
+    def time_of(self, name: str) -> int:
+        return self.times.get(name, self.at_ns)
+
+    def add(self, values: Values, at_ns: int) -> None:
+        """More of them. A batch that was lost on the way may come with older ones, which change nothing."""
+        for name, value in values.items():
+            if name not in self.values or self.time_of(name) <= at_ns:
+                self.values[name] = value
+                self.times[name] = at_ns
+
+    @property
+    def units(self) -> int:
+        """What it takes of a budget."""
+        return limits.STEP_UNITS + len(self.values) + len(self.times)
+
+
+def finite(values: Values) -> Values:
+    """The same with null for what is not finite."""
+    try:
+        if math.isfinite(sum(values.values())):  # type: ignore[arg-type]
+            return values
+    except TypeError:  # there is a null
+        pass
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def merged(
+    said: Mapping[ProducerId, Said], reduction_of: Callable[[str], Reduction], names: Iterable[str] | None = None
+) -> tuple[Values, dict[str, Spread]]:
+    """One value for each name, or for some `names`, and the spread of those that several producers reported."""
+    if len(said) == 1 and names is None:
+        (only,) = said.values()
+        return only.values, {}
+    values: Values = {}
+    spread: dict[str, Spread] = {}
+    for name, who, numbers in _reported(said, names):
+        if len(numbers) < 2:
+            values[name] = numbers[0] if numbers else None
+            continue
+        of_all = spread[name] = _spread(who, numbers)
+        reduction = reduction_of(name)
+        if reduction == "mean":
+            values[name] = of_all.mean
+        else:
+            values[name] = _newest(name, who, said) if reduction == "last" else _reduced(reduction, numbers, of_all)
+    return values, spread
+
+
+def _reported(
+    said: Mapping[ProducerId, Said], names: Iterable[str] | None
+) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
+    """For each name the producers that have a number for it, in order of their ids, and the numbers."""
+    ranks = sorted(said)
+    reported = [said[rank].values for rank in ranks]
+    if names is None:
+        names = dict.fromkeys(chain.from_iterable(reported))
+    for name in names:
+        numbers = [of_rank.get(name) for of_rank in reported]
+        if None in numbers:
+            known = [(rank, number) for rank, number in zip(ranks, numbers, strict=True) if number is not None]
+            yield name, [rank for rank, _ in known], [number for _, number in known]
+        else:
+            yield name, ranks, numbers  # type: ignore[misc]
+
+
+def _spread(who: Sequence[str], numbers: Sequence[float]) -> Spread:
+    """Of several that say the same, the first in order of their ids is named."""
+    low, high = min(numbers), max(numbers)
+    mean = min(max(low, _mean(numbers)), high)
+    return Spread(len(numbers), low, high, mean, who[numbers.index(low)], who[numbers.index(high)])
+
+
+def _reduced(reduction: Reduction, numbers: Sequence[float], spread: Spread) -> float | None:
+    match reduction:
+        case "min":
+            return spread.min
+        case "max":
+            return spread.max
+        case "sum":
+            return _sum(numbers)
+    return spread.mean
+
+
+def _newest(name: str, who: Sequence[str], said: Mapping[str, Said]) -> float | None:
+    newest = max(who, key=lambda rank: (said[rank].time_of(name), rank))
+    return said[newest].values[name]
+
+
+def _sum(numbers: Sequence[float]) -> float | None:
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        return None
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    try:
+        return math.fsum(numbers) / len(numbers)
+    except OverflowError:
+        return math.fsum(number / len(numbers) for number in numbers)
+
+
+def _pattern(text: str) -> Pattern[str]:
+    """`*` is anything; all other characters are themselves."""
+    return compile_pattern(translate(text.replace("[", "[[]").replace("?", "[?]")))
+
+
+class Reductions:
+    """Which reduction a name has on one axis. What was looked up is remembered, within a bound."""
+
+    def __init__(self, declared: Axis | None) -> None:
+        self._compiled: Reduction = declared.reduce if declared is not None else "mean"
+        self._known: dict[str, Reduction] = {}
+        self._patterns: list[tuple[Pattern[str], Reduction]] = []
+        self._plain: dict[str, tuple[int, Reduction]] = {}
+        """By name: how many patterns come before it, and its reduction."""
+        for name, reduction in (declared.reductions if declared is not None else {}).items():
+            if "*" in name:
+                if len(self._patterns) < limits.STEP_PATTERNS:
+                    self._patterns.append((_pattern(name), reduction))
+            else:
+                self._plain[name] = (len(self._patterns), reduction)
+
+    def __call__(self, name: str) -> Reduction:
+        reduction = self._known.get(name)
+        if reduction is None:
+            if len(self._known) >= _NAMES_REMEMBERED:
+                self._known.clear()
+            reduction = self._known[name] = self._look_up(name)
+        return reduction
+
+    def _look_up(self, name: str) -> Reduction:
+        before, reduction = self._plain.get(name, (len(self._patterns), self._compiled))
+        for pattern, wanted in self._patterns[:before]:
+            if pattern.match(name):
+                return wanted
+        return reduction

@@ -1,0 +1,121 @@
+"""Texts whose tokens are yet to be counted: kept as they came until somebody says that they are done."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from telemetry import limits
+from telemetry.drop_reasons import Count
+from telemetry.wire.codec import Malformed, decode_record
+from telemetry.wire.events import Counted, Uncounted
+
+_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]
+
+
+class TextQueue:
+    """Bounded: UNCOUNTED_TEXTS, and UNCOUNTED_BYTES of their records. A text's number is its place in the order of
+    arrival in the run, from 0.
+
+    What was taken is no state: after a restart all that is pending can be taken again.
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {
+        "next_number": _Number,
+        "refused": Count,
+        "failed": Count,
+        "records": dict[_Number, bytes],
+    }
+    DERIVED: ClassVar[tuple[str, ...]] = ("_fresh", "_taken", "_bytes")
+
+    def __init__(self) -> None:
+        self.next_number = 0
+        self.refused = 0
+        """Texts there was no room for."""
+        self.failed = 0
+        """Texts that were done without being counted."""
+        self._fresh: OrderedDict[int, bytes] = OrderedDict()
+        """Ordered as no dict is: its first one is found at once, however many were before it."""
+        self._taken: dict[int, bytes] = {}
+        """Each below the numbers of all that are fresh."""
+        self._bytes = 0
+
+    def restored(self) -> None:
+        numbers = list(self._fresh)
+        ordered = all(one < other for one, other in pairwise(numbers))
+        if not ordered or (numbers and numbers[-1] >= self.next_number):
+            raise ValueError("texts out of order")
+        if len(numbers) > limits.UNCOUNTED_TEXTS or self._bytes > limits.UNCOUNTED_BYTES:
+            raise ValueError("more texts than there is room for")
+        for record in self._fresh.values():
+            _read(record)
+
+    @property
+    def records(self) -> dict[int, bytes]:
+        """The pending texts as records in msgpack, by number. Once, a new queue can be given them."""
+        return {**self._taken, **self._fresh}
+
+    @records.setter
+    def records(self, records: dict[int, bytes]) -> None:
+        self._fresh = OrderedDict(records)
+        self._bytes = sum(map(len, records.values()))
+
+    @property
+    def pending(self) -> int:
+        """Texts that are not done, taken or not."""
+        return len(self._fresh) + len(self._taken)
+
+    @property
+    def fresh(self) -> int:
+        """Those of them that nobody has taken."""
+        return len(self._fresh)
+
+    def add(self, record: bytes) -> bool:
+        """A readable `uncounted` record, its time wall clock. False if there is no room for it."""
+        full = self.pending >= limits.UNCOUNTED_TEXTS or self._bytes + len(record) > limits.UNCOUNTED_BYTES
+        if full:
+            self.refused += 1
+            return False
+        self._fresh[self.next_number] = record
+        self.next_number += 1
+        self._bytes += len(record)
+        return True
+
+    def take(self, most_bytes: int) -> list[tuple[int, Uncounted]]:
+        """The next texts in order that nobody has taken from this queue, with their numbers: as many as fit into
+        `most_bytes` of records, one at least while there are any. They stay pending until they are counted."""
+        taken: list[tuple[int, Uncounted]] = []
+        room = most_bytes
+        for number, record in self._fresh.items():
+            room -= len(record)
+            if taken and room < 0:
+                break
+            taken.append((number, _read(record)))
+        for number, _ in taken:
+            self._taken[number] = self._fresh.pop(number)
+        return taken
+
+    def count(self, counted: Counted) -> None:
+        """These are done. Numbers that are not pending are ignored."""
+        done = 0
+        for number in counted.texts:
+            record = self._taken.pop(number, None) or self._fresh.pop(number, None)
+            if record is not None:
+                done += 1
+                self._bytes -= len(record)
+        self.failed += min(counted.failed, done)
+
+
+def _read(record: bytes) -> Uncounted:
+    """Raises ValueError for bytes that can't have been added."""
+    try:
+        text = decode_record(record)
+    except Malformed as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(text, Uncounted):
+        raise ValueError("this is no text to be counted")
+    return text

@@ -1,0 +1,201 @@
+"""A run from its directory: one that is over, one that died, or one that goes on, without asking its aggregator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from telemetry.backends.backend import RunFacts
+from telemetry.backends.items import Item
+from telemetry.backends.sources.readings import HistoryReadings
+from telemetry.backends.sources.records import Records
+from telemetry.backends.sources.sequence import Sequence
+from telemetry.backends.sources.source import Position, Read
+from telemetry.config.schema import PERCENTILES
+from telemetry.errors import RunDirectoryError
+from telemetry.history.bounds import is_percentile
+from telemetry.history.interval_source import DiskPast
+from telemetry.store.dead_run import remains
+from telemetry.store.final_snapshot import find_final
+from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.transport.keeper_lock import keeper_of
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+NO_HISTORY: Final = "the run has no history: there are no readings of its instruments over time, only the result"
+_POLL_S: Final = 0.1
+_STATE_S: Final = 0.5
+_MOST_PERCENTILES: Final = 32
+
+
+class DiskSource:
+    """A `Source` of a run directory. A record that a live run adds is found within 0.1 s, a reading within 1 s."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        position: Position,
+        *,
+        every_s: float,
+        live: bool = False,
+        fallback_dirs: Iterable[str] = (),
+    ) -> None:
+        """`live`: the result also comes as a snapshot. Raises RunDirectoryError if there is nothing that says what
+        run it is, or its records can't be read."""
+        self._directory = directory
+        self._live = live
+        self._fallback_dirs = tuple(fallback_dirs)
+        result = result_of(directory, self._fallback_dirs)
+        self.run = facts_of(directory, result)
+        readings = disk_readings(directory, position, self.run.started_ns, every_s, result)
+        self._sequence = Sequence(Records(directory, position.next_record), readings, position)
+        if readings is None:
+            self._sequence.say(NO_HISTORY)
+        self._over = False
+        self._ended = False
+        self._look_at = 0.0
+
+    @property
+    def known(self) -> int:
+        return self._sequence.records.known
+
+    @property
+    def missed(self) -> int:
+        return self._sequence.missed
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def position(self) -> Position:
+        return self._sequence.position
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    def read(self, most: int, timeout_s: float) -> list[Read]:
+        until_s = time.monotonic() + timeout_s
+        while not self._over:
+            last = self._has_ended()  # asked before looking: nothing was added afterwards
+            found = self._sequence.take(most, last=last) or (self._conclude() if last else [])
+            left_s = until_s - time.monotonic()
+            if found or left_s <= 0.0:
+                return found
+            if not last:
+                time.sleep(min(left_s, _POLL_S))
+        return []
+
+    def again(self, number: int) -> Item | None:
+        return self._sequence.again(number)
+
+    def notes(self) -> list[str]:
+        return self._sequence.notes()
+
+    def close(self) -> None:
+        self._sequence.close()
+
+    def _has_ended(self) -> bool:
+        if not self._ended and time.monotonic() >= self._look_at:
+            self._ended = is_over(self._directory, self._fallback_dirs)
+            self._look_at = time.monotonic() + _STATE_S
+        return self._ended
+
+    def _conclude(self) -> list[Read]:
+        found = conclude(self._sequence, self._directory, self._fallback_dirs, live=self._live)
+        self._over = True
+        return found
+
+
+def is_over(directory: RunDirectory, fallback_dirs: Iterable[str]) -> bool:
+    """Whether nothing comes any more by itself: nobody has the run, and it has its result or nobody starts another
+    aggregator for it."""
+    if directory.locked():
+        return False
+    return result_of(directory, fallback_dirs) is not None or not keeper_of(directory.run_id)
+
+
+def conclude(
+    sequence: Sequence,
+    directory: RunDirectory,
+    fallback_dirs: Iterable[str],
+    result: MetricsSnapshot | None = None,
+    *,
+    live: bool,
+) -> list[Read]:
+    """The result of a run that is over, from its directory or as it was told, with `live` also as a snapshot.
+    Without one it is said what makes one. Raises RunDirectoryError if it can't be read."""
+    result = result_of(directory, fallback_dirs) or result
+    if result is None:
+        left = remains(directory)
+        way = f"; `{left.remedy}` makes one" if left.recoverable else ""
+        sequence.say(f"the run died and has no result{way}")
+        return []
+    return sequence.conclude(result, live=live)
+
+
+def result_of(directory: RunDirectory, fallback_dirs: Iterable[str]) -> MetricsSnapshot | None:
+    """None if there is none yet. Raises RunDirectoryError if it can't be read."""
+    final = find_final(directory, tuple(fallback_dirs))
+    result = final.read() if final is not None else None
+    return result if result is not None and result.state in TERMINAL else None
+
+
+def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
+    """`told`: a snapshot of the run, if there is one. Raises RunDirectoryError without it and a manifest."""
+    manifest = _manifest(directory) if told is not None else directory.read_manifest()
+    host = manifest.host if manifest is not None else ""
+    if told is not None:
+        return RunFacts(
+            run_id=told.run_id,
+            name=told.name,
+            started_ns=told.started_ns,
+            directory=directory.path,
+            host=host,
+            params=told.params,
+        )
+    assert manifest is not None
+    return RunFacts(
+        run_id=manifest.run_id,
+        name=manifest.name,
+        started_ns=manifest.started_ns,
+        directory=directory.path,
+        host=host,
+    )
+
+
+def disk_readings(
+    directory: RunDirectory, position: Position, started_ns: int, every_s: float, told: MetricsSnapshot | None
+) -> HistoryReadings | None:
+    """None without a history."""
+    if not directory.history.is_dir():
+        return None
+    return HistoryReadings(
+        DiskPast(directory.history),
+        started_ns,
+        every_s,
+        percentiles_of(directory, told),
+        until_ns=position.reading_until_ns,
+    )
+
+
+def percentiles_of(directory: RunDirectory | None, told: MetricsSnapshot | None) -> list[str]:
+    """Those of the run's settings, which are the same at any time of it; else those of its series, or the usual
+    ones."""
+    manifest = _manifest(directory) if directory is not None else None
+    config: Any = manifest.config.get("run", {}) if manifest is not None else {}
+    keys = config.get("percentiles", ()) if isinstance(config, dict) else ()
+    if not isinstance(keys, list | tuple):
+        keys = ()
+    if not keys and told is not None:
+        keys = tuple(dict.fromkeys(key for stat in told.series for key in stat.percentiles))
+    found = [key for key in keys if isinstance(key, str) and is_percentile(key)]
+    return found[:_MOST_PERCENTILES] or list(PERCENTILES)
+
+
+def _manifest(directory: RunDirectory) -> Manifest | None:
+    with suppress(RunDirectoryError):
+        return directory.read_manifest()
+    return None

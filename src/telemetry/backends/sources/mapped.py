@@ -1,0 +1,110 @@
+"""A source of what the settings of one backend let through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from telemetry.backends.backend import RunFacts
+from telemetry.backends.items import Item, Step
+from telemetry.backends.mapping import ItemMapping
+from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read, Source
+from telemetry.backends.step_thinning import Thinning
+from telemetry.errors import TelemetryError
+
+
+class MappedSource:
+    """A `Source` that thins steps: multiples of `every_steps` on each axis, and the newest one at the end."""
+
+    def __init__(self, source: Source, mapping: ItemMapping, every_steps: int, position: Position) -> None:
+        """`position`: that which `source` was opened with."""
+        self.run: RunFacts = source.run
+        self._source = source
+        self._mapping = mapping
+        self._thinning = Thinning(every_steps, position.held)
+        self._recalled = False
+        self._whole = position == Position()
+        """All names of the run come by here, and patterns that fit none are not said yet."""
+
+    @property
+    def known(self) -> int:
+        return self._source.known
+
+    @property
+    def missed(self) -> int:
+        return self._source.missed
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        return self._mapping.left_out
+
+    @property
+    def position(self) -> Position:
+        return self._held(self._source.position)
+
+    @property
+    def over(self) -> bool:
+        return self._source.over and not self._thinning.held
+
+    def read(self, most: int, timeout_s: float) -> list[Read]:
+        until_s = time.monotonic() + timeout_s
+        if not self._recalled:
+            self._thinning.recall(self._source.again)
+            self._recalled = True
+        while not self._source.over:
+            reads = self._source.read(most, max(0.0, until_s - time.monotonic()))
+            found = [read for one in reads if (read := self._through(one)) is not None]
+            if found or (time.monotonic() >= until_s and not self._source.over):
+                return found
+        return self._rest(most)
+
+    def again(self, number: int) -> Item | None:
+        item = self._source.again(number)
+        before = dict(self._mapping.left_out)
+        found = None if item is None else self._mapping.apply(item)
+        self._mapping.left_out = before  # counted when it was read before
+        return found
+
+    def notes(self) -> list[str]:
+        notes = [*self._source.notes(), *self._mapping.notes()]
+        if self._whole and self.over:
+            self._whole = False
+            notes += filter(None, [self._mapping.idle()])
+        return notes
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _through(self, read: Read) -> Read | None:
+        item = self._mapping.apply(read.item)
+        if item is None or (isinstance(item, Step) and not self._thinning.admits(item)):
+            return None
+        return Read(item, self._held(read.position), self._without(read.left_out))
+
+    def _rest(self, most: int) -> list[Read]:
+        """What was held. Raises TelemetryError; nothing is taken then."""
+        found: list[Read] = []
+        while len(found) < most and (first := self._thinning.first()) is not None:
+            number, seen = first
+            try:
+                item = seen if seen is not None else self.again(number)
+            except TelemetryError:
+                if found:
+                    break
+                raise
+            self._thinning.release(number)
+            if item is not None:
+                missed = self._source.missed
+                found.append(Read(item, self.position, self._without({MISSED: missed} if missed else NOTHING)))
+        return found
+
+    def _without(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        """What did not come so far, with what the source behind this one says of itself."""
+        own = self._mapping.left_out
+        return {**before, **own} if own else before
+
+    def _held(self, position: Position) -> Position:
+        held = self._thinning.held
+        return position if held == position.held else replace(position, held=dict(held))

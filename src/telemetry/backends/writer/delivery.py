@@ -1,0 +1,365 @@
+"""Takes items to a tracker until all are there: in batches, again after failures, never out of order.
+
+    take → write → flush → checkpoint
+
+What was written since the last checkpoint comes again after a failure, and after a death of this process.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from telemetry import limits
+from telemetry.backends.backend import Backend, NotConfigured, Refused, RunFacts, Unavailable
+from telemetry.backends.items import Item, Live
+from telemetry.backends.sources.source import NOTHING, Position, Read
+from telemetry.backends.writer.reader import Inflow, weight
+from telemetry.backends.writer.tally import Tally, words
+from telemetry.errors import RunDirectoryError
+from telemetry.store.backends import Ahead, Checkpoint
+
+Ending = Literal["done", "undelivered"]
+
+_SLICE_S: Final = 0.1  # a signal is seen between two of them
+_PROOF: Final = 8  # items that fail alone, and none works: then it is the tracker
+_SURELY_THE_ITEM: Final = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, NotImplementedError),
+)
+
+
+class Guard(Protocol):
+    """Ends the process if what it surrounds takes too long."""
+
+    def __call__(self) -> AbstractContextManager[object]: ...
+
+
+class _Passed(NamedTuple):
+    """How far, and what did not go out up to there, since this process began."""
+
+    position: Position
+    left_out: Mapping[str, int] = NOTHING
+    no_place: Mapping[str, int] = NOTHING
+
+
+class _Waiting(NamedTuple):
+    item: Item
+    passed: _Passed
+    """Once it is delivered."""
+
+
+class Courier:
+    """The main thread's. `tally` is also read by others."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        inflow: Inflow,
+        tally: Tally,
+        keep: Callable[[Checkpoint], object],
+        ahead: Ahead,
+        *,
+        guard: Guard,
+        stopped: Callable[[], bool],
+        say: Callable[[str], object],
+        on_open: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """`keep` puts a checkpoint where the next process finds it. `stopped`: whether to end where it stands.
+        `on_open` is called after each try to open the backend."""
+        self._backend = backend
+        self._inflow = inflow
+        self._tally = tally
+        self._keep = keep
+        self._ahead = ahead
+        self._guard = guard
+        self._stopped = stopped
+        self._say = say
+        self._on_open = on_open
+        self._clock = clock
+        self._pause = pause
+        self._breaker = tally.breaker
+        self._waiting: list[_Waiting] = []
+        self._after = _Passed(Position())
+        """Once all that waits is delivered."""
+        self._maybe_there = 0
+        """So many of the next items a process before this one may have written."""
+        self._handed = 0
+        """So many of those that wait were handed to the backend, which failed."""
+        self._tries = 0
+        self._proof = _PROOF
+        self._no_place: dict[str, int] = {}
+        """By kind, up to the newest item that was taken. Never changes."""
+        self._counted: dict[tuple[str, str], dict[str, int]] = {}
+        """(what, who says so) → by reason, as far as it is counted."""
+
+    def run(self, facts: RunFacts, checkpoint: Checkpoint) -> Ending:
+        """Until the run is over and delivered, or `stopped`. Raises NotConfigured if the backend can't begin, or
+        says so later."""
+        self._checkpoint = checkpoint
+        self._after = _Passed(msgspec.convert(checkpoint.position, Position))
+        self._tally.position = self._after.position
+        self._maybe_there = 0 if self._backend.idempotent else self._ahead.read(checkpoint.serial)
+        if not self._insist(lambda: self._open(facts, checkpoint), NotConfigured):
+            return "undelivered"
+        with self._guard():
+            self._tally.place = self._backend.where()
+        self._commit(self._after)  # what it began, such as a run of the tracker, is begun once
+        while not self._stopped():
+            self._fill()
+            if not self._waiting and self._inflow.over:
+                return self._finish()
+            self._turn()
+        self._leave()
+        return "undelivered"
+
+    def _open(self, facts: RunFacts, checkpoint: Checkpoint) -> None:
+        try:
+            self._backend.open(facts, dict(checkpoint.state))
+        finally:
+            self._on_open()
+
+    # --- taking ----------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """More of what the run has, up to one batch; blocks a moment for the first, and for a batch to fill."""
+        until_s = self._clock() + limits.BACKEND_BATCH_S
+        while (room := self._room()) > 0 and not self._stopped():
+            left_s = 0.0 if self._breaker.failures else until_s - self._clock()
+            reads, position = self._inflow.take(room, max(0.0, min(left_s, _SLICE_S)))
+            for read in reads:
+                self._admit(read)
+            self._after = _Passed(position, self._inflow.left_out, self._no_place)
+            if left_s <= 0.0 or self._inflow.finishing:
+                break
+
+    def _room(self) -> int:
+        """For how many more items; for none if those that wait are large."""
+        heavy = sum(weight(read.item) for read in self._waiting) >= limits.BACKEND_QUEUE_BYTES
+        return 0 if heavy else limits.BACKEND_BATCH_ITEMS - len(self._waiting)
+
+    def _admit(self, read: Read) -> None:
+        item = read.item
+        if not isinstance(item, self._backend.takes):
+            kind = type(item).__name__.lower()
+            if kind not in self._tally.no_place and kind not in self._no_place:
+                self._say(f"it has no place for items of the kind `{kind}`; they are counted")
+            self._no_place = self._no_place | {kind: self._no_place.get(kind, 0) + 1}
+            return
+        if isinstance(item, Live):
+            self._waiting = [other for other in self._waiting if not isinstance(other.item, Live)]
+        self._waiting.append(_Waiting(item, _Passed(read.position, read.left_out, self._no_place)))
+
+    def _turn(self) -> None:
+        if not self._waiting:
+            if self._after.position != self._tally.position:
+                self._commit(self._after)
+            self._tally.state = "idle"
+            return
+        wait_s = self._breaker.wait_s(last=self._inflow.finishing)
+        if wait_s > 0.0:
+            self._pause(min(wait_s, _SLICE_S))
+            return
+        self._tally.state = "retrying" if self._breaker.failures else "writing"
+        self._tally.retried += self._breaker.failures > 0
+        self._breaker.begin()
+        try:
+            if self._tries >= limits.BACKEND_TRIES:
+                self._sift()
+            else:
+                self._settle(len(self._waiting), self._hand_over(self._waiting, len(self._waiting)))
+        except NotConfigured:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 – a tracker's library: it may raise anything
+            self._tries += not _may_pass(error)
+            self._failed(error)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _hand_over(self, reads: Sequence[_Waiting], handed: int) -> dict[str, str]:
+        """Writes and flushes; what was refused, key → reason. `handed`: items of those that wait, up to the last of
+        these. Raises whatever the backend does."""
+        self._handed = max(self._handed, handed)
+        self._foresee()
+        refused: dict[str, str] = {}
+        try:
+            with self._guard():
+                self._backend.write([read.item for read in reads])
+        except Refused as error:
+            refused = {read.item.key: error.reason for read in reads if read.item.key in error.keys}
+            if not refused:
+                raise RuntimeError(f"it refused items that it was not given: {error}") from error
+            self._tally.said(error)
+        with self._guard():
+            self._backend.flush()
+        return refused
+
+    def _sift(self) -> None:
+        """Takes a batch that fails again and again apart, to find what is refused. Raises what else goes wrong.
+
+        An item is refused if it fails alone, and others work. Where none works, it is the tracker.
+        """
+        alone = len(self._waiting) == 1
+        doubted: list[str] = []  # at the head of what waits
+        works = False
+        sizes = [len(self._waiting)]
+        while sizes and not self._stopped():
+            size = sizes.pop()
+            start = len(doubted)
+            try:
+                refused = self._hand_over(self._waiting[start : start + size], start + size)
+            except NotConfigured:
+                raise
+            except (Exception, SystemExit) as error:
+                if _may_pass(error):
+                    raise
+                self._tally.said(error)
+                if size > 1:
+                    sizes += [size - size // 2, size // 2]
+                    continue
+                doubted.append(self._waiting[start].item.key)
+                surely = alone and isinstance(error, _SURELY_THE_ITEM)
+                if works or surely:
+                    self._settle(1, {doubted.pop(): "refused"})
+                elif len(doubted) >= self._proof or not sizes:
+                    self._proof = min(2 * self._proof, limits.BACKEND_BATCH_ITEMS)
+                    raise
+                continue
+            works = True
+            self._settle(start + size, dict.fromkeys(doubted, "refused") | refused)
+            doubted = []
+
+    def _settle(self, count: int, refused: dict[str, str]) -> None:
+        """The first of those that wait are there, but for the refused ones."""
+        reads, self._waiting = self._waiting[:count], self._waiting[count:]
+        for reason in refused.values():
+            self._tally.add("dropped", reason, 1)
+        there = len(reads) - len(refused)
+        self._tally.written += there
+        again = min(self._maybe_there, len(reads))
+        self._maybe_there -= again
+        self._handed = max(0, self._handed - count)
+        self._tally.repeated += min(again, there)
+        self._breaker.worked()
+        self._tries, self._proof = 0, _PROOF
+        self._commit(reads[-1].passed if self._waiting else self._after)
+
+    def _commit(self, passed: _Passed, *, done: bool = False) -> bool:
+        """Whether it could be kept. If not, all up to here is delivered and comes again if this process dies."""
+        self._count("dropped", "source", passed.left_out)
+        self._count("dropped", "backend", getattr(self._backend, "left_out", {}))
+        self._count("no_place", "courier", passed.no_place)
+        try:
+            with self._guard():
+                state = self._backend.state()
+            checkpoint = Checkpoint(
+                serial=self._checkpoint.serial + 1,
+                position=msgspec.to_builtins(passed.position),
+                state=state,
+                counts=self._tally.counts(),
+                done=done,
+            )
+            self._keep(checkpoint)
+        except (RunDirectoryError, TypeError, ValueError) as error:  # also a state that is no JSON
+            self._tally.said(error)
+            return False
+        self._checkpoint = checkpoint
+        self._tally.position = passed.position
+        if self._maybe_there or self._handed:
+            self._foresee()
+        return True
+
+    def _foresee(self) -> None:
+        """For the process that comes after this one, if it dies: what it delivers may be there already."""
+        if not self._backend.idempotent:
+            self._ahead.write(self._checkpoint.serial, max(self._handed, self._maybe_there))
+
+    def _count(self, what: Literal["dropped", "no_place"], who: str, found: Mapping[str, int]) -> None:
+        """`found`: by reason, all that `who` has found since this process began."""
+        known = self._counted.setdefault((what, who), {})
+        for reason, number in dict(found).items():
+            self._tally.add(what, reason, number - known.get(reason, 0))
+            known[reason] = number
+
+    def _failed(self, error: BaseException) -> None:
+        self._breaker.failed(error.after_s if isinstance(error, Unavailable) else 0.0)
+        self._tally.state = "retrying"
+        if self._breaker.failures == 1:
+            self._say(f"it does not work: {words(error)}; it is tried again")
+        self._tally.said(error)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _finish(self) -> Ending:
+        if self._after.position != self._tally.position and not self._commit(self._after):
+            self._leave()
+            return "undelivered"
+        if self._inflow.failure or not self._after.position.final_done:
+            self._tally.last_error = (
+                self._inflow.failure or "the run came to no result; `telemetry recover` makes one"
+            )
+            self._leave()
+            return "undelivered"
+        if not self._insist(self._close):
+            return "undelivered"
+        return "done" if self._commit(self._after, done=True) else "undelivered"
+
+    def _close(self) -> None:
+        self._tally.state = "closing"
+        self._backend.close(final=True)
+
+    def _leave(self) -> None:
+        try:
+            with self._guard():
+                self._backend.close(final=False)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 – all that counts is in the checkpoint
+            self._say(f"it does not end well: {words(error)}")
+
+    def _insist(self, call: Callable[[], object], otherwise: type[Exception] | None = None) -> bool:
+        """Calls until it works; False if it did not. What is not said to pass is tried a few times, and raised as
+        `otherwise`."""
+        tries = 0
+        while not self._stopped():
+            wait_s = self._breaker.wait_s(last=self._inflow.finishing)
+            if wait_s > 0.0:
+                self._pause(min(wait_s, _SLICE_S))
+                continue
+            self._tally.retried += self._breaker.failures > 0
+            self._breaker.begin()
+            try:
+                with self._guard():
+                    call()
+            except NotConfigured:
+                raise
+            except (Exception, SystemExit) as error:
+                if otherwise and _broken(error):
+                    raise otherwise(words(error)) from error
+                tries += not _may_pass(error)
+                self._failed(error)
+                if tries >= limits.BACKEND_TRIES:
+                    if otherwise:
+                        raise otherwise(words(error)) from error
+                    return False
+            else:
+                self._breaker.worked()
+                return True
+        return False
+
+
+def _broken(error: BaseException) -> bool:
+    """Whether a library can't be imported: nor could it next time. What the system refuses to it may pass."""
+    if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno is not None):
+        return False
+    names = (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
+    return isinstance(error, ImportError | SyntaxError) or "<module>" in names
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether it says so itself, or is of the kind that does: networks, disks, patience."""
+    return isinstance(error, Unavailable | OSError | EOFError)

@@ -1,0 +1,248 @@
+"""The process of one writer: its folder, its threads, and how it ends.
+
+    main thread     courier: the tracker's library
+    inflow          reads the run
+    attendant       tells how it is going
+
+It ends with 0 if all is delivered, 6 if something is not, 2 if it can't begin, 1 if it crashed or hung.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import msgspec
+
+from telemetry import limits
+from telemetry.backends import choice as choices
+from telemetry.backends.backend import Backend, NotConfigured
+from telemetry.backends.sources.source import Position, Source
+from telemetry.backends.writer.claim import claim
+from telemetry.backends.writer.delivery import Courier, Ending
+from telemetry.backends.writer.hang_guard import HangGuard
+from telemetry.backends.writer.reader import Inflow
+from telemetry.backends.writer.status import Attendant, Client
+from telemetry.backends.writer.tally import Tally
+from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.store.append_file import describe
+from telemetry.store.backends import BACKENDS, Ahead, Checkpoint, Counts, WriterFacts, WriterFolder
+from telemetry.wire.codec import carriable
+from telemetry.wire.masking import mask_secrets
+
+DELIVERED: Final = 0
+CRASHED: Final = 1
+FAILED: Final = 2
+UNDELIVERED: Final = 6
+
+_ALIVE: Final = ("starting", "writing", "idle", "retrying", "closing")
+_HUNG: Final = "a call into its library hung, and its process was ended"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a writer is to do."""
+
+    to: str
+    """As after `--to`."""
+    run: Path
+    """The directory that has `backends/`: that of the run, if it can be seen from here."""
+    source: Callable[[Backend, Position], Source]
+    """Opens the items of the run, for this backend and from there on. Raises TelemetryError."""
+    connect: Callable[[], Client] | None = None
+    """Opens the way to the run's aggregator; None: there is none any more."""
+    every_s: float | None = None
+    """Between readings, if it is not as the settings say."""
+
+
+class Stop:
+    """True once somebody has asked this process to end. Made by the main thread."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self.listen()
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def listen(self) -> None:
+        """May be called again, after a library has put handlers of its own in the place of these."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._heard)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # inherited
+
+    def ask(self) -> None:
+        self._asked = True
+
+    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+
+class Words:
+    """What the user is to read. stdout and stderr of this process are the library's, and go to a file."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._fd = os.dup(2)
+        os.register_at_fork(after_in_child=self._close)  # who waits for its end must not wait for a child
+
+    def say(self, words: str) -> None:
+        """Any thread. Nobody may be listening any more."""
+        with suppress(OSError):
+            os.write(self._fd, f"telemetry: {self._name}: {words}\n".encode(errors="replace"))
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            os.close(self._fd)
+
+
+def write_run(order: Order) -> int:
+    """Blocks until the run is over and delivered, or somebody says stop. The exit code. For the main thread of a
+    process of its own: takes its signals, stdout and stderr. Raises UsageError for what `order.to` says wrong."""
+    stop = Stop()
+    choice = choices.parse(order.to)
+    words = Words(choice.name)
+    folder = WriterFolder(order.run / BACKENDS / choice.name)
+    try:
+        return _Writer(order, choice, folder, words, stop).run()
+    except TelemetryError as error:
+        words.say(str(error).removeprefix(f"{choice.kind}: "))
+        return FAILED if isinstance(error, UsageError | NotConfigured) else CRASHED
+    except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
+        traceback.print_exc()
+        words.say(f"it crashed with {type(error).__name__}: {error}; {folder.log} has more")
+        return CRASHED
+
+
+class _Writer:
+    def __init__(
+        self, order: Order, choice: choices.Choice, folder: WriterFolder, words: Words, stop: Stop
+    ) -> None:
+        self._order = order
+        self._choice = choice
+        self._folder = folder
+        self._words = words
+        self._stop = stop
+
+    def run(self) -> int:
+        self._folder.make()
+        with ExitStack() as last:
+            last.callback(claim(self._folder).release)
+            log_fd = _to_log(self._folder)
+            checkpoint, position = _checkpoint(self._folder)
+            tally = _tally(self._choice, self._folder, checkpoint.counts, position)
+            if checkpoint.done:  # said once more: whoever came to that may have died before it could
+                tally.state = "done"
+                self._folder.write_status(tally.stat())
+                return _code(tally)
+            self._folder.write_facts(_facts(self._order, self._choice))
+            attendant = Attendant(
+                tally, self._folder, self._order.connect, on_orphaned=self._stop.ask, log_fd=log_fd
+            )
+            last.callback(attendant.stop)
+            attendant.start()
+            try:
+                tally.state = self._deliver(tally, checkpoint, log_fd)
+            except Exception as error:
+                tally.said(error)
+                if isinstance(error, UsageError | NotConfigured):
+                    tally.state = "failed"
+                raise
+            return _code(tally)
+
+    def _deliver(self, tally: Tally, checkpoint: Checkpoint, log_fd: int) -> Ending:
+        say = self._words.say
+        gc.disable()  # what a library loads is there to stay: to look through it takes a quarter of the time
+        with ExitStack() as last:
+            guard = HangGuard(tally, log_fd)
+            with guard():
+                backend = choices.make(self._choice, self._folder.data)
+            if hasattr(backend, "say"):
+                backend.say = say
+            source = self._order.source(backend, tally.position)
+            inflow = Inflow(source, say)
+            last.callback(inflow.close)
+            tally.known = lambda: inflow.known
+            ahead = Ahead(self._folder.ahead)
+            last.callback(ahead.close)
+            courier = Courier(
+                backend,
+                inflow,
+                tally,
+                self._folder.write_checkpoint,
+                ahead,
+                guard=guard,
+                stopped=lambda: bool(self._stop),
+                say=say,
+                on_open=self._opened,
+            )
+            inflow.start()
+            return courier.run(source.run, checkpoint)
+
+    def _opened(self) -> None:
+        self._stop.listen()
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+
+def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
+    """The newest, and how far it is. Raises NotConfigured for one that can't be used: to begin anew might
+    write everything twice."""
+    try:
+        found = folder.read_checkpoint()
+        return found, msgspec.convert(found.position, Position)
+    except RunDirectoryError as error:
+        why = error.message
+    except msgspec.ValidationError as error:
+        why = f"{folder.checkpoint} is damaged: {error}"
+    raise NotConfigured(why, hint=f"remove {folder.path} to write all of the run anew")
+
+
+def _tally(choice: choices.Choice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
+    """With what the processes before this one came to."""
+    before = None
+    with suppress(RunDirectoryError):
+        before = folder.read_status()
+    died = before is not None and before.state in _ALIVE
+    tally = Tally(choice.name, choice.kind, counts, restarts=(before.restarts if before else 0) + died)
+    tally.position = position
+    if before is not None:
+        tally.retried = max(tally.retried, before.retried)
+        tally.place = before.place
+        hung = died and before.calling_s > limits.BACKEND_CALL_S - limits.BACKEND_SILENT_S
+        tally.last_error = _HUNG if hung else before.last_error
+    return tally
+
+
+def _facts(order: Order, choice: choices.Choice) -> WriterFacts:
+    (to,) = mask_secrets([carriable(str(choice))])
+    cwd = carriable(os.getcwd())
+    return WriterFacts(name=choice.name, kind=choice.kind, to=to, cwd=cwd, every_s=order.every_s)
+
+
+def _code(tally: Tally) -> int:
+    return DELIVERED if tally.state == "done" and not tally.dropped else UNDELIVERED
+
+
+def _to_log(folder: WriterFolder) -> int:
+    """From here on stdout and stderr are the log. Its descriptor. Raises RunDirectoryError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    try:
+        fd = os.open(folder.log, flags, 0o600)
+    except OSError as error:
+        raise RunDirectoryError(f"the writer's log can't be opened: {describe(error)}") from error
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    return fd

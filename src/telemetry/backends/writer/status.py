@@ -1,0 +1,104 @@
+"""Tells others how a writer is doing, and notices when its process should end; also while a library hangs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from telemetry import limits
+from telemetry.backends.writer.tally import Tally
+from telemetry.errors import TelemetryError
+from telemetry.store.backends import WriterFolder
+from telemetry.wire.control import TellBackend
+from telemetry.wire.snapshot import BackendStat
+
+_ANSWER_S: Final = 0.3
+_PAUSE_ROUNDS: Final = 10  # after an aggregator that did not answer
+
+
+class Client(Protocol):
+    def request(self, message: TellBackend, timeout_s: float) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class Attendant:
+    """A thread of its own, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        folder: WriterFolder,
+        connect: Callable[[], Client] | None,
+        *,
+        on_orphaned: Callable[[], object],
+        every_s: float | None = None,
+        log_fd: int = -1,
+    ) -> None:
+        """`connect` opens the way to the run's aggregator; None: there is none. `on_orphaned` is called when who
+        started this process has gone. `every_s`: between two reports; None: `limits.BACKEND_STATUS_S`, as it is
+        then. `log_fd`: a file that is emptied when it is too long."""
+        self._tally = tally
+        self._folder = folder
+        self._connect = connect
+        self._on_orphaned = on_orphaned
+        self._every_s = every_s
+        self._log_fd = log_fd
+        self._parent = os.getppid()
+        self._silent_rounds = 0
+        self._client: Client | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry-attendant", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> BackendStat:
+        """Tells the last state, and returns it. Blocks for about a second at most."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join(2 * _ANSWER_S)
+        stat = self._tally.stat()
+        self._keep(stat)
+        if not self._thread.is_alive():  # else it still waits for an answer, and the connection is its own
+            self._tell(stat)
+            if self._client is not None:
+                self._client.close()
+        return stat
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            stat = self._tally.stat()
+            self._keep(stat)
+            self._tell(stat)
+            self._cut_log()
+            if os.getppid() != self._parent:
+                self._on_orphaned()
+            self._ending.wait(limits.BACKEND_STATUS_S if self._every_s is None else self._every_s)
+
+    def _keep(self, stat: BackendStat) -> None:
+        with suppress(TelemetryError):  # a full disk: the aggregator is still told
+            self._folder.write_status(stat)
+
+    def _tell(self, stat: BackendStat) -> None:
+        if self._connect is None:
+            return
+        if self._silent_rounds:
+            self._silent_rounds -= 1
+            return
+        try:
+            self._client = self._client or self._connect()
+            self._client.request(TellBackend(stat=stat), _ANSWER_S)
+        except TelemetryError:
+            self._silent_rounds = _PAUSE_ROUNDS
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _cut_log(self) -> None:
+        with suppress(OSError):
+            if self._log_fd >= 0 and os.fstat(self._log_fd).st_size > limits.BACKEND_LOG_BYTES:
+                os.ftruncate(self._log_fd, 0)

@@ -1,0 +1,181 @@
+"""Writers that `telemetry export` looks after, until all is delivered or nothing moves any more."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from telemetry import limits
+from telemetry.cli import console
+from telemetry.cli.commands.recover import Progress
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.formatting import count, printable
+from telemetry.store.backends import writer_folder
+from telemetry.store.run_directory import FINAL
+from telemetry.supervise.child import Companion
+from telemetry.supervise.spawn import environment
+from telemetry.supervise.writers import MANNER, concluded, writer_command
+from telemetry.transport.endpoints import refuses
+from telemetry.wire.snapshot import BackendStat
+from telemetry.wording import shortfall
+
+_LOOK_S: Final = 0.1
+_LAST_WORDS_S: Final = 3.0  # for the batch that is being written, and a checkpoint
+
+
+@dataclass(frozen=True)
+class Task:
+    """One writer to start."""
+
+    name: str
+    to: str
+    every_s: float | None = None
+    cwd: str = ""
+    """Empty: that of this process."""
+
+
+class Exports:
+    """A context manager, which leaves no process behind. One thread's."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        endpoint: str,
+        directory: Path,
+        *,
+        patience_s: float,
+        say: Callable[[str], object] = console.say,
+    ) -> None:
+        """`endpoint` is empty for a run that is over. `patience_s`: see `wait`."""
+        self.stats: list[BackendStat] = []
+        """What became of each; to be asked after `__exit__`."""
+        self._tasks = list(tasks)
+        self._names = [task.name for task in tasks]
+        self._endpoint = endpoint
+        self._directory = directory
+        self._patience_s = patience_s
+        self._say = say
+        self._writers: dict[str, Companion] = {}
+        self._gone_s = math.inf
+
+    def __enter__(self) -> Self:
+        try:
+            for task in self._tasks:
+                self._writers[task.name] = self._started(task)
+        except BaseException:
+            for one in self._writers.values():
+                one.kill()
+            raise
+        return self
+
+    def _started(self, task: Task) -> Companion:
+        """Raises UsageError."""
+        command = writer_command(task.to, self._endpoint, str(self._directory), task.every_s)
+        folder = task.cwd if task.cwd and Path(task.cwd).is_dir() else None
+        try:
+            return Companion(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
+        except (OSError, ValueError) as error:  # no process takes words with a NUL in them
+            why = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"the writer {printable(task.name)} can't be started: {why}") from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        late = [one for one in self._writers.values() if not one.ended]
+        for one in late:
+            one.ask_to_end()
+        deadline_s = time.monotonic() + _LAST_WORDS_S
+        for one in late:
+            if not one.wait(deadline_s):
+                one.kill()
+        self.stats = [concluded(self._read(name), self._writers.get(name)) for name in self._names]
+
+    @property
+    def code(self) -> int:
+        codes = {one.code for one in self._writers.values()} - {0}
+        if not codes:
+            return Exit.OK
+        return Exit.USAGE if codes == {Exit.USAGE} else Exit.BACKEND_FAILED
+
+    def wait(self) -> None:
+        """Blocks until all have ended, or none of those that are left has delivered anything for `patience_s`
+        since the run was over. Shows how far they are."""
+        moved_s, before = time.monotonic(), [BackendStat(name=name) for name in self._names]
+        with Progress() as progress:
+            while any(not one.ended for one in self._writers.values()):
+                now_s, stats = time.monotonic(), [self._read(name) for name in self._names]
+                if [_far(stat) for stat in stats] != [_far(stat) for stat in before]:
+                    moved_s, before = now_s, stats
+                if self._over(now_s) and now_s - moved_s > self._patience_s:
+                    self._say(f"nothing has been delivered for {now_s - moved_s:.0f} s; no longer waiting")
+                    return
+                progress(*_progress(stats))
+                time.sleep(_LOOK_S)
+
+    def tell(self, stream: TextIO) -> None:
+        """A table of what became of each, where that is, and what to do about what is not delivered."""
+        from telemetry.report.backends import at_place
+        from telemetry.report.table import Column, Table, layout
+
+        heads = [
+            Column("backend", right=False),
+            Column("state", right=False),
+            Column("written"),
+            Column("left", 1),
+            Column("dropped"),
+            Column("no place", 2),
+            Column("retried", 3),
+        ]
+        rows = [
+            [
+                printable(stat.name),
+                stat.state,
+                count(stat.written),
+                count(stat.queued),
+                count(sum(stat.dropped.values())),
+                count(sum(stat.no_place.values())),
+                count(stat.retried),
+            ]
+            for stat in self.stats
+        ]
+        console.talk("\n".join(layout(Table(heads, rows), console.width(stream))) + "\n")
+        for stat in self.stats:
+            if stat.place:
+                console.talk(f"{at_place(stat)}\n")
+        for stat in self.stats:
+            if words := shortfall(stat, str(self._directory)):
+                self._say(words)
+
+    def _over(self, now_s: float) -> bool:
+        """Whether the run's aggregator was never there, or has gone and left a result, or has been gone for longer
+        than a restart takes."""
+        if not self._endpoint:
+            return True
+        if not refuses(self._endpoint):
+            self._gone_s = math.inf
+            return False
+        self._gone_s = min(self._gone_s, now_s)
+        return (self._directory / FINAL).exists() or now_s - self._gone_s > limits.RETURN_S
+
+    def _read(self, name: str) -> BackendStat:
+        try:
+            return writer_folder(self._directory, name).read_status() or BackendStat(name=name)
+        except RunDirectoryError:
+            return BackendStat(name=name)
+
+
+def _far(stat: BackendStat) -> tuple[int, int, int]:
+    return stat.next_record, stat.written, sum(stat.dropped.values())
+
+
+def _progress(stats: Sequence[BackendStat]) -> tuple[str, float]:
+    known = sum(stat.next_record + stat.queued for stat in stats)
+    troubles = [stat for stat in stats if stat.state == "retrying"]
+    what = f"{printable(troubles[0].name)}: {troubles[0].last_error[:60]}" if troubles else "exporting"
+    return printable(what), sum(stat.next_record for stat in stats) / known if known else float("nan")

@@ -1,0 +1,189 @@
+"""Gates of a command line or of the settings: read before a run, looked at while it goes on, answered after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.cli.exit_codes import Exit
+from telemetry.config.schema import Config
+from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
+from telemetry.gates.check import Rules, check_one
+from telemetry.gates.evidence import Evidence
+from telemetry.gates.noise import floors
+from telemetry.gates.parser import parse_all
+from telemetry.gates.run_evidence import RunEvidence, evidence_of
+from telemetry.gates.tree import Gate
+from telemetry.gates.watch import Watch
+from telemetry.history import Choice, RecordedRun, open_run
+from telemetry.store.calibrations import Calibration, find_calibration, read_calibration
+from telemetry.store.gate_results import write_gates
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.gates import GateResult, worst
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_SETTLES_S: Final = 2.0
+"""The last interval of a history is written this long after the result at most."""
+_LOOK_AGAIN_S: Final = 0.05
+_SHOWN_CHARS: Final = 1_000  # of a gate with all its labels: the reason a run ended is a line
+
+
+def exit_code(results: Sequence[GateResult]) -> Exit:
+    """99 before 3."""
+    return {"fail": Exit.GATE_FAILED, "inconclusive": Exit.INCONCLUSIVE, "pass": Exit.OK}[worst(list(results))]
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What a run has to meet."""
+
+    gates: list[Gate]
+    rules: Rules
+
+
+def demands(
+    texts: Sequence[str],
+    config: Config,
+    root: Path,
+    *,
+    name: str = "",
+    baseline: str | None = None,
+    confident: bool = False,
+    calibration: str | None = None,
+    choice: Choice | None = None,
+) -> Demands:
+    """Gates, read, and the baseline and the calibration that they are measured by. Blocks on files.
+
+    `name`: of the run; a calibration of this name is used unless one is given. Raises UsageError for a gate that
+    can't be read, RunNotFoundError for a calibration that was given and is not there. A baseline that can't be had
+    makes gates that need it inconclusive.
+    """
+    gates = parse_all(texts)
+    evidence, why = None, Rules().no_baseline
+    wanted = config.gates.baseline if baseline is None else baseline
+    if wanted and any(gate.uses_baseline for gate in gates):
+        evidence, why = _baseline(wanted, root, config, choice)
+    known = _calibration(root, name, calibration) if evidence is not None or calibration is not None else None
+    rules = Rules(
+        confident=confident or config.gates.confident, baseline=evidence, no_baseline=why, noise=floors(known)
+    )
+    return Demands(gates, rules)
+
+
+def _baseline(spec: str, root: Path, config: Config, choice: Choice | None) -> tuple[Evidence | None, str]:
+    try:
+        return evidence_of(open_run(spec, root, config.run.fallback_dirs), choice), ""
+    except TelemetryError as error:
+        return None, f"there is no baseline: {error.message}"
+
+
+def _calibration(root: Path, name: str, given: str | None) -> Calibration | None:
+    return read_calibration(root, given) if given is not None else find_calibration(root, name) if name else None
+
+
+class Gating:
+    """The gates of one `telemetry run`. Main thread only."""
+
+    def __init__(self, asked: Demands, *, abort: bool, quiet: bool) -> None:
+        """`abort`: whether a gate that can't pass any more ends the command."""
+        self._asked = asked
+        self._abort = abort
+        self._quiet = quiet
+        self._watch: Watch | None = None
+        self._say: Callable[[str], None] = lambda _: None
+        self._end: Callable[[], None] = lambda: None
+        self._directory = ""
+        self.ended_by: GateResult | None = None
+        """The gate for which the command was told to end."""
+
+    def begin(self, directory: str, say: Callable[[str], None], end: Callable[[], None]) -> None:
+        """The command runs. `say`: one line of talk; `end`: tells the command to end."""
+        self._directory, self._say, self._end = directory, say, end
+        rules = self._asked.rules
+        if not self._quiet and rules.baseline is None and any(gate.uses_baseline for gate in self._asked.gates):
+            say(rules.no_baseline)
+        self._watch = Watch(self._asked.gates, self._asked.rules, _opened(directory))
+
+    def look(self, snapshot: MetricsSnapshot) -> None:
+        """Each second. Says what fails, once, and ends the command if that is wanted."""
+        if self._watch is None or self.ended_by is not None:
+            return
+        try:
+            for news in self._watch.look(snapshot):
+                ends = news.final and self._abort
+                if ends or not self._quiet:
+                    what = "gate failed, ending the command" if ends else "gate fails"
+                    self._say(f"{what}: {news.result.expression}: {news.result.reason}")
+                if ends:
+                    self.ended_by = news.result
+                    self._end()
+                    return
+        except UsageError as error:
+            self._say(str(error))
+
+    def ending(self, why: str) -> str:
+        """Why the run ends, in words; `why`: as the command tells."""
+        if self.ended_by is None:
+            return why
+        return f"the gate {self.ended_by.expression[:_SHOWN_CHARS]} failed; {why}"
+
+    def concluded(self, report: Report) -> Report:
+        """With what the gates came to, which is also written beside the result. Blocks on the disk."""
+        results = self._results(report)
+        directory = report.directory or self._directory
+        try:
+            if directory:
+                write_gates(Path(directory), results)
+        except RunDirectoryError as error:
+            self._say(str(error))
+        return replace(report, gates=results)
+
+    def _results(self, report: Report) -> list[GateResult]:
+        run = RecordedRun(report, _opened(report.directory or self._directory))
+        evidence = _settled(run) if any(map(_by_history, self._asked.gates)) else RunEvidence(run)
+        results = [result for gate in self._asked.gates for result in _answer(gate, evidence, self._asked.rules)]
+        ended = self.ended_by
+        if ended is None:
+            return results
+        said = replace(ended, outcome="fail", reason=f"{ended.reason}; the command was ended for it")
+        if not any(result.expression == ended.expression for result in results):
+            return [said, *results]
+        return [said if result.expression == ended.expression else result for result in results]
+
+
+def _by_history(gate: Gate) -> bool:
+    """All else the result alone answers."""
+    return gate.every is not None or any(term.percentile for term in gate.terms)
+
+
+def _answer(gate: Gate, evidence: Evidence, rules: Rules) -> list[GateResult]:
+    """A gate that makes no sense for what the run recorded leaves the others alone, and the report."""
+    try:
+        return check_one(gate, evidence, rules)
+    except UsageError as error:
+        said = error.message.partition("\n")[0]
+        return [GateResult(expression=gate.text or str(gate), outcome="inconclusive", reason=said)]
+
+
+def _opened(directory: str) -> RunDirectory | None:
+    try:
+        return RunDirectory.open(Path(directory)) if directory else None
+    except TelemetryError:
+        return None
+
+
+def _settled(run: RecordedRun) -> RunEvidence:
+    """Evidence once the history holds what the result says, or does not come to it in a while."""
+    deadline = time.monotonic() + _SETTLES_S
+    while True:
+        evidence = RunEvidence(run)
+        if evidence.settled or time.monotonic() > deadline:
+            return evidence
+        time.sleep(_LOOK_AGAIN_S)
+        run = RecordedRun(run.result, run.directory)

@@ -1,0 +1,248 @@
+"""`telemetry bench`: what telemetry costs on this machine, in a few seconds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.formatting import number_of
+
+if TYPE_CHECKING:
+    from telemetry.client import Run
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+Record = Callable[[float], object]
+
+_SECONDS: Final = 3.0
+_MOST_SECONDS: Final = 3_600.0
+_RATE: Final = 100_000
+_MOST_RATE: Final = 10_000_000
+_VALUES: Final = [1.0 + number % 997 for number in range(1_000)]  # three decades: as many buckets as latencies have
+_ROUND_EVENTS: Final = 20_000
+_ROUND_PAUSE_S: Final = 0.02
+_ROUNDS_A_SECOND: Final = 20
+_BURST_S: Final = 0.001
+_FLOOD_CHECK_EVENTS: Final = 10_000
+_SETTLE_S: Final = 60.0
+_LOOK_S: Final = 0.02
+
+
+class Bench(Struct, kw_only=True, frozen=True):
+    """The figures of one bench. Percentages are of one core."""
+
+    machine: str
+    seconds: float
+    record_ns: float
+    """The caller's time for one `record`, median over rounds."""
+    record_cpu_ns: float
+    """CPU of the whole process for one event, sending included."""
+    rate: int
+    """Events a second that were asked for."""
+    rate_reached: float
+    longest_call_ns: int
+    """The longest of all `record` calls at that rate."""
+    longest_empty_call_ns: int
+    """The same of a function that does nothing: what the machine does by itself."""
+    recorded: int
+    lost: int
+    aggregator_cpu_percent: float
+    aggregator_rss_bytes: int
+    flood_events_per_s: float
+    """Ingested, with policy `block`."""
+    flood_recorded: int
+    flood_lost: int
+
+
+class Pace(Struct, kw_only=True, frozen=True):
+    """What a paced loop did."""
+
+    calls: int
+    seconds: float
+    longest_call_ns: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="length of each part (default: 3)")
+    parser.add_argument(
+        "--rate", type=int, default=_RATE, help="events a second of the paced part (default: 100000)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: one object")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 0 < args.seconds <= _MOST_SECONDS:
+        raise UsageError(f"--seconds {args.seconds:g}: more than 0 and at most {_MOST_SECONDS:g}")
+    if not 0 < args.rate <= _MOST_RATE:
+        raise UsageError(f"--rate {args.rate}: more than 0 and at most {_MOST_RATE:,}")
+    figures = measure(args.seconds, args.rate)
+    if args.json:
+        console.write_json(figures)
+    else:
+        console.write(render(figures))
+    return Exit.OK
+
+
+def measure(seconds: float, rate: int) -> Bench:
+    """Two runs in a temporary directory, each with an aggregator of its own. Blocks for about four times `seconds`.
+
+    Raises TelemetryError if an aggregator can't be started.
+    """
+    rounds = max(1, int(seconds * _ROUNDS_A_SECOND))
+    console.say(f"an empty loop, {seconds:g} s …")
+    empty = paced(lambda value: None, rate, seconds)
+    console.say(f"recording, then {rate:,} events/s …")
+    with own_run("drop") as one:
+        record = one.series("bench", unit="ms").record
+        record_ns, record_cpu_ns = cost_of(record, rounds)
+        before = one.live_report().snapshot
+        pace = paced(record, rate, seconds)
+        after = one.live_report().snapshot
+        account = one.finish().snapshot.accounting
+    console.say(f"a flood, {seconds:g} s …")
+    with own_run("block") as one:
+        flooded, flood_per_s = flood(one, seconds)
+        flood_account = one.finish().snapshot.accounting
+    recorded = rounds * _ROUND_EVENTS + pace.calls
+    return Bench(
+        machine=machine(),
+        seconds=seconds,
+        record_ns=record_ns,
+        record_cpu_ns=record_cpu_ns,
+        rate=rate,
+        rate_reached=pace.calls / pace.seconds,
+        longest_call_ns=pace.longest_call_ns,
+        longest_empty_call_ns=empty.longest_call_ns,
+        recorded=recorded,
+        lost=recorded - account.applied,
+        aggregator_cpu_percent=cpu_percent(before, after),
+        aggregator_rss_bytes=after.cost.rss_bytes,
+        flood_events_per_s=flood_per_s,
+        flood_recorded=flooded,
+        flood_lost=flooded - flood_account.applied,
+    )
+
+
+@contextmanager
+def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
+    """A run with an aggregator of its own in a directory that goes away, whatever the environment names."""
+    from telemetry.client import start
+    from telemetry.client.process import ENDPOINT_VARIABLE
+
+    around = os.environ.pop(ENDPOINT_VARIABLE, None)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
+            one = start("bench", dir=folder, policy=policy)
+            try:
+                yield one
+            finally:
+                one.finish()
+    finally:
+        if around is not None:
+            os.environ[ENDPOINT_VARIABLE] = around
+
+
+def cost_of(record: Record, rounds: int) -> tuple[float, float]:
+    """(median ns of the caller, ns of the whole process's CPU) for one event. Pauses let the flusher catch up."""
+    walls = []
+    cpu = time.process_time_ns()
+    for _ in range(rounds):
+        begin = time.perf_counter_ns()
+        for _ in range(_ROUND_EVENTS // len(_VALUES)):
+            for value in _VALUES:
+                record(value)
+        walls.append((time.perf_counter_ns() - begin) / _ROUND_EVENTS)
+        time.sleep(_ROUND_PAUSE_S)
+    return statistics.median(walls), (time.process_time_ns() - cpu) / (rounds * _ROUND_EVENTS)
+
+
+def paced(record: Record, rate: int, seconds: float) -> Pace:
+    """Calls `record` at the rate, in bursts a millisecond apart, and times every call."""
+    clock = time.perf_counter_ns
+    burst = max(1, int(rate * _BURST_S))
+    values = [_VALUES[number % len(_VALUES)] for number in range(burst)]
+    longest = calls = 0
+    begin = clock()
+    end = begin + int(seconds * 1e9)
+    while (now := clock()) < end:
+        ahead_s = calls / rate - (now - begin) / 1e9
+        if ahead_s > 0:
+            time.sleep(ahead_s)
+        for value in values:
+            called = clock()
+            record(value)
+            longest = max(longest, clock() - called)
+        calls += burst
+    return Pace(calls=calls, seconds=(clock() - begin) / 1e9, longest_call_ns=longest)
+
+
+def flood(one: Run, seconds: float) -> tuple[int, float]:
+    """(events recorded, events a second until all of them were in the numbers)."""
+    record = one.series("bench", unit="ms").record
+    begin = time.perf_counter()
+    done = 0
+    while time.perf_counter() - begin < seconds:
+        for _ in range(_FLOOD_CHECK_EVENTS // len(_VALUES)):
+            for value in _VALUES:
+                record(value)
+        done += _FLOOD_CHECK_EVENTS
+    while (account := one.live_report().snapshot.accounting).applied + account.lost < done:
+        if time.perf_counter() - begin > seconds + _SETTLE_S:
+            raise TelemetryError(f"of {done:,} events only {account.applied:,} were ingested in {_SETTLE_S:g} s")
+        time.sleep(_LOOK_S)
+    return done, done / (time.perf_counter() - begin)
+
+
+def cpu_percent(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
+    """The aggregator's CPU between two snapshots, by its own clocks."""
+    span_s = after.elapsed_s - before.elapsed_s
+    return 100.0 * (after.cost.cpu_s - before.cost.cpu_s) / span_s if span_s > 0 else 0.0
+
+
+def machine() -> str:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = number_of(usable, "processor")
+    return f"{platform.system()} {platform.machine()}, {processors}, Python {platform.python_version()}"
+
+
+def render(figures: Bench) -> str:
+    """A line for each question, and what they were measured on."""
+    from telemetry.formatting import count, duration_ns, scaled, size
+
+    lines = [
+        ("machine", figures.machine),
+        (
+            "one record()",
+            f"{figures.record_ns:.0f} ns of the caller, {figures.record_cpu_ns:.0f} ns of CPU with the sending",
+        ),
+        (
+            "longest call",
+            f"{duration_ns(figures.longest_call_ns)}; of an empty function, "
+            f"{duration_ns(figures.longest_empty_call_ns)}",
+        ),
+        (
+            f"at {count(figures.rate)} events/s",
+            f"lost {count(figures.lost)} of {count(figures.recorded)}; aggregator "
+            f"{figures.aggregator_cpu_percent:.1f} % of a core, {size(figures.aggregator_rss_bytes)}",
+        ),
+        (
+            "in a flood",
+            f"{scaled(figures.flood_events_per_s)} events/s ingested, "
+            f"lost {count(figures.flood_lost)} of {count(figures.flood_recorded)}",
+        ),
+    ]
+    if figures.rate_reached < 0.95 * figures.rate:
+        lines.append(("", f"this program reached {scaled(figures.rate_reached)} events/s of those asked for"))
+    width = max(len(title) for title, _ in lines)
+    return "".join(f"{title:<{width}}  {text}\n" for title, text in lines)

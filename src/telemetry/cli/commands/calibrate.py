@@ -1,0 +1,151 @@
+"""`telemetry calibrate -- CMD…`: repeats a command to learn how much its runs differ by themselves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from telemetry import formatting
+from telemetry.cli import console, find_run
+from telemetry.cli.commands import serve
+from telemetry.cli.commands.run import name_of
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.wire.masking import mask_secrets
+
+if TYPE_CHECKING:
+    from telemetry.store.calibrations import Calibration
+    from telemetry.wire.report import Report
+
+_MOST_RUNS: Final = 1_000
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often CMD is run (default: 10)")
+    parser.add_argument("--name", default=None, help="of the runs and of the calibration (default: the command's)")
+    find_run.add_dir_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the calibration as JSON")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command given", hint="telemetry calibrate --name NAME -- CMD …")
+    if not 2 <= args.runs <= _MOST_RUNS:
+        raise UsageError(f"--runs {args.runs} shows no noise", hint=f"from 2 to {_MOST_RUNS:,}")
+    name = args.name or name_of(command[0])
+    serve.check_name(name)
+    root = find_run.root_directory(args.dir)
+    reports: list[Report] = []
+    for number in range(1, args.runs + 1):
+        begun_s = time.monotonic()
+        known = _runs_of(name, root)
+        if code := _run_once(name, root, command):
+            console.say(f"run {number} of {args.runs} ended with code {code}: there is no calibration")
+            return code
+        report = _new_report(name, root, known)
+        reports.append(report)
+        console.say(f"run {number} of {args.runs}: {_took(report, time.monotonic() - begun_s)}")
+    calibration = _calibration(name, command, reports)
+    _say(calibration, root, as_json=args.json)
+    return Exit.OK
+
+
+def _run_once(name: str, root: Path, command: Sequence[str]) -> int:
+    """`telemetry run`, as a user would; its exit code. What CMD prints goes to stderr: stdout is for the result.
+
+    Who ends us ends it: Ctrl-C reaches it by the terminal, SIGTERM and SIGHUP are passed on.
+    """
+    from telemetry.supervise.spawn import telemetry_command
+
+    sys.stderr.flush()
+    words = [*telemetry_command(), "run", "--quiet", "--name", name, "--dir", str(root), "--", *command]
+    with subprocess.Popen(words, stdout=sys.stderr.fileno()) as child, _passed_on(child):
+        while True:
+            try:
+                return _shell_code(child.wait())
+            except KeyboardInterrupt:
+                continue  # it has the signal too, and leaves a result before it ends
+
+
+@contextmanager
+def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if child.poll() is None:
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _shell_code(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+def _runs_of(name: str, root: Path) -> set[Path]:
+    from telemetry.store.run_directory import list_runs, slug
+
+    return {run.path for run in list_runs(root) if run.slug == slug(name)}
+
+
+def _new_report(name: str, root: Path, known: set[Path]) -> Report:
+    """The result of the one run that is not known yet."""
+    from telemetry.history import load_report
+
+    new = _runs_of(name, root) - known
+    if len(new) != 1:
+        raise RunDirectoryError(
+            f"{len(new)} runs called {name} were made in {root} at once: which is ours?",
+            hint="choose another --name for what runs beside",
+        )
+    return load_report(new.pop(), root, find_run.fallback_dirs())
+
+
+def _took(report: Report, seconds: float) -> str:
+    command = report.snapshot.command
+    wall_s = command.wall_s if command else seconds
+    return f"{formatting.duration_s(wall_s)}, {report.completeness}"
+
+
+def _calibration(name: str, command: Sequence[str], reports: Sequence[Report]) -> Calibration:
+    from telemetry.compare import noise_of
+    from telemetry.store.calibrations import Calibration
+    from telemetry.wire.codec import carriable
+
+    return Calibration(
+        name=name,
+        argv=mask_secrets([carriable(word) for word in command]),
+        host=socket.gethostname(),
+        created_ns=time.time_ns(),
+        runs=len(reports),
+        directories=[os.path.basename(report.directory) for report in reports],
+        metrics=noise_of(reports),
+    )
+
+
+def _say(calibration: Calibration, root: Path, *, as_json: bool) -> None:
+    from telemetry.report.calibration import calibration_text
+    from telemetry.store.calibrations import write_calibration
+
+    path = write_calibration(root, calibration)
+    if as_json:
+        console.write_json(calibration)
+    else:
+        console.write(calibration_text(calibration, console.width(sys.stdout), console.color(sys.stdout)))
+    console.say(f"written to {path}")

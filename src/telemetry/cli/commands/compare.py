@@ -1,0 +1,153 @@
+"""`telemetry compare A… --vs B…`: what a set of runs does otherwise than another, as far as that can be known."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
+from telemetry.errors import UsageError
+
+if TYPE_CHECKING:
+    from telemetry.compare import Comparison
+    from telemetry.store.calibrations import Calibration
+    from telemetry.wire.report import Report
+
+FORMATS: Final = ("text", "json", "md", "html")
+STEM: Final = "comparison"
+_FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "before",
+        nargs="+",
+        metavar="A",
+        help="runs of the side before: directory, run id, `latest`, or a name, which means all runs of that name",
+    )
+    parser.add_argument("--vs", nargs="+", required=True, metavar="B", dest="after", help="runs of the side after")
+    find_run.add_dir_argument(parser)
+    parser.add_argument("--last", type=int, metavar="N", help="of a name, the newest N runs only")
+    add_output_arguments(parser, FORMATS, STEM)
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="compare these only: a name such as `latency`, with all its labels or none, `latency{route=/a}`, "
+        "alone or with its figure, `latency:p99`, `command:cpu`; fewer figures find smaller differences",
+    )
+    parser.add_argument(
+        "--min-effect", type=fraction, default=0.02, metavar="2%", help="the smallest difference that matters"
+    )
+    for flag, words in (("--lower-is-better", "smaller"), ("--higher-is-better", "larger")):
+        parser.add_argument(flag, action="append", default=[], metavar="GLOB", help=f"{words} is better of these")
+    parser.add_argument(
+        "--calibration",
+        metavar="NAME",
+        help="how much runs differ by themselves, from `telemetry calibrate` (default: that of the runs' name)",
+    )
+    parser.add_argument(
+        "--allow-incomplete", action="store_true", help="count runs that are lossy, interrupted or failed as others"
+    )
+    parser.add_argument(
+        "--fail-on", choices=("worse",), help="exit 99 if any figure is worse, 3 if some can't be told"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.compare import Directions, Options, compare
+    from telemetry.store.calibrations import read_calibration
+
+    wanted = outputs(args.formats, args.files, FORMATS, STEM)
+    options = Options(
+        min_effect=args.min_effect,
+        directions=Directions(lower=args.lower_is_better, higher=args.higher_is_better),
+        only=args.metric,
+        allow_incomplete=args.allow_incomplete,
+    )
+    if args.last is not None and args.last < 1:
+        raise UsageError(f"--last {args.last} leaves no run", hint="1 or more")
+    root = find_run.root_directory(args.dir)
+    before, after = _sides(args, root)
+    if args.calibration:
+        calibration: Calibration | None = read_calibration(root, args.calibration)
+    else:
+        calibration = _own_calibration(root, [*before, *after])
+    comparison = compare(before, after, options, calibration)
+    make_folders(wanted)
+    for output in wanted:
+        _write(comparison, output)
+    return _code(comparison) if args.fail_on else Exit.OK
+
+
+def fraction(text: str) -> float:
+    """`2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
+    found = _FRACTION.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write it like 2% or 0.02")
+    return float(found[1]) / (100 if found[2] else 1)
+
+
+def _code(comparison: Comparison) -> Exit:
+    if comparison.verdict == "worse":
+        return Exit.GATE_FAILED
+    return Exit.INCONCLUSIVE if comparison.verdict == "cannot_tell" else Exit.OK
+
+
+def _sides(args: argparse.Namespace, root: Path) -> tuple[list[Report], list[Report]]:
+    """The results of the runs that are meant, each once, those of a name oldest first.
+
+    With one run a side they have bounds, which take a look at their histories.
+    """
+    before, after = (
+        list(dict.fromkeys(path for spec in specs for path in _directories(spec, root, args.last)))
+        for specs in (args.before, args.after)
+    )
+    alone = len(before) == len(after) == 1
+    return [_report(path, bounds=alone) for path in before], [_report(path, bounds=alone) for path in after]
+
+
+def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | None:
+    """The one that has the name of the runs: of the first that has one."""
+    from telemetry.store.calibrations import find_calibration
+
+    for name in dict.fromkeys(report.snapshot.name for report in reports):
+        if (found := find_calibration(root, name)) is not None:
+            return found
+    return None
+
+
+def _write(comparison: Comparison, output: Output) -> None:
+    from telemetry.report.comparison import render_comparison
+
+    width, color = console.PIPED_WIDTH, False
+    if output.path is None:
+        width, color = console.width(sys.stdout), console.color(sys.stdout)
+    write(render_comparison(comparison, output.form, width=width, color=color), output.path)
+
+
+def _directories(spec: str, root: Path, last: int | None) -> list[Path]:
+    """One run, or all runs of a name. Raises RunNotFoundError."""
+    from telemetry.store.run_directory import list_runs, resolve, slug
+
+    found = resolve(spec, root)
+    where = Path(spec).resolve()
+    exact = spec in (find_run.LATEST, found.run_id, found.path.name) or found.path in (where, where.parent)
+    if exact:
+        return [found.path]
+    named = [run.path for run in list_runs(root) if run.slug == slug(spec)]
+    return named[:last][::-1]
+
+
+def _report(path: Path, *, bounds: bool) -> Report:
+    from telemetry.history import open_run
+
+    run = open_run(path, path.parent, find_run.fallback_dirs())
+    return run.report() if bounds else run.result

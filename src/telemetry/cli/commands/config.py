@@ -1,0 +1,53 @@
+"""`telemetry config`: the settings in force, their schema, and the files they may come from."""
+
+from __future__ import annotations
+
+import argparse
+
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        choices=("show", "schema", "path"),
+        nargs="?",
+        default="show",
+        help="show: all settings, as TOML, with their origin; schema: the JSON Schema of telemetry.toml; "
+        "path: the files that are looked at, the strongest last",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    {"show": _show, "schema": _schema, "path": _path}[args.what](args.json)
+    return Exit.OK
+
+
+def _show(as_json: bool) -> None:
+    from telemetry.config import describe, load
+
+    loaded = load()
+    if as_json:
+        console.write_json(describe.settings(loaded))
+    else:
+        console.write(describe.to_toml(loaded) + "\n")
+
+
+def _schema(_as_json: bool) -> None:
+    from telemetry.config.describe import json_schema
+
+    console.write_json(json_schema())
+
+
+def _path(as_json: bool) -> None:
+    from telemetry.config.load import places
+
+    found = [{"path": str(place.path), "table": place.table, "exists": place.path.is_file()} for place in places()]
+    if as_json:
+        console.write_json(found)
+        return
+    for place in found:
+        table = f" [{place['table']}]" if place["table"] else ""
+        console.write(f"{place['path']}{table}{'' if place['exists'] else '  (not there)'}\n")

@@ -1,0 +1,229 @@
+"""`telemetry export`: a run, live or finished, into trackers and monitors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import EndpointError, RunDirectoryError, UsageError
+
+if TYPE_CHECKING:
+    from telemetry.cli.beside_run.exports import Task
+    from telemetry.store.backends import WriterFolder
+    from telemetry.wire.control import Welcome
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    find_run.add_run_argument(parser)
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="NAME[:key=value,…]",
+        help="where to, such as jsonl or wandb:project=mine; several times for several; as=NAME tells two of a "
+        "kind apart",
+    )
+    parser.add_argument(
+        "--every",
+        type=_number,
+        metavar="SECONDS",
+        help="between two readings of instruments (default: the setting backends.every_s)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="give up once nothing has been delivered for so long, and the run is over (default: the setting "
+        "backends.finish_timeout_s)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="deliver what the run's writers have not, as they were told to; with --to only those, told anew",
+    )
+    parser.add_argument("--list", action="store_true", help="list backends and their options, and read no run")
+    parser.add_argument("--json", action="store_true", help="print what became of each, or the list, as JSON")
+    parser.add_argument("--writer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--endpoint", default="", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.list:
+        from telemetry.cli.backend_list import show
+
+        return show(as_json=args.json)
+    from telemetry.cli.commands.serve import check_every
+
+    check_every(args.every)
+    if args.writer:
+        return _write(args)
+    return _export(args)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from telemetry.backends.choice import parse_all, unheeded
+    from telemetry.cli.beside_run.exports import Exports
+    from telemetry.config import load
+
+    settings = load({}).config.backends
+    choices = parse_all(args.to or ([] if args.resume else settings.to))
+    if not choices and not args.resume:
+        raise UsageError("nowhere to export to", hint="--to NAME; `telemetry export --list` has the names")
+    for words in unheeded(settings.values, choices):
+        console.say(words)
+    endpoint, directory = _located(args)
+    given = {choice.name: str(choice) for choice in choices}
+    if args.resume:
+        tasks = _unfinished(directory, given)
+        if not tasks:
+            console.say(_nothing_to_deliver(directory, given))
+            return Exit.OK
+    else:
+        _say_what_is_done(directory, given)
+        tasks = [_task(directory, name, to, args.every) for name, to in given.items()]
+    patience_s = settings.finish_timeout_s if args.timeout is None else args.timeout
+    with Exports(tasks, endpoint, directory, patience_s=patience_s) as exports:
+        exports.wait()
+    exports.tell(sys.stderr)
+    if args.json:
+        console.write_json(exports.stats)
+    return exports.code
+
+
+def _located(args: argparse.Namespace) -> tuple[str, Path]:
+    """The address of a run that is live, else nothing, and the folder that its writers' folders are in."""
+    from telemetry.store.run_directory import FINAL, resolve
+    from telemetry.transport.client import hello
+
+    target = find_run.find(args)
+    ended = target.live is not None and (Path(target.live.dir) / FINAL).exists()  # it only says so for a moment
+    if target.endpoint and not ended:
+        try:
+            find_run.check_listened(target.endpoint)
+            welcome = hello(target.endpoint)
+        except EndpointError:
+            if target.live is None:
+                raise
+        else:
+            return target.endpoint, _here(welcome) or target.root / "backends-of" / welcome.run_id
+    return "", resolve(target.directory_spec, target.root).path
+
+
+def _here(welcome: Welcome) -> Path | None:
+    """The run's directory; None if it is another machine's."""
+    from telemetry.store.run_directory import RunDirectory
+
+    with suppress(RunDirectoryError):
+        found = RunDirectory.open(Path(welcome.directory)) if welcome.directory else None
+        return found.path if found is not None and found.run_id == welcome.run_id else None
+    return None
+
+
+def _task(directory: Path, name: str, to: str, every_s: float | None) -> Task:
+    """Raises UsageError if the run has another writer of this name."""
+    from telemetry.cli.beside_run.exports import Task
+    from telemetry.store.backends import writer_folder
+    from telemetry.wire.codec import carriable
+    from telemetry.wire.masking import mask_secrets
+
+    folder = writer_folder(directory, name)
+    facts = folder.read_facts()
+    if facts is not None and [facts.to] != mask_secrets([carriable(to)]):
+        raise UsageError(
+            f"the run has a writer called {name} already, which was told {facts.to}",
+            hint=f"call this one otherwise: --to {to}{',' if ':' in to else ':'}as={name}-2",
+        )
+    return Task(name, to, every_s)
+
+
+def _unfinished(directory: Path, given: dict[str, str]) -> list[Task]:
+    """Writers that are not done. `given`: what to tell those that are named instead of what they were told."""
+    from telemetry.store.backends import writer_folders
+
+    folders = {folder.path.name: folder for folder in writer_folders(directory)}
+    for name in given:
+        if name not in folders:
+            raise UsageError(f"the run has no writer called {name}", hint=f"it has {', '.join(folders) or 'none'}")
+    wanted = {name: folder for name, folder in folders.items() if not given or name in given}
+    return [task for name, folder in wanted.items() if (task := _rest(folder, given.get(name))) is not None]
+
+
+def _nothing_to_deliver(directory: Path, given: Collection[str]) -> str:
+    if not given:
+        return f"nothing to deliver: {directory} has no writer that is not done"
+    others = sorted(_not_done(directory) - set(given))
+    done = f"nothing to deliver: done is {', '.join(given)}"
+    return f"{done}; not done, and not named, is {', '.join(others)}" if others else done
+
+
+def _not_done(directory: Path) -> set[str]:
+    """A writer whose checkpoint can't be read is not."""
+    from telemetry.store.backends import writer_folders
+
+    found = {folder.path.name: folder for folder in writer_folders(directory)}
+    for name, folder in list(found.items()):
+        with suppress(RunDirectoryError):
+            if folder.read_checkpoint().done:
+                del found[name]
+    return set(found)
+
+
+def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:
+    """A writer that has delivered a whole run does not look whether all of it is still there."""
+    from telemetry.store.backends import writer_folder
+
+    for name in names:
+        folder = writer_folder(directory, name)
+        with suppress(RunDirectoryError):  # its writer says what is wrong
+            if folder.read_checkpoint().done:
+                anew = f"to deliver the run anew, remove {folder.path}"
+                console.say(f"{name}: delivered earlier, and not looked at again; {anew}")
+
+
+def _rest(folder: WriterFolder, to: str | None) -> Task | None:
+    from telemetry.cli.beside_run.exports import Task
+    from telemetry.wire.masking import MASK
+
+    facts = folder.read_facts()
+    if facts is None or folder.read_checkpoint().done:
+        return None
+    if to is None and MASK in facts.to:
+        raise UsageError(
+            f"{facts.name} was told a secret, which is not kept: {facts.to}", hint="give its --to once more"
+        )
+    return Task(folder.path.name, to or facts.to, facts.every_s, facts.cwd)
+
+
+def _write(args: argparse.Namespace) -> int:
+    """Does not return: what a tracker's library leaves behind must not keep the process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
+    from telemetry.backends.writer.options import order
+    from telemetry.backends.writer.process import write_run
+
+    if len(args.to) != 1:
+        raise UsageError("a writer has one --to")
+    code = write_run(order(args.to[0], Path(args.target), args.endpoint, args.every))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.removesuffix("s"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10") from error
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if not 0.0 <= value <= 366 * 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10")
+    return value

@@ -1,0 +1,256 @@
+"""`telemetry feed`: what another program publishes, as part of a run."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from telemetry import limits
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import EndpointError, TelemetryError
+from telemetry.formatting import number_of, printable
+
+if TYPE_CHECKING:
+    from telemetry.client import Run
+    from telemetry.integrations.feed_loop import Ending
+    from telemetry.integrations.feeds import FeedKind, FeedSpec
+
+_VARIABLE: Final = "TELEMETRY_ENDPOINT"
+_SILENT_S: Final = 2.0  # snapshots come several times a second
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "feed",
+        metavar="NAME[:ADDRESS]",
+        help="what is fed, such as `endpoints`, and the address it is published at, ipc://PATH (which may contain "
+        "`*`) or tcp://HOST:PORT; without one it is looked for on this machine",
+    )
+    find_run.add_run_argument(parser)
+    parser.add_argument(
+        "--beside",
+        type=int,
+        default=0,
+        metavar="PID",
+        help="take in all sessions of the processes that PID starts, and no other's, until told to end; "
+        "`telemetry run` does so for its command",
+    )
+    parser.add_argument("--no-texts", action="store_true", help="pass over texts: nobody counts their tokens")
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.client import start
+    from telemetry.integrations.feeds import load_feed, parse_feed
+
+    stop = _Stop()
+    spec = parse_feed(args.feed)
+    kind = load_feed(spec.name)
+    endpoint = _endpoint(args)
+    os.environ[_VARIABLE] = endpoint
+    with ExitStack() as last:
+        watch = last.enter_context(_Watch(endpoint))
+        one = start(f"{spec.name} feed", policy="block")  # it can wait: the sender's messages do meanwhile
+        last.callback(one.finish)
+        fed = _Fed(spec, kind, one, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
+        return _feed(fed, watch, stop)
+
+
+def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
+    """What went wrong is marked in the run. Raises EndpointError."""
+    wrong = "it failed"
+    try:
+        ending = _take_all(fed, watch, stop) if fed.beside else _take_one(fed, watch, stop)
+        wrong = "" if fed.taken else "nothing came"
+    except TelemetryError as error:
+        wrong = str(error)
+        raise
+    finally:
+        if wrong:
+            fed.mark(wrong)
+    if not fed.taken:
+        fed.say(f"{_IN_WORDS[ending]}; nothing came")
+        return Exit.ERROR if ending == "gone" else Exit.BACKEND_FAILED
+    return Exit.ERROR if fed.went else Exit.OK
+
+
+class _Fed:
+    """A feed and its run, and what came so far. The methods may be called from any thread."""
+
+    def __init__(
+        self, spec: FeedSpec, kind: FeedKind, run: Run, *, texts: bool, beside: int = 0, endpoint: str = ""
+    ) -> None:
+        self.spec = spec
+        self.kind = kind
+        self.run = run
+        self.texts = texts
+        self.beside = beside
+        self.endpoint = endpoint
+        self.taken = 0
+        """Messages."""
+        self.went = 0
+        """Senders that are gone without a word."""
+        self._lock = threading.Lock()
+
+    def say(self, words: str) -> None:
+        console.say(f"{self.spec.name}: {words}")
+
+    def mark(self, words: str) -> None:
+        self.run.mark(printable(f"feed {self.spec}: {words}"))
+
+    def note(self, words: str) -> None:
+        """Also for those who read the result: a run that is stopped takes no last words of ours."""
+        self.say(words)
+        self.mark(words)
+
+    def tell(self, ending: Ending, taken: int) -> None:
+        """Of one sender."""
+        with self._lock:
+            self.taken += taken
+            self.went += ending == "gone"
+        if ending == "gone":
+            self.mark(_IN_WORDS[ending])
+        self.say(f"{_IN_WORDS[ending]}; {number_of(taken, 'message')} taken")
+
+    @property
+    def patterns(self) -> list[str]:
+        """Where to look for senders; empty for an address that is given. Raises EndpointError."""
+        from telemetry.integrations.sender_addresses import is_pattern
+
+        name, address = self.spec.name, self.spec.address
+        if address and not is_pattern(address):
+            return []
+        patterns = [address] if address else list(self.kind.addresses)
+        if not patterns:
+            raise EndpointError(f"{name} is nowhere by itself", hint=f"write {name}:ADDRESS")
+        return patterns
+
+
+def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+    """One sender, until it ends."""
+    from telemetry.integrations.feed_loop import Pump
+    from telemetry.integrations.feeds import FeedOptions
+    from telemetry.integrations.sender_addresses import await_listening
+    from telemetry.transport.foreign_subscription import ForeignSubscription
+
+    address = fed.spec.address
+    if patterns := fed.patterns:
+        address = await_listening(patterns, lambda: bool(stop) or watch.over(), fed.note)
+        if not address:
+            return "stopped" if stop else "run_over"
+    with ForeignSubscription(address, fed.kind.topics) as messages:
+        fed.say(f"listening to {address}")
+        feed = fed.kind(fed.run, FeedOptions(say=fed.say, texts=fed.texts))
+        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
+        try:
+            ending = pump.run()
+        finally:
+            feed.close()
+        if pump.taken:
+            fed.tell(ending, pump.taken)
+        return ending
+
+
+def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
+    """Every session of a command, until it is over."""
+    from telemetry.cli.beside_run.feed_sessions import Numbering, Sessions, sessions_in
+    from telemetry.integrations.sender_addresses import SendersOfCommand
+    from telemetry.integrations.socket_owners import CommandProcesses
+
+    snapshot = find_run.ask(fed.endpoint)
+    patterns = fed.patterns
+    find: Callable[[], list[str]]
+    if patterns:
+        processes = CommandProcesses(fed.beside, _VARIABLE, fed.endpoint)
+        find = SendersOfCommand(patterns, processes, snapshot.started_ns, fed.note).new
+    else:
+        given = iter([[fed.spec.address]])
+        find = functools.partial(next, given, [])
+    sessions = Sessions(
+        fed.kind,
+        fed.run,
+        Numbering(sessions_in(snapshot.counters)),
+        texts=fed.texts,
+        patient=not patterns,
+        say=fed.say,
+        note=fed.note,
+        told=fed.tell,
+    )
+    return sessions.run(find, lambda: bool(stop), watch.over)
+
+
+_IN_WORDS: Final[dict[Ending, str]] = {
+    "ended": "the sender has ended",
+    "stopped": "stopped",
+    "run_over": "the run is over",
+    "gone": "the sender has gone without a word",
+}
+
+
+def _endpoint(args: argparse.Namespace) -> str:
+    """Where the run listens: by its name, or else as the environment says. Raises as `runs.require_live`."""
+    around = os.environ.get(_VARIABLE, "")
+    endpoint = around if around and args.target == find_run.LATEST else find_run.require_live(find_run.find(args))
+    find_run.check_listened(endpoint)
+    return endpoint
+
+
+class _Stop:
+    """True once somebody has asked this process to end. Main thread only."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # inherited from a thread
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+
+class _Watch:
+    """Whether a run takes nothing more. One whose aggregator died may go on, and is waited for."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Blocks for the aggregator's answer. Raises EndpointError, KeysError."""
+        from telemetry.transport import subscribe
+
+        self._endpoint = endpoint
+        self._snapshots = subscribe(endpoint)
+        self._over = False
+        self._heard_s = self._there_s = time.monotonic()
+
+    def __enter__(self) -> _Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._snapshots.close()
+
+    def over(self) -> bool:
+        """Does not block, but for 0.2 s at most where nothing has been heard for a while."""
+        snapshot = self._snapshots.recv(0.0)
+        now_s = time.monotonic()
+        if snapshot is not None:
+            self._heard_s = self._there_s = now_s
+            self._over = snapshot.state not in ("INITIALIZE", "LIVE")
+        elif now_s - self._heard_s > _SILENT_S:
+            self._over |= self._gone(now_s)
+        return self._over
+
+    def _gone(self, now_s: float) -> bool:
+        from telemetry.transport.endpoints import refuses
+
+        if not refuses(self._endpoint):
+            self._there_s = now_s
+        return now_s - self._there_s > limits.RETURN_S

@@ -1,0 +1,157 @@
+"""`telemetry gate`: whether a run met its conditions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from telemetry.cli import console, find_run, time_range_options
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write
+from telemetry.errors import UsageError
+
+if TYPE_CHECKING:
+    from telemetry.gates.evidence import Evidence
+    from telemetry.wire.gates import GateResult
+    from telemetry.wire.report import Report
+
+FORMATS: Final = ("text", "json", "junit", "md")
+STEM: Final = "gates"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _let_flags_stand_anywhere(parser)
+    find_run.add_run_argument(parser, required=True)
+    parser.add_argument(
+        "expressions",
+        nargs="*",
+        metavar="EXPR",
+        help="such as 'p99(latency) < 250ms' (default: the setting gates.expressions)",
+    )
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="the run that `baseline` means in a gate")
+    parser.add_argument(
+        "--calibration",
+        default=None,
+        metavar="NAME",
+        help="how much single runs differ, for `baseline` (default: that of the run's name)",
+    )
+    parser.add_argument(
+        "--confident",
+        action="store_true",
+        help="demand that the whole confidence interval lies on one side of the limit",
+    )
+    time_range_options.add_part_arguments(parser, steps=False)
+    add_output_arguments(parser, FORMATS, STEM)
+
+
+def _let_flags_stand_anywhere(parser: argparse.ArgumentParser) -> None:
+    """Also between RUN and EXPR: the plain parser takes a list that may be empty to be empty there."""
+    plain = parser.parse_known_args
+
+    def parse(args: Any = None, namespace: Any = None) -> Any:
+        parser.parse_known_args = plain  # type: ignore[method-assign]
+        try:
+            return parser.parse_known_intermixed_args(args, namespace)
+        finally:
+            parser.parse_known_args = parse  # type: ignore[method-assign]
+
+    parser.parse_known_args = parse  # type: ignore[method-assign]
+
+
+def run(args: argparse.Namespace) -> int:
+    from msgspec.structs import replace
+
+    from telemetry.cli.beside_run.gates import demands, exit_code
+    from telemetry.config.load import load
+    from telemetry.gates.check import check
+    from telemetry.gates.parser import parse_all
+    from telemetry.gates.run_evidence import evidence_of
+    from telemetry.history import open_run
+
+    config = load({"run.dir": args.dir}).config
+    texts = args.expressions or list(config.gates.expressions)
+    _refuse_nothing(args, texts)
+    parse_all(texts)
+    wanted = outputs(args.formats, args.files, FORMATS, STEM)
+    target = find_run.find(args)
+    recorded = open_run(target.directory_spec, target.root, config.run.fallback_dirs)
+    choice = time_range_options.choice_of(args)
+    asked = demands(
+        texts,
+        config,
+        target.root,
+        name=recorded.result.snapshot.name,
+        baseline=args.baseline,
+        confident=args.confident,
+        calibration=args.calibration,
+        choice=choice,
+    )
+    evidence = evidence_of(recorded, choice)
+    results = check(asked.gates, evidence, asked.rules)
+    make_folders(wanted)
+    for output in wanted:
+        _write(replace(recorded.result, gates=results), output, _span(evidence))
+    return exit_code(results)
+
+
+def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
+    """Raises UsageError without a gate, also where the first one stands in the place of the run."""
+    if any(mark in args.target for mark in ("<", ">", "==", "!=")):
+        raise UsageError(
+            f"{args.target!r} stands where the run belongs",
+            hint="the run comes first: telemetry gate RUN EXPR …",
+        )
+    if not texts:
+        raise UsageError(
+            "there is no gate to check",
+            hint="telemetry gate RUN 'p99(latency) < 250ms', or expressions = […] under [gates] in telemetry.toml",
+        )
+
+
+def _span(evidence: Evidence) -> str:
+    """What part of the run it is, for the first line; empty of a whole run, and where no part was found."""
+    from telemetry.formatting import duration_s
+
+    if evidence.whole or evidence.obstacle:
+        return ""
+    return f" · only {duration_s(evidence.start_s)} to {duration_s(evidence.end_s)} of the run"
+
+
+def _write(report: Report, output: Output, span: str) -> None:
+    color = output.path is None and console.color(sys.stdout)
+    write(_rendered(report, output.form, span, color=color), output.path)
+
+
+def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:
+    if form == "junit":
+        from telemetry.report.junit import render_junit
+
+        return render_junit(report)
+    from telemetry.report.gates import render_gates, render_gates_markdown
+
+    headline = report.headline() + span
+    if form == "md":
+        return render_gates_markdown(report.gates, headline)
+    if form == "json":
+        return _json(report, report.gates)
+    return render_gates(report.gates, headline, color=color)
+
+
+def _json(report: Report, results: list[GateResult]) -> str:
+    import msgspec
+
+    from telemetry.formatting import printable_json
+    from telemetry.wire.gates import worst
+    from telemetry.wire.version import SCHEMA
+
+    snapshot = report.snapshot
+    document = {
+        "schema_version": SCHEMA,
+        "run_id": snapshot.run_id,
+        "name": snapshot.name,
+        "directory": snapshot.directory,
+        "completeness": snapshot.completeness,
+        "outcome": worst(results),
+        "gates": results,
+    }
+    return printable_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"

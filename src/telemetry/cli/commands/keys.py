@@ -1,0 +1,122 @@
+"""`telemetry keys`: this user's key pair, and whose keys are trusted."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import shlex
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from telemetry import limits
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import KeysError, UsageError
+
+if TYPE_CHECKING:
+    from telemetry.transport.keys import KeyFolder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, help="what to do", parser_class=_Parser
+    )
+    new = actions.add_parser("new", help="make this user's key pair; prints the public key", allow_abbrev=False)
+    new.add_argument("--force", action="store_true", help="replace the pair; whoever trusts it has to be told")
+    show = actions.add_parser("show", help="print the public key and those that are trusted", allow_abbrev=False)
+    show.add_argument("--json", action="store_true", help="print JSON")
+    trust = actions.add_parser(
+        "trust", help="let the holder of a key talk to aggregators of this user", allow_abbrev=False
+    )
+    trust.add_argument("name", metavar="NAME", help="what to call it here; addresses may end in #NAME")
+    trust.add_argument("key", metavar="KEY", help="a public key, a file that holds one, or `-` for standard input")
+    revoke = actions.add_parser("revoke", help="trust a key no longer, from now on", allow_abbrev=False)
+    revoke.add_argument("name", metavar="NAME", help="the name it is trusted under")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes a key that begins with a dash for a key: one in 85 that other programs make does."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        from telemetry.transport.keys import is_key
+
+        words = list(args or ())
+        at = next((at for at, word in enumerate(words) if word.startswith("-") and is_key(word)), len(words))
+        return super().parse_known_args([*words[:at], "--", *words[at:]] if words[at:] else words, namespace)
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.transport.keys import of_user
+
+    return _ACTIONS[args.action](args, of_user())
+
+
+def _new(args: argparse.Namespace, folder: KeyFolder) -> Exit:
+    pair = folder.make_pair(replace=args.force)
+    public = pair.public.decode()
+    console.say(f"key pair in {folder.path}")
+    console.say(f"elsewhere: telemetry keys trust {_name_for_others()} {shlex.quote(public)}")
+    console.write(f"{public}\n")
+    return Exit.OK
+
+
+def _show(args: argparse.Namespace, folder: KeyFolder) -> Exit:
+    public = folder.own().public.decode() if folder.has_pair else None
+    trusted = folder.trusted()
+    names = {name: key.decode() for name, key in trusted.keys.items()}
+    for problem in trusted.problems:
+        console.say(problem)
+    if args.json:
+        console.write_json({"folder": str(folder.path), "public": public, "trusted": names})
+        return Exit.OK
+    if public is None:
+        console.say("no key pair yet: `telemetry keys new` makes one")
+    rows = {"folder": str(folder.path), "public key": public or "none"} | names
+    width = max(map(len, rows))
+    console.write("".join(f"{name:<{width}}  {value}\n" for name, value in rows.items()))
+    return Exit.OK
+
+
+def _trust(args: argparse.Namespace, folder: KeyFolder) -> Exit:
+    folder.trust(args.name, _key_from(args.key))
+    console.say(f"{args.name} is trusted: in {folder.path}, by aggregators that run already too")
+    return Exit.OK
+
+
+def _revoke(args: argparse.Namespace, folder: KeyFolder) -> Exit:
+    folder.revoke(args.name)
+    console.say(f"{args.name} is trusted no longer; its connections end within seconds")
+    return Exit.OK
+
+
+def _key_from(text: str) -> str:
+    """A key that was typed, or the text of a small file."""
+    from telemetry.transport.keys import is_key
+
+    if is_key(text):
+        return text
+    if text == "-":
+        return sys.stdin.read(limits.KEY_FILE_BYTES).strip()
+    try:
+        with Path(text).open(encoding="ascii", errors="replace") as file:
+            return file.read(limits.KEY_FILE_BYTES).strip()
+    except FileNotFoundError:
+        raise UsageError(f"{text!r} is neither a public key nor a file", hint="quote a key: '…'") from None
+    except OSError as error:
+        raise KeysError(f"{text} can't be read: {error.strerror}") from error
+
+
+def _name_for_others() -> str:
+    """A name under which somebody else might trust this user; theirs to choose."""
+    from telemetry.transport.keys import is_name
+
+    try:
+        name = f"{getpass.getuser()}@{socket.gethostname().partition('.')[0]}"
+    except (OSError, KeyError):
+        return "NAME"
+    return name if is_name(name) else "NAME"
+
+
+_ACTIONS = {"new": _new, "show": _show, "trust": _trust, "revoke": _revoke}

@@ -1,0 +1,210 @@
+"""`telemetry ls`: live runs of this user, and finished ones on disk."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import TelemetryError
+
+if TYPE_CHECKING:
+    from telemetry.store.live_runs import LiveRun
+    from telemetry.store.run_directory import RunDirectory
+
+_PING_TIMEOUT_S = 0.5
+DEAD = "DEAD"
+"""Stands for a state where an aggregator died without leaving a result."""
+RESTARTING = "RESTARTING"
+"""Of a run whose aggregator died, while the process that started it sees to another."""
+_SOMEWHERE = "LIVE"
+"""Of a run that some process has, though none of this host has announced it: it begins, or is on another host."""
+_OFFERED = 5
+
+
+class Listed(Struct, kw_only=True, frozen=True):
+    """One run. `pid` and `endpoint` are null unless it is live."""
+
+    name: str
+    run_id: str
+    state: str
+    completeness: str | None = None
+    pid: int | None = None
+    endpoint: str | None = None
+    dir: str
+    started_ns: int = 0
+    recoverable: bool = False
+    """`telemetry recover` makes a result of what it left."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    find_run.add_dir_argument(parser)
+    parser.add_argument("--live", action="store_true", help="only live runs")
+    parser.add_argument("--json", action="store_true", help="print JSON: a list of objects")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = listed(find_run.root_directory(args.dir), only_live=args.live)
+    if args.json:
+        console.write_json(found)
+    elif found:
+        _print_table(found)
+        _offer_recovery([item for item in found if item.recoverable])
+    else:
+        console.say("no live runs" if args.live else "no runs")
+    return Exit.OK
+
+
+def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
+    """Live runs, the newest first, then those on disk below `root`, the newest first, and dead ones elsewhere."""
+    from telemetry.store.live_runs import list_live
+    from telemetry.store.run_directory import list_runs
+    from telemetry.transport import runtime_directory
+
+    announced = list_live(runtime_directory())
+    live = [_live(found) for found in announced if found.alive]
+    known = {item.run_id for item in live}
+    if only_live:
+        return live
+    fallback_dirs = find_run.fallback_dirs()
+    on_disk = [_on_disk(directory, fallback_dirs) for directory in list_runs(root) if directory.run_id not in known]
+    known |= {item.run_id for item in on_disk}
+    elsewhere = [item for found in announced if (item := _announced(found, fallback_dirs)) is not None]
+    return live + on_disk + [item for item in elsewhere if item.run_id not in known]
+
+
+def _live(found: LiveRun) -> Listed:
+    return Listed(
+        name=found.name,
+        run_id=found.run_id,
+        state=_state_now(found),
+        pid=found.pid,
+        endpoint=found.endpoint,
+        dir=found.dir,
+        started_ns=found.started_ns,
+    )
+
+
+def _state_now(found: LiveRun) -> str:
+    """The state by its own word, or the announced one if it doesn't answer at once."""
+    from telemetry.transport import ControlClient
+    from telemetry.wire.control import Ping, Pong
+
+    try:
+        with ControlClient(found.endpoint) as client:
+            answer = client.request(Ping(), _PING_TIMEOUT_S)
+    except TelemetryError:
+        return found.state
+    return answer.state if isinstance(answer, Pong) else found.state
+
+
+def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
+    """A run whose aggregator was killed; None if it has a result. Where there is nothing to go on with, what its
+    aggregator left beside the sockets goes."""
+    from telemetry.store.live_runs import forget
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.transport import runtime_directory
+
+    if found.alive:
+        return None
+    try:
+        item = _on_disk(RunDirectory.open(Path(found.dir)), fallback_dirs)
+    except TelemetryError:
+        item = None
+    if item is None or item.completeness is not None or (item.state == DEAD and not item.recoverable):
+        forget(runtime_directory(), found.run_id)
+    return item if item is not None and item.completeness is None else None
+
+
+def _on_disk(directory: RunDirectory, fallback_dirs: Sequence[str]) -> Listed:
+    from telemetry.store.final_snapshot import find_final
+    from telemetry.wire.snapshot import TERMINAL
+
+    final = find_final(directory, fallback_dirs)
+    try:
+        head = final.head() if final is not None else None
+    except TelemetryError:
+        head = None
+    if head is None or head.state not in TERMINAL:
+        return _without_result(directory)
+    return Listed(
+        name=head.name,
+        run_id=head.run_id,
+        state=head.state,
+        completeness=head.completeness,
+        dir=str(directory.path),
+        started_ns=head.started_ns,
+    )
+
+
+def _without_result(directory: RunDirectory) -> Listed:
+    from telemetry.store.dead_run import remains
+
+    try:
+        name = directory.read_manifest().name
+    except TelemetryError:
+        name = directory.slug
+    state = _SOMEWHERE if directory.locked() else RESTARTING if find_run.keeper(directory) else DEAD
+    return Listed(
+        name=name,
+        run_id=directory.run_id,
+        state=state,
+        dir=str(directory.path),
+        started_ns=directory.started_ns,
+        recoverable=state == DEAD and remains(directory).recoverable,
+    )
+
+
+def _offer_recovery(found: list[Listed]) -> None:
+    from telemetry.formatting import printable
+
+    for item in found[:_OFFERED]:
+        command = f"telemetry recover {shlex.quote(item.dir)}"
+        console.say(printable(f"{item.name} is dead; `{command}` makes a result of what it left"))
+    if len(found) > _OFFERED:
+        console.say(f"and {len(found) - _OFFERED:,} more")
+
+
+def _from_here(directory: str) -> str:
+    """Shorter, if it lies below the working directory."""
+    path = Path(directory)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else directory
+
+
+def _print_table(found: list[Listed]) -> None:
+    from telemetry.formatting import NOTHING, printable, timestamp
+    from telemetry.report.table import Column, Table, fit, layout
+
+    heads = [
+        Column("name"),
+        Column("run", right=False),
+        Column("state", right=False),
+        Column("result", 1, right=False),
+        Column("started", 2, right=False),
+        Column("pid", 3),
+        Column("directory", 4, right=False),
+    ]
+    rows = [
+        [
+            printable(item.name),
+            item.run_id,
+            item.state,
+            item.completeness or NOTHING,
+            timestamp(item.started_ns) if item.started_ns else NOTHING,
+            str(item.pid or NOTHING),
+            printable(_from_here(item.dir)),
+        ]
+        for item in found
+    ]
+    table, width = Table(heads, rows), console.width(sys.stdout)
+    console.write("\n".join(layout(table, width)) + "\n")
+    shown = fit(table, width).columns
+    if hidden := [head.title for head in heads if head not in shown]:
+        console.say(f"no room for {' and '.join(hidden)}: a wider terminal shows it, or --json")

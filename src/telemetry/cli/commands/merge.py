@@ -1,0 +1,77 @@
+"""`telemetry merge`: several finished runs as one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from telemetry.cli import console, find_run
+from telemetry.cli.commands.recover import Progress
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import UsageError
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.merge import Merged
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets", metavar="RUN", nargs="+", help="two or more: directory, run id, name or `latest`; all have ended"
+    )
+    find_run.add_dir_argument(parser)
+    parser.add_argument("--name", default="", help="of the merged run (default: <their name>-merged)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="the directory to make (default: a new one below --dir)"
+    )
+    parser.add_argument(
+        "--align-starts", action="store_true", help="as if all had started together: for repetitions"
+    )
+    parser.add_argument(
+        "--coarse",
+        action="store_true",
+        help="where a history lacks values, add display histograms: percentiles within 25 %%",
+    )
+    parser.add_argument("--json", action="store_true", help="print the merged report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
+    from telemetry.merge import Place, gather, merge
+
+    root = find_run.root_directory(args.dir)
+    found = [_open(target, root) for target in args.targets]
+    inputs = gather(found, align_starts=args.align_starts)
+    place = Place(root=root, directory=args.output, name=args.name)
+    with Progress() as progress:
+        merged = merge(inputs, place, coarse=args.coarse, argv=["telemetry", *sys.argv[1:]], on_progress=progress)
+    _say(merged, as_json=args.json)
+    return Exit.OK
+
+
+def _open(spec: str, root: Path) -> tuple[RunDirectory, MetricsSnapshot]:
+    from telemetry.report import load_report
+    from telemetry.store.run_directory import resolve
+
+    if "://" in spec:
+        raise UsageError(f"{spec} is the address of a live run", hint="only runs that have ended can be merged")
+    directory = resolve(spec, root)
+    return directory, load_report(directory.path, root, find_run.fallback_dirs()).snapshot
+
+
+def _say(merged: Merged, *, as_json: bool) -> None:
+    report = Report(snapshot=merged.snapshot, source="file", sources=list(merged.sources))
+    console.say(report.headline())
+    for warning in merged.snapshot.warnings:
+        console.say(warning)
+    if as_json:
+        from telemetry.report import render
+
+        console.write(render(report, "json"))
+    else:
+        console.write(f"{merged.directory.path}\n")

@@ -1,0 +1,196 @@
+"""`telemetry report`: what a run came to, in any form, in several at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from telemetry import wording
+from telemetry.cli import console, find_run, time_range_options
+from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.cli.memory import uncollected
+from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write, write_all
+from telemetry.errors import UsageError
+from telemetry.formatting import printable
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.history import RecordedRun
+    from telemetry.wire.snapshot import SeriesStat
+
+_BARE: Final = frozenset({"hlog", "hgrm", "junit"})
+"""Forms without bounds, findings and figures over time: the whole run's need nothing but the result."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    find_run.add_run_argument(parser)
+    add_output_arguments(parser)
+    parser.add_argument(
+        "--series",
+        metavar="NAME",
+        help="only this one in .hgrm: its name, or name{label=value,…} as tables show it",
+    )
+    parser.add_argument(
+        "--requests",
+        metavar="NAME",
+        help="the kind of requests that --format endpoints is about, if there are several: its name, or "
+        "name{label=value,…}",
+    )
+    time_range_options.add_part_arguments(parser)
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and read no run")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 4 unless the result is complete, 5 if the run was interrupted"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        return _schema()
+    wanted = outputs(args.formats, args.files)
+    if args.series is not None and all(output.form != "hgrm" for output in wanted):
+        raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
+    if args.requests is not None and all(output.form != "endpoints" for output in wanted):
+        raise UsageError(
+            "--requests picks a kind for the form of endpoints, and that is not asked for",
+            hint="add --format endpoints",
+        )
+    with uncollected():
+        return _report(args, wanted)
+
+
+def _report(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
+    target = find_run.find(args)
+    choice, step_s = time_range_options.choice_of(args), time_range_options.step_of(args)
+    if choice.whole and step_s is None and all(output.form in _BARE for output in wanted):
+        report = find_run.report_of(target)
+    else:
+        report = time_range_options.report_of(target, choice, step_s)
+    make_folders(wanted)
+    for output in wanted:
+        if output.form == "hlog":
+            _write_hlog(target, output.path, report)
+        elif output.form == "hgrm":
+            _write_hgrm(list(_distributions(target, report, args.series)), output)
+        elif output.form == "endpoints":
+            _write_summary(report, args.requests or "", output)
+        else:
+            _write(report, output, steps=args.every is not None)
+    return strictly(report.completeness) if args.strict else Exit.OK
+
+
+def _write(report: Report, output: Output, *, steps: bool) -> None:
+    from telemetry.report import render
+
+    form: Any = output.form
+    width, color = console.PIPED_WIDTH, False
+    if output.path is None:
+        width, color = console.width(sys.stdout), console.color(sys.stdout)
+    write(render(report, form, width=width, color=color, steps=steps), output.path)
+
+
+def _write_summary(report: Report, kind: str, output: Output) -> None:
+    from telemetry.report.endpoints import render_summary
+
+    write(render_summary(report, kind), output.path)
+
+
+def _schema() -> int:
+    from telemetry.report.schema import json_schema
+
+    console.write_json(json_schema())
+    return Exit.OK
+
+
+def _write_hlog(target: find_run.Target, output: Path | None, report: Report) -> None:
+    if output is None:
+        raise UsageError("a histogram log goes to a file", hint="add -o FILE")
+    from telemetry.store.interval_log import export_hlog
+    from telemetry.store.run_directory import resolve
+
+    directory = resolve(target.directory_spec, target.root)
+    part = report.stretch
+    if part is None or not part.found:
+        export_hlog(directory, output)
+        return
+    start_ns, end_ns = (report.snapshot.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
+    export_hlog(directory, output, start_ns=start_ns, end_ns=end_ns)
+
+
+def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
+    """`made`: names of series, and what is to be said of them."""
+    from telemetry.report.hgrm import sections
+
+    if output.path is None:
+        write(sections(text for _, text in made), None)
+    elif len(made) == 1:
+        write(made[0][1], output.path)
+    elif made and output.folder:
+        files = (f"{file}{output.path.suffix}" for file in _file_names([name for name, _ in made]))
+        write_all(zip(files, (text for _, text in made), strict=True), output.path.with_suffix(""))
+    elif not made:
+        raise UsageError(f"the run has no series, so there is nothing for {output.path}")
+    else:
+        hint = "pick one with --series NAME, or write all to a folder: --format hgrm -o DIR/"
+        raise UsageError(f"{output.path} holds one series, and there are {len(made):,}", hint=hint)
+
+
+def _distributions(target: find_run.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
+    """Name and distribution of each series: of all its values as far as the history has them, else of the
+    percentiles of the result, which is said."""
+    from telemetry.report.hgrm import digests, distribution, result_distribution
+
+    stats = _chosen(report, wanted)
+    found = digests(_recorded(target), stats, report.stretch) if report.source != "status" else {}
+    coarse = 0
+    for place, stat in enumerate(stats):
+        digest = found.get(place)
+        coarse += digest is None
+        text = result_distribution(stat) if digest is None else distribution(digest, stat.stddev)
+        yield wording.instrument(stat.name, stat.labels), text
+    if coarse:
+        console.say(
+            f"the history does not have all values of {coarse:,} of {len(stats):,} series:"
+            " their distributions have no rows but the percentiles of the result"
+        )
+
+
+def _recorded(target: find_run.Target) -> RecordedRun:
+    from telemetry.cli.memory import keep_freed
+    from telemetry.history import open_run
+
+    keep_freed()
+    return open_run(target.directory_spec, target.root, find_run.fallback_dirs())
+
+
+def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
+    """Those with this name, with or without labels; None: all."""
+    from difflib import get_close_matches
+
+    stats = report.snapshot.series
+    if wanted is None:
+        return stats
+    named = {place: {stat.name, wording.instrument(stat.name, stat.labels)} for place, stat in enumerate(stats)}
+    found = [stats[place] for place, names in named.items() if wanted in names]
+    if not found:
+        known = sorted({name for names in named.values() for name in names})
+        close = get_close_matches(wanted, known, n=1)
+        hint = f"did you mean {printable(close[0])!r}?" if close else "`telemetry report` lists them"
+        raise UsageError(f"the run has no series {wanted!r}", hint=hint)
+    return found
+
+
+def _file_names(names: Sequence[str]) -> Iterator[str]:
+    """One for each, and no two the same."""
+    from telemetry.store.run_directory import slug
+
+    taken: set[str] = set()
+    for name in names:
+        plain = slug(name)
+        numbered = (f"{plain}-{number}" for number in count(2))
+        file = next(one for one in chain([plain], numbered) if one not in taken)
+        taken.add(file)
+        yield file

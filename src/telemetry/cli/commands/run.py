@@ -1,0 +1,278 @@
+"""`telemetry run -- CMD…`: an aggregator beside a command, and the report when it ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.cli import console
+from telemetry.cli.commands import serve
+from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.cli.wrapped.command import Job
+from telemetry.cli.wrapped.stage import Stage, open_stage
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.report.live_line import describe
+from telemetry.transport.subscription import Subscription
+from telemetry.wire.control import Request, Stop, Watch
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
+
+if TYPE_CHECKING:
+    from telemetry.cli.beside_run.feeds import Feeding
+    from telemetry.cli.beside_run.gates import Gating
+    from telemetry.config.schema import Config
+    from telemetry.supervise.aggregator import AggregatorKeeper
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default=None, help="name of the run (default: the command's)")
+    serve.add_run_flags(parser)
+    parser.add_argument(
+        "--quiet", action="store_true", help="no live line, no report on stderr; gates that did not pass are named"
+    )
+    parser.add_argument(
+        "--tui",
+        action="store_true",
+        help="show the run as `telemetry top` does; `q` leaves the viewer, never the command",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 4 if the command succeeded but the result is not complete, 6 if it is but a feed failed or a "
+        "backend has not got all of it",
+    )
+    parser.add_argument(
+        "--gate",
+        dest="gates",
+        action="append",
+        metavar="EXPR",
+        help="a condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 if "
+        "nobody can tell (default: the setting gates.expressions)",
+    )
+    parser.add_argument("--no-gates", action="store_true", help="pass over the setting gates.expressions")
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="the run that `baseline` means in a gate")
+    parser.add_argument(
+        "--abort-on-fail", action="store_true", help="end the command once a gate fails and can't pass any more"
+    )
+    parser.add_argument(
+        "--worker-grace",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="longest wait after the command for workers of it that still record (default: 10)",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.config.load import load
+    from telemetry.supervise.aggregator import AggregatorKeeper
+    from telemetry.supervise.run_files import RunFiles
+    from telemetry.supervise.spawn import environment, spawn
+    from telemetry.supervise.writers import with_backends
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command given", hint="telemetry run --name NAME -- CMD …")
+    name = args.name or name_of(command[0])
+    serve.check_name(name)
+    flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
+    config = load(flags).config
+    gating = _gating(args, config, name)
+    with (
+        open_stage(tui=args.tui) as stage,
+        serve.writers(args, config, stage.say) as writers,
+        _feeding(args, config, stage) as feeding,
+    ):
+        aggregator = spawn(name, flags, owner_pid=os.getpid(), timeout_s=config.emit.start_timeout_s)
+        keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
+        hurried = False
+        with Subscription(aggregator.snapshots) as snapshots:
+            feeding.begin(aggregator.endpoint)
+            writers.begin(aggregator.endpoint, aggregator.directory)
+            job = Job(command, {"TELEMETRY_ENDPOINT": aggregator.endpoint}, stage.launch)
+            if job.started:
+                stage.begin(aggregator.directory, environment(flags))
+                _ask(keeper, Watch(pid=job.pid), stage)
+                if gating is not None:
+                    gating.begin(aggregator.directory, stage.say, job.end)
+                job.wait(_Watch(snapshots, keeper, stage, gating, quiet=args.quiet))
+                stage.over()
+                hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
+            feeding.end()
+            ending = gating.ending(job.ending()) if gating is not None else job.ending()
+            _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
+            report = _result(snapshots, keeper, config)
+            keeper.release()
+        told = report.snapshot.backends
+        serve.end_writers(writers, config.backends.finish_timeout_s, told, _said_waiting(stage, quiet=args.quiet))
+        stage.await_leave(patient=not (job.told_to_end or hurried))
+    report = with_backends(report, writers.stats)
+    report = _with_bill(report, job.facts())
+    if gating is not None:
+        report = gating.concluded(report)
+    if not args.quiet:
+        _say(report)
+    elif report.gates:
+        _say_what_did_not_pass(report)
+    return _exit_code(report, job.exit_code, gating, strict=args.strict, failed=feeding.failed or writers.failed)
+
+
+def _await_workers(
+    keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeding, stage: Stage, *, quiet: bool
+) -> bool:
+    """Give workers that outlive the command their time to finish. Returns whether a signal cut it short."""
+    from telemetry.cli.wrapped.workers import await_workers
+
+    def say(words: str) -> None:
+        if not quiet:
+            stage.say(words)
+
+    grace_s = config.run.worker_grace_s
+    if job.told_to_end:
+        grace_s = min(grace_s, limits.WORKER_GRACE_TOLD_S)
+    try:
+        with serve.interruptible():
+            await_workers(keeper, grace_s, say, besides=feeding.pids)
+    except KeyboardInterrupt:
+        return True
+    except TelemetryError as error:
+        stage.say(str(error))
+    return False
+
+
+def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -> Report:
+    from telemetry.supervise.outcome import await_report
+
+    patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
+    patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
+    return await_report(
+        snapshots, keeper, patience_s, recovery_s=limits.RECOVERY_S, patience_after_restart_s=patience_s
+    )
+
+
+def _say_what_did_not_pass(report: Report) -> None:
+    """The reason of an exit code is said, however quiet."""
+    from telemetry.report.gates import gate_lines
+
+    for line in gate_lines([gate for gate in report.gates if gate.outcome != "pass"]).lines:
+        console.say(line)
+
+
+def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool, failed: bool) -> int:
+    """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
+    if gating is not None and gating.ended_by is not None:
+        return Exit.GATE_FAILED
+    if of_command:
+        return of_command
+    if report.gates:
+        from telemetry.cli.beside_run.gates import exit_code
+
+        if code := exit_code(report.gates):
+            return code
+    return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
+
+
+def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | None:
+    """None without gates. Raises UsageError for one that can't be read, and for flags that need one."""
+    texts = args.gates or ([] if args.no_gates else list(config.gates.expressions))
+    if not texts:
+        if args.abort_on_fail or args.baseline is not None:
+            flag = "--abort-on-fail" if args.abort_on_fail else "--baseline"
+            raise UsageError(f"{flag} is about gates, and there are none", hint="add --gate 'EXPR'")
+        return None
+    from telemetry.cli.beside_run.gates import Gating, demands
+
+    root = Path(config.run.dir).absolute()
+    asked = demands(texts, config, root, name=name, baseline=args.baseline)
+    return Gating(asked, abort=args.abort_on_fail, quiet=args.quiet)
+
+
+def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
+    """Raises UsageError for a feed that can't be."""
+    from telemetry.cli.beside_run.feeds import Feeding
+
+    return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
+
+
+def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
+    """What is told while backends get the rest of a run that is over: once. What they have not got in the end is
+    said of each."""
+    told: list[str] = []
+
+    def say(late: list[BackendStat]) -> None:
+        if not quiet and not told:
+            told.append(serve.waiting_for(late))
+            stage.pass_by(f"telemetry: {told[0]}\n")
+
+    return say
+
+
+def name_of(program: str) -> str:
+    """A name for a run whose command may be called anything."""
+    name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
+    return name[: limits.NAME_CHARS].strip() or "run"
+
+
+class _Watch:
+    """What happens each second while the command runs."""
+
+    def __init__(
+        self,
+        snapshots: Subscription,
+        keeper: AggregatorKeeper,
+        stage: Stage,
+        gating: Gating | None = None,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._gating = gating
+        self._snapshots = snapshots
+        self._keeper = keeper
+        self._stage = stage
+        self._quiet = quiet
+        self._over = False
+
+    def __call__(self) -> None:
+        snapshot = self._snapshots.recv(0.0)
+        if snapshot is None or self._over:
+            return
+        if not self._quiet:
+            self._stage.pass_by(describe(snapshot) + "\n")
+        if self._gating is not None:
+            self._gating.look(snapshot)
+        if snapshot.state in TERMINAL:
+            self._over = True
+            self._keeper.release()
+            self._stage.say("the run was stopped; the command goes on, what it records now is in no result")
+
+
+def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:
+    """The run's result does not hang on an answer: without one it is read from disk."""
+    try:
+        keeper.ask(request, limits.CONTROL_TIMEOUT_S)
+    except TelemetryError as error:
+        stage.say(str(error))
+
+
+def _with_bill(report: Report, command: CommandFacts) -> Report:
+    """A source that is older than the command's end can't know what it took."""
+    snapshot = report.snapshot
+    return replace(report, snapshot=replace(snapshot, command=snapshot.command or command))
+
+
+def _say(report: Report) -> None:
+    from telemetry.cli.find_run import early_rule
+    from telemetry.history.run import with_history
+    from telemetry.report import render
+
+    report = replace(report, early_rule=early_rule())
+    text = render(with_history(report), width=console.width(sys.stderr), color=console.color(sys.stderr))
+    console.talk(f"{text}run directory: {report.directory}\n")

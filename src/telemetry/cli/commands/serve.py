@@ -1,0 +1,290 @@
+"""`telemetry serve`: the aggregator alone, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from telemetry import limits
+from telemetry.cli import console
+from telemetry.cli.exit_codes import Exit, strictly
+from telemetry.errors import UsageError
+from telemetry.formatting import number_of, printable
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import Config
+    from telemetry.supervise.writers import Writers
+
+FLAGS = {
+    "dir": "run.dir",
+    "refresh_hz": "run.refresh_hz",
+    "bind": "transport.bind",
+    "insecure": "transport.insecure",
+    "journal": "journal.enabled",
+    "worker_grace": "run.worker_grace_s",
+    "tokenizer": "tokens.tokenizer",
+    "token_workers": "tokens.workers",
+    "token_budget": "tokens.budget_s",
+}
+"""Command-line names → configuration keys."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default=None, help="name of the run (default: this host's name)")
+    add_run_flags(parser)
+    parser.add_argument("--bind", default=None, help="control address, tcp://host:port or ipc://path")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="no keys on a tcp address that is not loopback: anybody on the network reads, writes and stops",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed failed or a backend "
+        "has not got all of it",
+    )
+    parser.add_argument(
+        "--resume",
+        default=None,
+        metavar="RUN",
+        help="go on with a run whose aggregator died: same directory, addresses and numbers",
+    )
+    parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--owner-pid", type=int, default=None, help=argparse.SUPPRESS)
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that `run` and `serve` share; each overrides a configuration key."""
+    parser.add_argument(
+        "--dir", default=None, help="folder in which each run makes its own directory (default: runs)"
+    )
+    parser.add_argument("--refresh-hz", type=float, default=None, help="snapshots a second (default: 10)")
+    parser.add_argument(
+        "--no-journal",
+        dest="journal",
+        action="store_false",
+        default=None,
+        help="keep no journal; percentiles then have the stated error bound",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        default=None,
+        metavar="PATH",
+        help="count the tokens of texts that producers hand in, with this tokenizer.json",
+    )
+    parser.add_argument(
+        "--token-workers", type=int, default=None, metavar="N", help="processes that count tokens (default: 1)"
+    )
+    parser.add_argument(
+        "--token-budget",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="longest wait at the end for texts that are not counted yet (default: 60)",
+    )
+    parser.add_argument(
+        "--feed",
+        dest="feeds",
+        action="append",
+        default=[],
+        metavar="NAME[:ADDRESS]",
+        help="take in what another program publishes, as `telemetry feed` does; repeatable",
+    )
+    _add_backend_flags(parser)
+
+
+def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="NAME[:key=value,…]",
+        help="hand the run on to a backend such as tensorboard, in a process of its own; repeatable; `telemetry "
+        "export --list` names them (default: the setting backends.to)",
+    )
+    parser.add_argument("--no-backends", action="store_true", help="pass over the setting backends.to")
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="between two readings of instruments that backends get (default: the setting backends.every_s)",
+    )
+
+
+def writers(args: argparse.Namespace, config: Config, say: Callable[[str], object]) -> Writers:
+    """The writers of backends that the command line or the settings name. Raises UsageError for one that can't
+    be."""
+    from telemetry.supervise.writers import Writers
+
+    to = args.to or ([] if args.no_backends else list(config.backends.to))
+    if to:
+        from telemetry.backends.choice import parse_all, unheeded
+
+        for words in unheeded(config.backends.values, parse_all(to)):
+            say(words)
+    check_every(args.every)
+    return Writers(to, say, every_s=args.every)
+
+
+def check_every(every_s: float | None) -> None:
+    """What `--every` says has the bounds of the setting. Raises UsageError."""
+    from telemetry.config.schema import DAY_S
+
+    if every_s is not None and not 1 <= every_s <= DAY_S:
+        raise UsageError(f"--every {every_s:g} is not between one second and a day")
+
+
+def run(args: argparse.Namespace) -> int:
+    # numpy starts a thread per core for linear algebra unless told otherwise; the aggregator does none
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from telemetry.cli.beside_run.feeds import Feeding
+    from telemetry.config.load import load
+    from telemetry.daemon import DaemonOptions, run_daemon
+    from telemetry.supervise.writers import Writers
+
+    name = args.name or socket.gethostname()
+    check_name(name)
+    loaded = load({key: getattr(args, flag, None) for flag, key in FLAGS.items()})
+    root = Path(loaded.config.run.dir).absolute()
+    options = DaemonOptions(
+        name=name,
+        run_id=args.run_id or secrets.token_hex(4),
+        epoch=secrets.token_hex(4),
+        root=root,
+        config=loaded.config,
+        owner_pid=args.owner_pid,
+        ready_fd=args.ready_fd,
+        command_line=tuple(sys.argv),
+        resume=_to_resume(args, root),
+    )
+    begun: list[bool] = []
+    alone = args.ready_fd is None
+    with (
+        Feeding(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
+        writers(args, loaded.config, console.say) if alone else Writers((), console.say) as backends,
+    ):
+
+        def ready(facts: dict[str, object]) -> None:
+            begun.append(True)
+            if alone:
+                say_where(facts)
+            feeding.begin(str(facts["endpoint"]))
+            backends.begin(str(facts["endpoint"]), str(facts["dir"]))
+
+        written, snapshot = run_daemon(options, on_ready=ready)
+        if backends:
+            _deliver(backends, loaded.config.backends.finish_timeout_s, snapshot)
+    if not begun:
+        console.say("nothing to resume: the run has ended")
+    if alone:
+        say_outcome(snapshot)
+    if not written:
+        return Exit.ERROR
+    completeness = Report(snapshot=snapshot, source="pubsub").completeness
+    failed = feeding.failed or backends.failed
+    return strictly(completeness, backend_failed=failed) if args.strict else Exit.OK
+
+
+def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
+    """Says once what is waited for, and how to end that."""
+    told: list[str] = []
+
+    def tell(late: list[BackendStat]) -> None:
+        if not told:
+            told.append(waiting_for(late))
+            console.say(f"{told[0]}; a signal ends that")
+
+    end_writers(backends, timeout_s, snapshot.backends, tell)
+
+
+def end_writers(
+    backends: Writers,
+    timeout_s: float,
+    told: Sequence[BackendStat],
+    waiting: Callable[[list[BackendStat]], object],
+) -> None:
+    """`Writers.end`. A run that is over has its result: a signal ends the waiting, and what is left can be
+    delivered later."""
+    with suppress(KeyboardInterrupt), interruptible():
+        backends.end(timeout_s, told, waiting)
+    backends.end(0.0, told)  # concludes what was interrupted
+
+
+def waiting_for(late: Sequence[BackendStat]) -> str:
+    """What is told while backends get the rest of a run that is over."""
+    left = ", ".join(f"{stat.name} ({_left(stat)})" for stat in late)
+    return printable(f"waiting for {left}")
+
+
+def _left(stat: BackendStat) -> str:
+    return "closing" if stat.state == "closing" else f"{number_of(stat.queued, 'record')} left"
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Signals that end a process raise KeyboardInterrupt, whatever they did before."""
+    from telemetry.daemon.signal_pipe import ENDING
+
+    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
+    """The directory of the run that goes on. Raises UsageError for flags that contradict what it says of itself."""
+    if args.resume is None:
+        return None
+    known = [flag for flag in ("name", "bind", "run_id", "journal") if getattr(args, flag) is not None]
+    if known:
+        flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
+        raise UsageError(f"--resume goes on with a run as it is: {flags} can't be changed", hint="leave it out")
+    if args.ready_fd is not None:  # a program means a directory, and is told what is wrong with it
+        return Path(args.resume)
+    from telemetry.store.run_directory import resolve
+
+    return resolve(args.resume, root).path
+
+
+def check_name(name: str) -> None:
+    """A run's name has the bounds of every other name."""
+    if not name.strip() or len(name) > limits.NAME_CHARS or not name.isprintable():
+        raise UsageError(
+            f"{name[:40]!r} can't be the name of a run", hint=f"1 to {limits.NAME_CHARS} printable characters"
+        )
+
+
+def say_outcome(snapshot: MetricsSnapshot) -> None:
+    report = Report(snapshot=snapshot, source="pubsub")
+    lines = [report.headline(), *snapshot.warnings, report.directory]
+    for line in lines:
+        console.say(line)
+
+
+def say_where(facts: dict[str, object]) -> None:
+    events = facts.get("resumed_with")
+    what = f" goes on with {number_of(events, 'event')}" if isinstance(events, int) else ""
+    console.say(f"run {facts['name']} ({facts['run_id']}){what} in {facts['dir']}")
+    console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
+    trusted = facts.get("trusted")
+    if trusted is not None:
+        others = f"and {trusted:,} trusted" if trusted else "alone: `telemetry keys trust` lets in others"
+        console.say(f"encrypted, for this user's own key {others}")

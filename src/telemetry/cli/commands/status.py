@@ -1,0 +1,96 @@
+"""`telemetry status`: how a run is doing, in a few lines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import RunDirectoryError
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.store.dead_run import Remains
+
+
+class DeadRun(Struct, kw_only=True, frozen=True):
+    """What JSON says of a run whose aggregator ended without a result."""
+
+    run_id: str
+    state: str
+    """`DEAD`, or `RESTARTING` while the process that started the aggregator sees to another."""
+    dir: str
+    last_seen_ns: int
+    """Wall clock."""
+    journal_segments: int
+    journal_bytes: int
+    recoverable: bool
+
+    @staticmethod
+    def of(left: Remains) -> DeadRun:
+        kept = bool(find_run.keeper(left.directory))
+        return DeadRun(
+            run_id=left.directory.run_id,
+            state="RESTARTING" if kept else "DEAD",
+            dir=str(left.directory.path),
+            last_seen_ns=left.since_ns,
+            journal_segments=left.segments,
+            journal_bytes=left.journal_bytes,
+            recoverable=left.recoverable and not kept,
+        )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    find_run.add_run_argument(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="print the whole snapshot as JSON, or what is left of a dead run"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.report import render
+
+    target = find_run.find(args)
+    try:
+        report = find_run.report_of(target)
+    except RunDirectoryError:
+        left = find_run.dead(target) if args.json else None
+        if left is None:
+            raise
+        console.write_json(DeadRun.of(left))
+        return Exit.ERROR
+    if args.json:
+        console.write(render(report, "json"))
+    else:
+        console.write("\n".join(_lines(target, report)) + "\n")
+    return Exit.OK
+
+
+def _lines(target: find_run.Target, report: Report) -> Iterator[str]:
+    from telemetry.formatting import count, printable
+    from telemetry.report import backends
+    from telemetry.report.content import content
+    from telemetry.report.text import render_section
+
+    said = content(report)
+    yield said.headline
+    yield from said.facts
+    if report.source == "status":
+        pid = f" · pid {target.live.pid}" if target.live else ""
+        yield printable(f"aggregator {target.endpoint}{pid}")
+    if report.directory:
+        yield printable(f"directory {report.directory}")
+    if steps := [f"{axis.name} {count(axis.newest)}" for axis in report.snapshot.axes if axis.newest is not None]:
+        yield printable(f"newest steps: {' · '.join(steps)}")
+    if to := backends.line(report):
+        yield f"backends: {to}"
+    for section in said.sections:
+        if section.title in ("Losses", "Producers", "Progress", "Warnings"):
+            yield ""
+            yield section.title
+            yield from render_section(section, console.width(sys.stdout))

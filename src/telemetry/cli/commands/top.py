@@ -1,0 +1,315 @@
+"""`telemetry top`: a run in the cockpit, in a browser, or a line a second where there is no terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import console, find_run, plain_viewer
+from telemetry.cli.commands import status
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import ConfigError, TelemetryError, UsageError
+from telemetry.wire.snapshot import TERMINAL
+
+if TYPE_CHECKING:
+    from telemetry.store.live_runs import LiveRun
+    from telemetry.store.run_directory import RunDirectory
+    from telemetry.tui.app import Cockpit
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+_NAMED: Final = 5
+"""Live runs that an error line has room for."""
+_BASELINES: Final = 50
+"""Finished runs that are offered: reading more heads than these is felt, and nobody scrolls further."""
+_LOOK_S: Final = 0.25
+"""How often it is looked whether somebody is still there: two at one terminal are in each other's way."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="RUN",
+        nargs="?",
+        default=None,
+        help="directory, run id, name, control address, or `latest` (default: the live run, where --dir is given "
+        "of those in it; a choice where there are several, and the newest run under --dir where there is none)",
+    )
+    find_run.add_dir_argument(parser)
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="a finished run to compare with")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--plain", action="store_true", help="a line a second instead, until the run ends")
+    how.add_argument("--once", action="store_true", help="print how the run is now, and leave")
+    how.add_argument("--web", action="store_true", help="serve the cockpit to browsers on this machine")
+    parser.add_argument("--json", action="store_true", help="with --once: the whole snapshot, as `status --json`")
+    parser.add_argument(
+        "--port", type=_port, default=None, metavar="N", help="with --web (default: 8765, or else a free one)"
+    )
+    parser.add_argument("--job-pid", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--served", action="store_true", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    _check(args)
+    target = _target(args)
+    if args.once:
+        return _once(args, target)
+    if args.web:
+        return _web(args, target)
+    if args.plain:
+        return plain_viewer.follow(target)
+    if not has_screen(served=args.served):
+        console.say("no terminal to draw on: a line a second instead, as with --plain")
+        return plain_viewer.follow(target)
+    return _cockpit(args, target)
+
+
+def choose(live: Sequence[LiveRun]) -> LiveRun:
+    """Asks which of several runs is meant. Blocks until there is an answer. Raises UsageError if there is none."""
+    from telemetry.formatting import printable, timestamp
+
+    widest = max(len(printable(run.name)) for run in live)
+    for number, run in enumerate(live, 1):
+        name = printable(run.name).ljust(widest)
+        console.talk(f"{number:3}  {name}  {run.run_id}  {timestamp(run.started_ns)}  {printable(run.dir)}\n")
+    while True:
+        console.talk(f"which run? 1–{len(live)} [1]: ")
+        answer = sys.stdin.readline()
+        if not answer:
+            raise UsageError("no run was chosen")
+        word = answer.strip() or "1"
+        if word.isdecimal() and 1 <= int(word) <= len(live):
+            return live[int(word) - 1]
+
+
+def has_screen(*, served: bool) -> bool:
+    """Whether Textual can draw: it reads stdin and writes stderr. Whoever sends stdout elsewhere wants lines there.
+
+    In a browser it always can.
+    """
+    if served:
+        return True
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) and (
+        os.environ.get("TERM", "dumb") != "dumb"
+    )
+
+
+def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> MetricsSnapshot:
+    """The result of a finished run. Reads files. Raises RunNotFoundError or RunDirectoryError."""
+    from telemetry.report import load_report
+
+    return load_report(spec, root, fallback_dirs).snapshot
+
+
+def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None) -> list[tuple[str, str]]:
+    """(directory, words) of the newest finished runs, without `but`. Reads the heads of files."""
+    from telemetry.formatting import printable, timestamp
+    from telemetry.store.final_snapshot import find_final
+    from telemetry.store.run_directory import list_runs
+
+    found: list[tuple[str, str]] = []
+    for directory in list_runs(root):
+        final = find_final(directory, fallback_dirs) if but is None or directory.path != but.path else None
+        if final is None:
+            continue
+        with suppress(TelemetryError):
+            head = final.head()
+            if head.state in TERMINAL:
+                words = f"{head.name}  {timestamp(head.started_ns)}  {head.completeness}"
+                found.append((str(directory.path), printable(words)))
+        if len(found) == _BASELINES:
+            break
+    return found
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return int(text)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises UsageError for options that would be without effect."""
+    if args.json and not args.once:
+        raise UsageError("--json goes with --once", hint="`telemetry tail` prints snapshots as they come")
+    if args.port is not None and not args.web:
+        raise UsageError("--port goes with --web")
+    if args.baseline and (args.plain or args.once):
+        raise UsageError("--baseline is for the cockpit alone")
+
+
+def _target(args: argparse.Namespace) -> find_run.Target:
+    if args.target is not None:
+        found = find_run.find(args)
+        if found.endpoint == found.spec:  # nothing else is known of it, on disk or from its announcement
+            find_run.check_listened(found.endpoint)
+        return found
+    from telemetry.store.live_runs import list_live
+    from telemetry.store.run_directory import resolve
+    from telemetry.transport import runtime_directory
+
+    root = find_run.root_directory(args.dir)
+    alive = [found for found in list_live(runtime_directory()) if found.alive]
+    if args.dir is not None:
+        alive = [found for found in alive if _is_in(found, root)]
+    live = [found for found in alive if found.state not in TERMINAL] or alive
+    if not live:
+        newest = resolve(find_run.LATEST, root)
+        console.say(f"nothing is live; the newest run is {newest.path}")
+        return find_run.Target(str(newest.path), root)
+    if len(live) > 1 and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{len(live)} runs are live: {_names(live)}", hint="telemetry top RUN")
+    chosen = choose(live) if len(live) > 1 else live[0]
+    return find_run.Target(chosen.run_id, root, chosen.endpoint, chosen)
+
+
+def _is_in(run: LiveRun, root: Path) -> bool:
+    return Path(run.dir).parent.resolve() == root.resolve()
+
+
+def _names(live: Sequence[LiveRun]) -> str:
+    from telemetry.formatting import printable
+
+    names = [printable(f"{run.name} ({run.run_id})") for run in live[:_NAMED]]
+    return ", ".join(names) + (f" and {len(live) - _NAMED:,} more" if len(live) > _NAMED else "")
+
+
+def _once(args: argparse.Namespace, target: find_run.Target) -> int:
+    if args.json:
+        return status.run(argparse.Namespace(target=target.spec, dir=args.dir, json=True))
+    from telemetry.report import render
+
+    report = find_run.report_of(target)
+    console.write(render(report, width=console.width(sys.stdout), color=console.color(sys.stdout)))
+    return Exit.OK
+
+
+def _web(args: argparse.Namespace, target: find_run.Target) -> int:
+    from telemetry.cli.browser import launch
+    from telemetry.store.run_directory import resolve
+
+    if not target.endpoint:
+        find_run.report_of(target)  # what a page could only say, it says here
+    # A page that is opened later finds the run in its directory where its aggregator is gone by then.
+    directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)
+    spec = target.spec if directory is None else str(directory.path)
+    command = [sys.executable, "-m", "telemetry", "top", spec, "--served", "--dir", str(target.root)]
+    if args.baseline:
+        load_baseline(target.root, find_run.fallback_dirs(), args.baseline)
+        command += ["--baseline", args.baseline]
+    return launch.serve(command, args.port, _title(target, directory))
+
+
+def _cockpit(args: argparse.Namespace, target: find_run.Target) -> int:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the viewer does no linear algebra either
+    import asyncio
+
+    from telemetry.cli.wrapped.terminal import ask_the_terminal
+    from telemetry.config import load
+    from telemetry.store.run_directory import resolve
+    from telemetry.tui.app import Cockpit
+    from telemetry.tui.feed.open import open_feed
+
+    ask_the_terminal(1)  # where Textual looks for a size
+    config, origins = load()
+    fallback_dirs = config.run.fallback_dirs
+    directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)
+    load_result = partial(load_baseline, target.root, fallback_dirs)
+    baseline = load_result(args.baseline) if args.baseline else None
+    feed = open_feed(target.endpoint, directory, fallback_dirs=fallback_dirs, job_pid=args.job_pid)
+    try:
+        cockpit = Cockpit(
+            feed,
+            title=_title(target, directory),
+            settings=config.tui,
+            stop_words=_stop_words(args.job_pid),
+            load_baseline=load_result,
+            baselines=partial(baselines, target.root, fallback_dirs, directory),
+            baseline=baseline,
+            export_dir=Path.cwd(),
+            beside_command=bool(args.job_pid),
+        )
+        return asyncio.run(_until_left(cockpit, args.job_pid))
+    except ConfigError as error:
+        raise _placed(error, origins) from None
+    finally:
+        feed.close()
+
+
+def _placed(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
+    """With the place where the setting comes from, whose name its message begins with."""
+    key, colon, words = error.message.partition(":")
+    return ConfigError(f"{key} ({origins[key]}){colon}{words}", hint=error.hint) if key in origins else error
+
+
+async def _until_left(cockpit: Cockpit, parent: int) -> int:
+    """The exit code. `parent` is the process whose child this one has to be; 0: anybody's."""
+    import asyncio
+
+    watch = asyncio.create_task(_leave_in_time(cockpit, parent))
+    await cockpit.run_async()
+    watch.cancel()
+    return cockpit.return_code or Exit.OK
+
+
+async def _leave_in_time(cockpit: Cockpit, parent: int) -> None:
+    """Leaves when the parent has died: nobody else puts the terminal back. Ends this process when the terminal, or
+    the browser's end of its stdin, is gone: Textual would go on reading it, at full speed and for ever; and there
+    is nothing left to put in order.
+    """
+    import asyncio
+    import select
+
+    stdin = select.poll()
+    stdin.register(0, 0)
+    while not (parent and cockpit.is_running and os.getppid() != parent):
+        if any(event & select.POLLHUP for _, event in stdin.poll(0)):
+            os._exit(128 + signal.SIGHUP)
+        await asyncio.sleep(_LOOK_S)
+    _let_modes_be_set()
+    cockpit.exit(return_code=128 + signal.SIGHUP)
+
+
+def _let_modes_be_set() -> None:
+    """From the terminal's background, where we are once a shell has it back, if the modes are still Textual's.
+
+    A shell that edits lines has set its own, in which signals can be typed: then setting them fails instead.
+    """
+    import termios
+
+    with suppress(termios.error):
+        typed_signals = termios.tcgetattr(0)[3] & termios.ISIG
+        signal.signal(signal.SIGTTOU, _unheeded if typed_signals else signal.SIG_IGN)
+
+
+def _unheeded(_number: int, _frame: FrameType | None) -> None:
+    """A signal with a handler interrupts what would wait, or stop, without one."""
+
+
+def _directory(target: find_run.Target) -> RunDirectory | None:
+    """Of a live run, where it can be read from here."""
+    from telemetry.store.run_directory import resolve
+
+    try:
+        return resolve(target.directory_spec, target.root)
+    except TelemetryError:
+        return None
+
+
+def _title(target: find_run.Target, directory: RunDirectory | None) -> str:
+    if target.live is not None:
+        return target.live.name
+    return (directory.slug or directory.path.name) if directory is not None else target.spec
+
+
+def _stop_words(job_pid: int) -> str:
+    if job_pid:
+        return "Stop the command? It gets SIGTERM."
+    return "End the run? Producers go on, what they record then is in no result."

@@ -1,0 +1,270 @@
+"""The checks of `telemetry doctor`, in the order of dependence.
+
+A check takes the configuration and returns (status, what was found, advice if it is not ok).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from telemetry import distribution, limits
+from telemetry.config import Config
+from telemetry.errors import KeysError, TelemetryError
+from telemetry.formatting import number_of
+
+Status = Literal["ok", "warn", "fail"]
+Finding = tuple[Status, str] | tuple[Status, str, str]
+
+
+class Check(Struct, kw_only=True, frozen=True):
+    """One line of the doctor."""
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+_PACKAGES: Final = (distribution.NAME, "pyzmq", "msgspec", "numpy", "hdrhistogram")
+_NOT_INSTALLED: Final = "?"
+_STRANGER: Final = "telemetry"
+_OLDEST_PYTHON: Final = (3, 11)
+_OLDEST_LIBZMQ: Final = (4, 3)
+_LONGEST_SOCKET_NAME: Final = "x" * 8 + "/ctl"
+_SLOW_CLOCK_NS: Final = 1_000  # one reading belongs to every recorded event
+_ROOM_LEAST: Final = 100 * limits.MIB
+_FDS_LEAST: Final = 256
+_FDS_A_PRODUCER: Final = 2
+_HELLO_TIMEOUT_S = 2.0
+_TRIAL_EVENTS: Final = 20_000
+_TRIAL_TIMEOUT_S: Final = 60.0
+_TRIAL: Final = (
+    "import telemetry; run = telemetry.start('doctor'); count, values = run.counter('trial'), run.series('value'); "
+    f"[(count.add(), values.record(number)) for number in range({_TRIAL_EVENTS // 2})]; run.finish()"
+)
+
+
+def check_versions(_config: Config) -> Finding:
+    found = ", ".join([f"Python {sys.version.split()[0]}", *(f"{name} {_version(name)}" for name in _PACKAGES)])
+    if sys.version_info < _OLDEST_PYTHON:
+        return "fail", found, "telemetry needs Python 3.11 or newer"
+    if _version(_STRANGER) != _NOT_INSTALLED:
+        return (
+            "fail",
+            f"{found}; `{_STRANGER}` is installed too, another project whose package has the same name",
+            f"pip uninstall {_STRANGER}, then pip install --force-reinstall {distribution.NAME}",
+        )
+    return "ok", found
+
+
+def check_libzmq(_config: Config) -> Finding:
+    from telemetry.transport.zmq_version import zmq_facts
+
+    facts = zmq_facts()
+    found = f"libzmq {facts.libzmq}, ipc {'yes' if facts.ipc else 'no'}, curve {'yes' if facts.curve else 'no'}"
+    if tuple(int(part) for part in facts.libzmq.split(".")[:2]) < _OLDEST_LIBZMQ:
+        return "fail", found, "install the pyzmq wheel, which brings a newer libzmq"
+    if not facts.ipc:
+        return "warn", found, "use --bind tcp://127.0.0.1:PORT"
+    return "ok", found
+
+
+def check_compiled(_config: Config) -> Finding:
+    from telemetry.aggregator.compiled import record_usual
+
+    if record_usual is None:
+        advice = (
+            "if it matters, install a compiler and Python's headers (gcc and python3-dev), then telemetry again"
+        )
+        return "ok", "nothing, so that the aggregator takes up to twice the time for each event", advice
+    return "ok", "what the aggregator does with most rows"
+
+
+def check_runtime_directory(_config: Config) -> Finding:
+    from telemetry.transport import runtime_directory
+
+    try:
+        path = runtime_directory()
+    except TelemetryError as error:
+        return "fail", error.message, error.hint
+    length = len(os.fsencode(path / _LONGEST_SOCKET_NAME))
+    room = f"{path}, socket paths of {length} bytes of {limits.IPC_PATH_BYTES}"
+    if length > limits.IPC_PATH_BYTES:
+        return "fail", room, "set XDG_RUNTIME_DIR to a shorter directory"
+    if not os.access(path, os.W_OK | os.X_OK):
+        return "fail", f"{path} can't be written to", "set XDG_RUNTIME_DIR to a directory of your own"
+    return "ok", room
+
+
+def check_temporary_directory(_config: Config) -> Finding:
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x")
+    except OSError as error:
+        return "fail", f"{tempfile.gettempdir()}: {error.strerror}", "set TMPDIR to a writable directory"
+    return "ok", tempfile.gettempdir()
+
+
+def check_run_directory(config: Config) -> Finding:
+    from telemetry.formatting import size
+
+    path = Path(config.run.dir).absolute()
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return "fail", f"{existing} can't be written to", "choose another --dir, or set run.fallback_dirs"
+    free = shutil.disk_usage(existing).free
+    found = f"{path}, {size(free)} free"
+    if free < _ROOM_LEAST:
+        return "fail", found, f"a run needs at least {size(_ROOM_LEAST)}"
+    if config.journal.enabled and free < config.journal.cap_bytes:
+        return (
+            "warn",
+            found,
+            f"a long run's journal takes up to {size(config.journal.cap_bytes)}: lower journal.cap_bytes",
+        )
+    return "ok", found
+
+
+def check_clock(_config: Config) -> Finding:
+    reads = 2_000
+    begun = time.perf_counter_ns()
+    for _ in range(reads):
+        time.monotonic_ns()
+    cost_ns = (time.perf_counter_ns() - begun) // reads
+    resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
+    found = f"monotonic, {resolution_ns:g} ns resolution, {cost_ns} ns a reading{_clock_source()}"
+    if cost_ns > _SLOW_CLOCK_NS:
+        return "warn", found, "every event costs one reading: see the kernel's clocksource, it is best `tsc`"
+    return "ok", found
+
+
+def check_open_files(_config: Config) -> Finding:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return "ok", "no limit"
+    found = f"{soft:,} descriptors, enough for about {number_of(max(0, soft - 64) // _FDS_A_PRODUCER, 'producer')}"
+    if soft < _FDS_LEAST:
+        return "warn", found, f"raise it with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
+    return "ok", found
+
+
+def check_processors(_config: Config) -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if usable < 2:
+        return "warn", "1 usable", "the aggregator will take time from what it measures: allow a second processor"
+    return "ok", f"{usable} usable"
+
+
+def check_endpoint(_config: Config) -> Finding:
+    from telemetry.transport import hello
+
+    endpoint = os.environ.get("TELEMETRY_ENDPOINT", "")
+    if not endpoint:
+        return "ok", "TELEMETRY_ENDPOINT is not set: `start` makes its own aggregator"
+    try:
+        welcome = hello(endpoint, _HELLO_TIMEOUT_S)
+    except KeysError as error:
+        return "fail", error.message, error.hint
+    except TelemetryError as error:
+        return "fail", error.message, "unset TELEMETRY_ENDPOINT, or start the aggregator it names"
+    return "ok", f"{endpoint}: run {welcome.name} {welcome.state}"
+
+
+def check_keys(config: Config) -> Finding:
+    """Whether they could be used; a user without any needs none as long as nothing leaves the machine."""
+    from telemetry.transport import plan
+    from telemetry.transport.keys import of_user
+    from telemetry.transport.zap import keys_for
+    from telemetry.transport.zmq_version import zmq_facts
+
+    try:
+        folder = of_user(config.security.keys_dir)
+        if config.transport.bind:
+            keys_for(plan(config.transport.bind, ""), config)
+        if not folder.has_pair:
+            return "ok", f"none in {folder.path}: only runs that other machines reach need them"
+        if not zmq_facts().curve:
+            return "fail", "this libzmq can't encrypt", "install the pyzmq wheel, which brings one that can"
+        folder.own()
+        trusted = folder.trusted()
+    except TelemetryError as error:
+        return "fail", error.message, error.hint
+    if trusted.problems:
+        return "warn", "; ".join(trusted.problems)
+    return "ok", f"a pair in {folder.path}, {number_of(len(trusted.keys), 'other')} trusted"
+
+
+def check_round_trip(_config: Config) -> Finding:
+    """A real run: aggregator, producer process, final file."""
+    from telemetry.report import load_report
+
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tm", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-m", "telemetry", "run", "--name", "doctor", "--dir", folder, "--quiet", "--"]
+        environment = {name: value for name, value in os.environ.items() if name != "TELEMETRY_ENDPOINT"}
+        try:
+            done = subprocess.run(
+                [*command, sys.executable, "-c", _TRIAL],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_TRIAL_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "fail", f"a trial run did not end within {_TRIAL_TIMEOUT_S:g} s", "try `telemetry demo`"
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["it said nothing"]
+            return "fail", f"a trial run ended with exit code {done.returncode}: {lines[-1]}"
+        report = load_report("latest", folder)
+    took_s = time.monotonic() - begun
+    applied = report.snapshot.accounting.applied
+    found = f"{applied:,} of {_TRIAL_EVENTS:,} events through a real run in {took_s:.1f} s, {report.completeness}"
+    if applied != _TRIAL_EVENTS or report.completeness != "complete":
+        return "fail", found, "; ".join(report.snapshot.warnings)
+    return "ok", found
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return _NOT_INSTALLED
+
+
+def _clock_source() -> str:
+    try:
+        text = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        return ""
+    return f", source {text}"
+
+
+CHECKS: Final[list[tuple[str, Callable[[Config], Finding], bool]]] = [
+    ("versions", check_versions, False),
+    ("ZeroMQ", check_libzmq, False),
+    ("compiled", check_compiled, False),
+    ("runtime directory", check_runtime_directory, False),
+    ("temporary directory", check_temporary_directory, False),
+    ("run directory", check_run_directory, False),
+    ("clock", check_clock, False),
+    ("open files", check_open_files, False),
+    ("processors", check_processors, False),
+    ("keys", check_keys, False),
+    ("endpoint", check_endpoint, False),
+    ("round trip", check_round_trip, True),
+]
+"""(name, check, whether it takes seconds)"""

@@ -1,0 +1,120 @@
+"""A run without a terminal: one line a second on stdout until it ends, then what it came to."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from telemetry import limits
+from telemetry.cli import console, find_run
+from telemetry.cli.exit_codes import Exit
+from telemetry.errors import EndpointError, TelemetryError
+from telemetry.report.live_line import describe
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL
+
+if TYPE_CHECKING:
+    from telemetry.transport import Subscription
+    from telemetry.wire.snapshot import MetricsSnapshot
+
+_LINE_S: Final = 1.0
+_SILENT_S: Final = 2.0
+"""Nobody looks at a line a second more closely."""
+_MISSED: Final = 3
+"""Snapshots that a run with a slower rhythm may miss before it counts as silent."""
+
+
+def follow(target: find_run.Target) -> int:
+    """Blocks until the run has ended. A silent aggregator is waited for and found again.
+
+    Raises EndpointError if nobody answers at the beginning and nothing is on disk, RunDirectoryError once the run
+    is known to be dead without a result.
+    """
+    report = _Watch(target).report() if target.endpoint else find_run.report_of(target)
+    console.write(f"{describe(report.snapshot)}\n{report.headline()}\n")
+    return Exit.OK
+
+
+class _Watch:
+    """The lines of a live run."""
+
+    def __init__(self, target: find_run.Target) -> None:
+        self._target = target
+        self._heard_s = time.monotonic()
+        self._silent_s = _SILENT_S
+        self._say_at_s = self._silent_s
+        """Silence is said when it has lasted so long, and each time it has become twice as long."""
+
+    def report(self) -> Report:
+        """The result, from the aggregator, or else from disk."""
+        try:
+            snapshots = self._subscribe(limits.LOST_AFTER_S)
+        except EndpointError as silence:
+            return find_run.from_disk(self._target, silence)
+        try:
+            while True:
+                snapshot = self._newest_of_a_second(snapshots)
+                if snapshot is None:
+                    found = self._on_disk()
+                    if found is not None:
+                        return found
+                    snapshots = self._again(snapshots)
+                elif snapshot.state in TERMINAL:
+                    return Report(snapshot=snapshot, source="pubsub")
+                else:
+                    console.write(describe(snapshot) + "\n")
+        finally:
+            snapshots.close()
+
+    def _newest_of_a_second(self, snapshots: Subscription) -> MetricsSnapshot | None:
+        """All are taken as they come: a conflating socket loses the last one when its peer goes."""
+        newest = None
+        deadline_s = time.monotonic() + _LINE_S
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            snapshot = snapshots.recv(left_s)
+            if snapshot is not None:
+                self._hear(snapshot)
+                newest = snapshot
+                if snapshot.state in TERMINAL:
+                    break
+        return newest
+
+    def _subscribe(self, timeout_s: float) -> Subscription:
+        from telemetry.transport import subscribe
+
+        return subscribe(self._target.endpoint, timeout_s=timeout_s)
+
+    def _hear(self, snapshot: MetricsSnapshot) -> None:
+        if self._say_at_s > self._silent_s:
+            console.say("snapshots come again")
+        self._heard_s = time.monotonic()
+        if snapshot.refresh_hz:
+            self._silent_s = max(_SILENT_S, _MISSED / snapshot.refresh_hz)
+        self._say_at_s = self._silent_s
+
+    def _on_disk(self) -> Report | None:
+        """The result of a run that has been silent. Raises RunDirectoryError if it will never have one."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s < self._say_at_s:
+            return None
+        self._say_at_s = 2 * silent_s
+        console.say(f"last snapshot {silent_s:.0f} s ago")
+        silence = EndpointError("")
+        try:
+            return find_run.from_disk(self._target, silence)
+        except TelemetryError as nothing:
+            # Whoever keeps the aggregator has started another one long before that.
+            if nothing is not silence and silent_s > limits.LOST_AFTER_S:
+                raise
+        return None
+
+    def _again(self, snapshots: Subscription) -> Subscription:
+        """Another subscription, in place of one that is silent, where the aggregator answers."""
+        if time.monotonic() - self._heard_s < self._silent_s:
+            return snapshots
+        try:
+            fresh = self._subscribe(_LINE_S)
+        except EndpointError:
+            return snapshots
+        snapshots.close()
+        return fresh

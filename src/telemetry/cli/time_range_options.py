@@ -1,0 +1,99 @@
+"""Which part of a run a command is about, and in what steps."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import find_run
+from telemetry.errors import RunNotFoundError, UsageError
+from telemetry.wire.report import Report
+
+if TYPE_CHECKING:
+    from telemetry.history import Choice
+    from telemetry.store.run_directory import RunDirectory
+
+_VALUE: Final = re.compile(r"-\.?\d")
+
+
+def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -> None:
+    """The flags that `choice_of` reads, and with `steps` those of `step_of`."""
+    parser._negative_number_matcher = _VALUE  # as from Python 3.14 on: `-10s` is a value and no flag
+    part = parser.add_argument_group("a part of the run")
+    part.add_argument(
+        "--from", dest="from_s", metavar="TIME", help="since its start, like 30s or 5m; -1m: before its end"
+    )
+    part.add_argument("--to", dest="to_s", metavar="TIME", help="the same, for where the part ends")
+    found = part.add_mutually_exclusive_group()
+    found.add_argument("--trim-warmup", action="store_true", help="without what comes before the figures settle")
+    found.add_argument("--steady", action="store_true", help="the longest part in which the figures don't change")
+    if steps:
+        part.add_argument(
+            "--every", metavar="TIME", help="steps of figures over time, like 10s (default: about 60)"
+        )
+
+
+def choice_of(args: argparse.Namespace) -> Choice:
+    """Raises UsageError for what is no time."""
+    from telemetry.history import Choice
+
+    return Choice(
+        from_s=_time(args.from_s, "--from"),
+        to_s=_time(args.to_s, "--to"),
+        trim_warmup=args.trim_warmup,
+        steady=args.steady,
+    )
+
+
+def step_of(args: argparse.Namespace) -> float | None:
+    """In seconds. Raises UsageError for what is no time, and for none at all."""
+    step_s = _time(args.every, "--every")
+    if step_s is not None and step_s <= 0.0:
+        raise UsageError(f"--every {args.every}: steps take longer than that", hint="write it like 10s or 1m")
+    return step_s
+
+
+def report_of(target: find_run.Target, choice: Choice, step_s: float | None) -> Report:
+    """The report of a part of a run. One that goes on is reported by its aggregator, and only as a whole.
+
+    Raises as `runs.report_of` and `RecordedRun.stretch` do.
+    """
+    report = find_run.report_of(target)
+    if report.source == "status" and not report.final:
+        if choice.whole and step_s is None:
+            return report
+        raise UsageError(
+            "the run goes on, and parts are of runs that have ended",
+            hint="`telemetry top` shows any part meanwhile",
+        )
+    from telemetry.cli.memory import keep_freed
+    from telemetry.history import RecordedRun
+
+    keep_freed()
+    return RecordedRun(report, _directory(target, report)).stretch(choice, step_s)
+
+
+def _directory(target: find_run.Target, report: Report) -> RunDirectory | None:
+    """Where the files of a run are; None for a result that lies alone, and for a run of another machine."""
+    from telemetry.store.run_directory import resolve
+
+    # An aggregator that was found by its address says where it writes to.
+    for spec in (target.directory_spec, *([report.directory] if report.source == "status" else [])):
+        with suppress(RunNotFoundError):
+            directory = resolve(spec, target.root)
+            if directory.run_id in ("", report.snapshot.run_id):
+                return directory
+    return None
+
+
+def _time(text: str | None, flag: str) -> float | None:
+    from telemetry.history import parse_time
+
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error.message}", hint=error.hint) from None

@@ -1,0 +1,76 @@
+"""The viewer beside a wrapped command: a child process that has the terminal, and may die of anything."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from telemetry.cli.wrapped.terminal import Terminal
+from telemetry.supervise.spawn import telemetry_command
+
+_LAST_RESPECTS_S: Final = 2.0  # for a viewer that was asked to leave
+
+
+def viewer_command(directory: str, job_pid: int) -> list[str]:
+    """The command line of a viewer whose key to stop the job sends SIGTERM to `job_pid`.
+
+    By its directory it finds a run that is over before there is a viewer, too.
+    """
+    return [*telemetry_command(), "top", directory, "--job-pid", str(job_pid)]
+
+
+class Viewer:
+    """`on_left` is called once, in a thread of its own, with how it left: see `departure`. By then the terminal is
+    as it was found."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        terminal: Terminal,
+        on_left: Callable[[str], object],
+    ) -> None:
+        """Raises OSError if it can't be started."""
+        self._terminal = terminal
+        self._on_left = on_left
+        self._asked = False
+        # Its standard output is the screen even if ours goes to a file: there it looks for the size.
+        self._process = subprocess.Popen(
+            command, stdin=terminal.keyboard, stdout=terminal.screen, stderr=terminal.screen, env=environment
+        )
+        self._thread = threading.Thread(target=self._wait, name="telemetry-viewer", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Asks it to leave, kills it if it does not, and waits for `on_left`. Blocks for a few seconds at most."""
+        self._asked = True
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        self._thread.join(_LAST_RESPECTS_S)
+        if self._thread.is_alive():
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            self._thread.join(_LAST_RESPECTS_S)
+
+    def _wait(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # SIGTTOU, and the main thread's
+        code = self._process.wait()
+        if code:
+            self._terminal.leave_full_screen()
+        self._terminal.restore()
+        self._on_left("" if self._asked else departure(code))
+
+
+def departure(code: int) -> str:
+    """How a viewer left, in words; empty if somebody wanted it to."""
+    if code == 0:
+        return ""
+    number = -code if code < 0 else code - 128  # as which it reports a signal that it could tidy up after
+    try:
+        return f"the viewer was ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"the viewer was ended by signal {number}" if code < 0 else f"the viewer ended with code {code}"

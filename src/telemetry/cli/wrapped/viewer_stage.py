@@ -1,0 +1,176 @@
+"""A wrapped command in a terminal of its own, and a viewer in ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+from telemetry.cli import console
+from telemetry.cli.wrapped.pseudo_terminal import JobTerminal
+from telemetry.cli.wrapped.relay import Relay
+from telemetry.cli.wrapped.terminal import Terminal
+from telemetry.cli.wrapped.viewer import Viewer, viewer_command
+from telemetry.formatting import size
+from telemetry.store.output_log import OutputLog
+
+_SETTLE_S: Final = 1.0  # for what a command that has ended wrote last; its children may never stop writing
+_HELD: Final = 100  # lines of talk that wait for the viewer to leave: one for each restart of the aggregator
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class ViewerStage:
+    """The command has a terminal of its own, whose output goes to the run directory; a viewer has ours.
+
+    When the viewer has left, whatever made it leave, our terminal is connected to the command's: keys go there, and
+    from then on output comes here as well. Owns `terminal`. The viewer, not the command, gets the signals that our
+    terminal makes; SIGTERM, SIGHUP and SIGQUIT to us never leave a viewer behind.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        streams: Sequence[int],
+        viewer: Callable[[str, int], Sequence[str]] = viewer_command,
+    ) -> None:
+        """`streams` are those that the command's terminal stands in for. Raises OSError."""
+        self._terminal = terminal
+        self._streams = tuple(streams)
+        self._viewer_command = viewer
+        self._job_terminal = JobTerminal(terminal.found, terminal.size())
+        self._log: OutputLog | None = None
+        self._relay: Relay | None = None
+        self._viewer: Viewer | None = None
+        self._held: deque[str] = deque(maxlen=_HELD)
+        # Reentrant, for a signal may come while the main thread has it.
+        self._lock = threading.RLock()
+        self._alone = threading.Event()
+        """There is no viewer, or not any more."""
+        self._alone.set()
+        self._running = False
+        self._waiting = False
+        self._before: dict[int, Any] = {}
+
+    # --- the course of a run ---------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._end)
+        self._before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, self._resize)
+        return self
+
+    def launch(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        return self._job_terminal.launch(command, environment, self._streams)
+
+    def begin(self, directory: str, environment: Mapping[str, str]) -> None:
+        self._log = OutputLog(Path(directory))
+        self._relay = Relay(
+            self._job_terminal.master, self._log, keyboard=self._terminal.keyboard, screen=self._terminal.outlet
+        )
+        command = self._viewer_command(directory, os.getpid())
+        with self._lock:
+            self._running = True
+            self._alone.clear()
+            try:
+                self._viewer = Viewer(command, environment, self._terminal, self._left)
+            except OSError as error:
+                self._left(f"the viewer can't be started: {error.strerror}")
+
+    def say(self, message: str) -> None:
+        with self._lock:
+            if self._alone.is_set():
+                self._begin_line()
+                console.say(message)
+            else:
+                self._held.append(message)
+
+    def pass_by(self, text: str) -> None:
+        with self._lock:
+            if self._alone.is_set():
+                self._begin_line()
+                console.talk(text)
+
+    def _begin_line(self) -> None:
+        if self._relay is not None and self._relay.breaks_line():
+            console.talk("\n")
+
+    def over(self) -> None:
+        if self._relay is None:
+            return
+        self._relay.settle(_SETTLE_S)
+        with self._lock:
+            self._running = False
+            if self._alone.is_set():
+                self._relay.connect(keyboard=False, screen=True)
+                self._terminal.restore()
+
+    def await_leave(self, *, patient: bool) -> None:
+        if self._viewer is not None and not patient:
+            self._viewer.end()
+        self._waiting = True
+        self._alone.wait()
+        self._waiting = False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    # --- what happens meanwhile ------------------------------------------------------------------
+
+    def _left(self, words: str) -> None:
+        """The viewer is gone; called by its thread."""
+        with self._lock:
+            try:
+                self._take_over(words)
+            finally:
+                self._alone.set()
+
+    def _take_over(self, words: str) -> None:
+        if words:
+            console.say(words + ("; the command goes on" if self._running else ""))
+        if self._log is not None and self._log.path.exists():
+            console.say(f"what the command has written is in {self._log.path}")
+        if self._running and self._relay is not None:
+            self._terminal.pass_keys()
+            self._relay.connect(keyboard=True, screen=True)
+        while self._held:
+            console.say(self._held.popleft())
+
+    def _resize(self, _number: int, _frame: FrameType | None) -> None:
+        self._job_terminal.resize(self._terminal.size())
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        """Before the command begins and after it has ended; in between its signals are passed on to it."""
+        if self._waiting:
+            self._end_viewer()
+            return
+        self._close()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _end_viewer(self) -> None:
+        if self._viewer is not None and not self._alone.is_set():
+            self._viewer.end()
+
+    def _close(self) -> None:
+        self._end_viewer()
+        self._terminal.restore()
+        if self._relay is not None:
+            self._relay.close()
+        self._job_terminal.close()
+        self._terminal.close()
+        if self._log is not None:
+            self._log.close()
+            if self._log.lost_bytes:
+                lost = size(self._log.lost_bytes)
+                console.say(f"{lost} of the command's output are not in {self._log.path}: {self._log.failure}")
+                self._log.lost_bytes = 0

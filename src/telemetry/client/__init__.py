@@ -1,0 +1,20 @@
+"""The producer's side: instruments, requests, the run, and the thread that sends. Light to import."""
+
+from __future__ import annotations
+
+from telemetry.client.instruments import Counter, Gauge, Series
+from telemetry.client.requests.kind import Requests
+from telemetry.client.requests.request import Request
+from telemetry.client.requests.stopping import Known
+from telemetry.client.run import Run, start
+
+__all__ = [
+    "Counter",
+    "Gauge",
+    "Known",
+    "Request",
+    "Requests",
+    "Run",
+    "Series",
+    "start",
+]

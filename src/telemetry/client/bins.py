@@ -1,0 +1,144 @@
+"""Distributions that a program hands over whole: counted here, into bins of equal width.
+
+With numpy where the program has loaded it; without, the same in Python.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from telemetry import limits
+from telemetry.client.records import Place, clean
+from telemetry.client.steps import number
+from telemetry.wire.events import Bins
+
+COUNT: Final = 64
+_MOST: Final = 1 << 63
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+
+
+class Counted(NamedTuple):
+    """`counts[i]` values from `edges[i]` up to `edges[i + 1]`; edges ascend. `refused` values were no numbers."""
+
+    edges: list[float]
+    counts: list[int]
+    refused: int = 0
+
+
+def encoded(name: object, counted: Counted, place: Place) -> bytes:
+    return _ENCODE(Bins(clean(name, limits.NAME_CHARS) or "_", counted.edges, counted.counts, *place))
+
+
+def count(values: Any) -> Counted:
+    """Counts values, or takes `(edges, counts)` or `(counts, edges)` as they are: there is one edge more.
+
+    Values that are not finite are left out. Raises TypeError or ValueError for what is no distribution.
+    """
+    if isinstance(values, tuple) and len(values) == 2 and all(map(_many, values)):
+        return _given(*values)
+    array = _array(values)
+    return _count_plain(values) if array is None else _count_array(array)
+
+
+def _many(part: object) -> bool:
+    return isinstance(part, Sequence) or bool(getattr(part, "shape", ()))
+
+
+def _given(one: Sequence[Any], other: Sequence[Any]) -> Counted:
+    first, second = (one, other) if len(one) > len(other) else (other, one)
+    edges, counts = [float(edge) for edge in first], [_whole(part) for part in second]
+    if len(edges) != len(counts) + 1 or not counts:
+        raise ValueError(f"{len(counts)} bins have {len(counts) + 1} edges, not {len(edges)}")
+    if not all(map(isfinite, edges)) or any(upper <= lower for lower, upper in pairwise(edges)):
+        raise ValueError("the edges of bins are finite and ascend")
+    together = -(-len(counts) // limits.BINS)
+    starts = range(0, len(counts), together)
+    return Counted([*(edges[at] for at in starts), edges[-1]], [sum(counts[at : at + together]) for at in starts])
+
+
+def _whole(value: Any) -> int:
+    plain = int(value)
+    if plain != value or not 0 <= plain < _MOST // limits.BINS:
+        raise ValueError(f"{value!r} is no number of values")
+    return plain
+
+
+def edges_between(low: float, high: float) -> list[float]:
+    """At most COUNT bins; fewer where floats lie no closer."""
+    if low == high:
+        wide = max(abs(low) * 1e-3, 0.5)
+        low, high = max(low - wide, -sys.float_info.max), min(high + wide, sys.float_info.max)
+    between = [low * (1 - part / COUNT) + high * (part / COUNT) for part in range(1, COUNT)]
+    return [low, *(edge for edge, after in pairwise([*dict.fromkeys(between), high]) if low < edge < after), high]
+
+
+# --- in Python -----------------------------------------------------------------------------------
+
+
+def _count_plain(values: Iterable[object]) -> Counted:
+    """Nested lists are one."""
+    if isinstance(values, str | bytes):
+        raise TypeError("text is no distribution")
+    finite: list[float] = []
+    refused = 0
+    waiting = [iter(values)]
+    while waiting:
+        for value in waiting[-1]:
+            if isinstance(value, list | tuple) and len(waiting) < limits.LABEL_COUNT:
+                waiting.append(iter(value))
+                break
+            try:
+                plain = number(value)
+            except Exception:  # noqa: BLE001 – a value may raise anything; the others are fine
+                refused += 1
+            else:
+                if plain is not None:
+                    finite.append(plain)
+        else:
+            waiting.pop()
+    if not finite:
+        raise ValueError("it has no finite value")
+    edges = edges_between(min(finite), max(finite))
+    counts = [0] * (len(edges) - 1)
+    last = len(counts) - 1
+    for plain in finite:
+        counts[min(last, bisect_right(edges, plain) - 1)] += 1
+    return Counted(edges, counts, refused)
+
+
+# --- with numpy ----------------------------------------------------------------------------------
+
+
+def _array(values: Any) -> Any:
+    """The values as an array of numbers; None if they are none, or numpy is not loaded."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    if hasattr(values, "detach"):  # a tensor: maybe of a device, of a gradient, of a type that numpy does not know
+        values = values.detach().cpu().double().numpy()
+    try:
+        array = numpy.asarray(values)
+    except ValueError:  # rows of several lengths
+        return None
+    return array.astype(float, copy=False).ravel() if array.ndim and array.dtype.kind in "biuf" else None
+
+
+def _count_array(array: Any) -> Counted:
+    numpy = sys.modules["numpy"]
+    finite = numpy.isfinite(array)
+    if not finite.all():
+        array = array[finite]
+    if not len(array):
+        raise ValueError("it has no finite value")
+    low, high = float(array.min()), float(array.max())
+    edges = edges_between(low, high)
+    even = len(edges) == COUNT + 1 and low < high and isfinite(high - low)  # then numpy need not look each value up
+    counts, bounds = numpy.histogram(array, COUNT, (low, high)) if even else numpy.histogram(array, edges)
+    return Counted(bounds.tolist(), counts.tolist())

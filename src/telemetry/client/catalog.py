@@ -1,0 +1,208 @@
+"""The instruments of this process, each defined once and checked when it is defined."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final, SupportsFloat, cast
+
+import msgspec
+
+from telemetry import limits
+from telemetry.client import notice
+from telemetry.client.instruments import Counter, Gauge, Instrument, Series
+from telemetry.client.recorders import Recorders
+from telemetry.client.tally import Tally
+from telemetry.errors import InstrumentError
+from telemetry.wire.events import KINDS, Define, Kind
+
+NO_ID: Final = -1.0
+"""Instead of a row id, once there are no more."""
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+
+
+class Catalog:
+    """Thread-safe. `definitions` only grows; the place in it is the row id."""
+
+    def __init__(self, recorders: Recorders, unencodable: Tally) -> None:
+        self.lock = threading.Lock()
+        self.definitions: list[bytes] = []
+        """Encoded `define` records."""
+        self._unencodable = unencodable
+        self._recorders = recorders
+        self._instruments: dict[Key, Instrument] = {}
+        self._meanings: dict[str, tuple[str, str]] = {}
+        self._warned = False
+
+    def instrument(
+        self,
+        kind: str,
+        name: str,
+        unit: str = "",
+        labels: Mapping[str, object] | None = None,
+        *,
+        digits: int = 3,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> Instrument:
+        """The instrument of this kind, name and labels. Raises InstrumentError if it can't be, or clashes."""
+        checked = _checked(kind, name, unit, labels or {}, digits=digits, low=low, high=high)
+        key: Key = (checked.kind, checked.name, tuple(sorted(checked.labels.items())))
+        with self.lock:
+            known = self._instruments.get(key)
+            if known is not None:
+                _check_same(known.definition, checked)
+                return known
+            meaning = (checked.kind, checked.unit)
+            _check_meaning(checked.name, self._meanings.get(checked.name, meaning), meaning)
+            made = self._make(msgspec.structs.replace(checked, id=len(self.definitions)))
+            if _has_id(made):
+                self._meanings[checked.name] = meaning
+                self._instruments[key] = made
+            return made
+
+    def reserve(self, meanings: Mapping[str, tuple[Kind, str]]) -> None:
+        """Instruments of these names are of these kinds and units, or none at all. Raises InstrumentError."""
+        with self.lock:
+            for name, (kind, unit) in meanings.items():
+                check_text("a name", name, limits.NAME_CHARS)
+                _check_meaning(name, self._meanings.get(name, (kind, unit)), (kind, unit))
+            self._meanings.update(meanings)
+
+    def row_id(self, kind: Kind, name: str, unit: str, labels: Mapping[str, str], *, within: str) -> float:
+        """The row id of an instrument, made if need be; NO_ID if there are no more. All has been checked."""
+        key: Key = (kind, name, tuple(sorted(labels.items())))
+        with self.lock:
+            found = self._instruments.get(key)
+            if found is None:
+                made = Define(len(self.definitions), name, kind, unit, dict(labels), within=within)
+                found = self._make(made)
+                if not _has_id(found):
+                    return NO_ID
+                self._instruments[key] = found
+        return float(found.definition.id)
+
+    def _make(self, definition: Define) -> Instrument:
+        """The id is announced before anything can be recorded under it."""
+        if definition.id >= limits.PRODUCER_IDS:
+            return self._make_without_id(definition)
+        self.definitions.append(_ENCODE(definition))
+        row_id = float(definition.id)
+        if definition.kind == "counter":
+            return Counter(definition, self._recorders.add(row_id))
+        record = self._recorders.record(row_id)
+        return Gauge(definition, record) if definition.kind == "gauge" else Series(definition, record)
+
+    def _make_without_id(self, definition: Define) -> Instrument:
+        """Labels without end must not stop a program hours into its run: such events are dropped and counted."""
+        if not self._warned:
+            self._warned = True
+            notice.warn(
+                f"more than {limits.PRODUCER_IDS:,} instruments in one process; events of {definition.name!r} "
+                "and later ones are dropped. Labels should not hold values without end"
+            )
+        hit = self._unencodable.hit
+
+        def record(value: SupportsFloat, at_ns: int | None = None) -> None:
+            hit()
+
+        def add(n: SupportsFloat = 1, at_ns: int | None = None) -> None:
+            hit()
+
+        if definition.kind == "counter":
+            return Counter(definition, add)
+        return Gauge(definition, record) if definition.kind == "gauge" else Series(definition, record)
+
+
+def _has_id(made: Instrument) -> bool:
+    """Nothing is kept of an instrument without one: there may be any number of them."""
+    return made.definition.id < limits.PRODUCER_IDS
+
+
+def _checked(
+    kind: str,
+    name: str,
+    unit: str,
+    labels: Mapping[str, object],
+    *,
+    digits: int,
+    low: float | None,
+    high: float | None,
+) -> Define:
+    """The definition, without an id yet. Raises InstrumentError."""
+    if kind not in KINDS:
+        raise InstrumentError(f"{kind!r} is no kind of instrument", hint=f"use one of {', '.join(KINDS)}")
+    check_text("a name", name, limits.NAME_CHARS)
+    check_text("a unit", unit, limits.UNIT_CHARS, may_be_empty=True)
+    if not isinstance(digits, int) or not 1 <= digits <= 5:
+        raise InstrumentError(f"{name!r}: digits is {digits!r}, it has to be 1 to 5")
+    return Define(
+        id=0,
+        name=name,
+        kind=kind,
+        unit=unit,
+        labels=checked_labels(name, labels),
+        digits=int(digits),
+        low=_checked_bound(name, "low", low),
+        high=_checked_high(name, low, high),
+    )
+
+
+def check_text(what: str, text: object, max_chars: int, *, may_be_empty: bool = False) -> None:
+    """Raises InstrumentError unless `text` is a string that the wire takes."""
+    if not isinstance(text, str):
+        raise InstrumentError(f"{what} has to be a string, not {type(text).__name__}")
+    if not text and not may_be_empty:
+        raise InstrumentError(f"{what} can't be empty")
+    if len(text) > max_chars:
+        raise InstrumentError(f"{what} can have {max_chars} characters, {text[:20]!r}… has {len(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InstrumentError(f"{what} has to be valid Unicode, {text!r} is not") from None
+
+
+def _check_meaning(name: str, known: tuple[str, str], new: tuple[str, str]) -> None:
+    if known[0] != new[0]:
+        raise InstrumentError(f"{name!r} is a {known[0]} already, it can't be a {new[0]} as well")
+    if known[1] != new[1]:
+        raise InstrumentError(f"{name!r} has the unit {known[1]!r} already, not {new[1]!r}")
+
+
+def checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
+    if len(labels) > limits.LABEL_COUNT:
+        raise InstrumentError(f"{name!r} has {len(labels)} labels, {limits.LABEL_COUNT} are possible")
+    checked: dict[str, str] = {}
+    for key, value in sorted(labels.items()):
+        text = str(value) if isinstance(value, (bool, int, float)) else value
+        check_text(f"a label key of {name!r}", key, limits.LABEL_KEY_CHARS)
+        check_text(f"label {key!r} of {name!r}", text, limits.LABEL_VALUE_CHARS)
+        checked[key] = cast(str, text)
+    return checked
+
+
+def _checked_bound(name: str, what: str, bound: float | None) -> float | None:
+    if bound is None:
+        return None
+    if not isinstance(bound, (int, float)) or not limits.LOWEST_BOUND <= bound <= limits.HIGHEST_BOUND:
+        raise InstrumentError(
+            f"{name!r}: {what} is {bound!r}, it has to be a positive number",
+            hint=f"from {limits.LOWEST_BOUND:g} to {limits.HIGHEST_BOUND:g}",
+        )
+    return float(bound)
+
+
+def _checked_high(name: str, low: float | None, high: float | None) -> float | None:
+    checked = _checked_bound(name, "high", high)
+    if checked is not None and low is not None and low >= checked:
+        raise InstrumentError(f"{name!r}: low is {low!r}, it has to be less than high, {high!r}")
+    return checked
+
+
+def _check_same(known: Define, again: Define) -> None:
+    for part in ("unit", "digits", "low", "high"):
+        before, now = getattr(known, part), getattr(again, part)
+        if before != now:
+            raise InstrumentError(f"{known.name!r} is defined already, with {part} {before!r}, not {now!r}")

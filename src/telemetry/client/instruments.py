@@ -1,0 +1,83 @@
+"""Counter, Gauge and Series: what a program holds. Definitions are checked here, values at the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from telemetry.client.recorders import Add, Record
+from telemetry.client.timing import Timer
+from telemetry.errors import InstrumentError
+from telemetry.wire.events import Define
+from telemetry.wire.units import TIME_NS
+
+
+class Instrument:
+    """Name, unit and labels. There is one object for each (kind, name, labels) in a process; threads share it."""
+
+    __slots__ = ("_definition",)
+
+    def __init__(self, definition: Define) -> None:
+        self._definition = definition
+
+    @property
+    def name(self) -> str:
+        return self._definition.name
+
+    @property
+    def unit(self) -> str:
+        return self._definition.unit
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self._definition.labels
+
+    @property
+    def definition(self) -> Define:
+        return self._definition
+
+    def __repr__(self) -> str:
+        labels = "".join(f", {key}={value!r}" for key, value in self.labels.items())
+        return f"<{type(self).__name__} {self.name!r}, unit={self.unit!r}{labels}>"
+
+
+class Counter(Instrument):
+    """A sum that only grows. A negative increment is dropped and counted by the aggregator."""
+
+    __slots__ = ("add",)
+    add: Add
+
+    def __init__(self, definition: Define, add: Add) -> None:
+        super().__init__(definition)
+        self.add = add
+
+
+class Gauge(Instrument):
+    """A value that is what it is now; over several processes the newest wins."""
+
+    __slots__ = ("set",)
+    set: Record
+
+    def __init__(self, definition: Define, record: Record) -> None:
+        super().__init__(definition)
+        self.set = record
+
+
+class Series(Instrument):
+    """A distribution of values that are not negative."""
+
+    __slots__ = ("record",)
+    record: Record
+
+    def __init__(self, definition: Define, record: Record) -> None:
+        super().__init__(definition)
+        self.record = record
+
+    def time(self) -> Timer:
+        """A `with` block or a decorator that records durations. Raises InstrumentError unless `unit` is a time."""
+        ns_per_unit = TIME_NS.get(self.unit)
+        if ns_per_unit is None:
+            raise InstrumentError(
+                f"series {self.name!r} is in {self.unit or 'no unit'}, which is no unit of time",
+                hint=f"define it with one of {', '.join(TIME_NS)}",
+            )
+        return Timer(self.record, ns_per_unit)

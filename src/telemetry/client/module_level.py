@@ -1,0 +1,35 @@
+"""The calls of a `Run` as functions of the package: `telemetry.counter`, `telemetry.log`, `telemetry.mark`, …
+
+They need no run at hand, at import time for example. Instruments bind to the run of the process when it starts.
+With TELEMETRY_ENDPOINT set, the first call attaches the process to that aggregator. Without a run, instruments
+discard what they are given, and records are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from telemetry.client.process import PROCESS
+from telemetry.client.recording import Recording
+
+_RECORDING: Final = Recording(PROCESS)
+
+counter = _RECORDING.counter
+gauge = _RECORDING.gauge
+series = _RECORDING.series
+requests = _RECORDING.requests
+request = _RECORDING.request
+tracking = _RECORDING.tracking
+mark = _RECORDING.mark
+params = _RECORDING.params
+expect = _RECORDING.expect
+axis = _RECORDING.axis
+log = _RECORDING.log
+end_step = _RECORDING.end_step
+text = _RECORDING.text
+table = _RECORDING.table
+histogram = _RECORDING.histogram
+image = _RECORDING.image
+artifact = _RECORDING.artifact
+span = _RECORDING.span
+span_at = _RECORDING.span_at

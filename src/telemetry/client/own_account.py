@@ -1,0 +1,63 @@
+"""The account of this producer, added to a report that ends before the producer did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.client.sending.flusher import Ending
+from telemetry.drop_reasons import Reason
+from telemetry.formatting import number_of
+from telemetry.wire.control import Hello
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import Accounting, ProducerStat
+
+_UNSENT: Final = Reason.UNSENT_AT_EXIT.value
+
+
+def with_own_account(report: Report, producer: str, emitted: int) -> Report:
+    """The journal and a last live snapshot end before the producer that asks: what it emitted since is missing."""
+    if report.source not in ("last_live", "journal"):
+        return report
+    snapshot = report.snapshot
+    known = next((stat.emitted for stat in snapshot.producers if stat.producer == producer), 0)
+    unheard = max(0, emitted - known)
+    account = snapshot.accounting
+    account = replace(account, emitted=account.emitted + unheard, missing=account.missing + unheard)
+    producers = [
+        replace(stat, emitted=emitted, missing=stat.missing + unheard) if stat.producer == producer else stat
+        for stat in snapshot.producers
+    ]
+    return replace(report, snapshot=replace(snapshot, accounting=account, producers=producers))
+
+
+def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], ending: Ending) -> Report:
+    """Of an aggregator that said nothing any more a producer knows what was acknowledged of its own events: that
+    much is in the numbers of the run. What became of the rest is a warning, for nobody knows.
+
+    A report that has other people's numbers is left as it is.
+    """
+    if report.source != "last_live" or report.snapshot.producers:
+        return report
+    taken, lost = ending.taken, {reason: count for reason, count in dropped.items() if reason != _UNSENT}
+    emitted = taken + sum(lost.values())
+    own = ProducerStat(
+        producer=hello.producer,
+        name=hello.name,
+        host=hello.host,
+        pid=hello.pid,
+        rank=hello.rank,
+        emitted=emitted,
+        received=taken,
+        applied=taken,
+        dropped_by_producer=lost,
+    )
+    account = Accounting(emitted=emitted, received=taken, applied=taken, dropped_by_producer=lost)
+    warnings = []
+    if ending.unacknowledged:
+        events = number_of(ending.unacknowledged, "event of this program was", "events of this program were")
+        warnings = [f"{events} not acknowledged and may be lost"]
+    snapshot = replace(report.snapshot, accounting=account, producers=[own], warnings=warnings)
+    return replace(report, snapshot=snapshot)

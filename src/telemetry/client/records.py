@@ -1,0 +1,216 @@
+"""Marks, parameters, texts, tables and the like: checked, cut to the wire's bounds and encoded when they are made.
+
+What comes out can always be sent, and later changes to the caller's objects don't show.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from telemetry import limits
+from telemetry.client.catalog import check_text
+from telemetry.errors import InstrumentError
+from telemetry.wire.events import (
+    REDUCTIONS,
+    Artifact,
+    Axis,
+    Expect,
+    Mark,
+    Note,
+    Params,
+    Reduction,
+    Scalar,
+    Span,
+    Table,
+    Uncounted,
+)
+from telemetry.wire.masking import mask_secrets
+
+RECORD_BYTES: Final = limits.MIB  # of all records in a batch: with definitions and rows it stays below a frame
+_DEPTH: Final = 32
+_INT64: Final = 1 << 63
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|data:")
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+
+
+def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
+    """A mark. Never raises but for what `str` of the arguments raises."""
+    return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=_labels(labels)))
+
+
+def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
+    """Settings as flat maps, nested keys joined with dots, secrets masked; several records if one can't hold them.
+
+    Raises TypeError for what is no map.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"params are a map, not {type(values).__name__}")
+    flat = list(mask_secrets(dict(_flatten("", values, 0))).items())
+    for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
+        yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)
+
+
+def expect(name: str, total: float, time_ns: int) -> bytes:
+    """The base of progress. Raises InstrumentError for a name or a total that can't be."""
+    check_text("a name", name, limits.NAME_CHARS)
+    if not isinstance(total, (int, float)) or not 0 <= total <= limits.HIGHEST_BOUND:
+        raise InstrumentError(f"{name!r}: the expected total is {total!r}, it has to be a number from 0 up")
+    return _ENCODE(Expect(name=name, total=float(total), time_ns=time_ns))
+
+
+class Place(NamedTuple):
+    """Where a record belongs: to a step of an axis, or, with an empty axis, to none."""
+
+    time_ns: int
+    axis: str = ""
+    step: int = 0
+
+
+def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time_ns: int) -> bytes:
+    """How several producers' values become one. Raises InstrumentError for what can't be."""
+    check_text("an axis", name, limits.NAME_CHARS)
+    if len(reductions) > limits.PARAMS_PER_RECORD:
+        raise InstrumentError(
+            f"axis {name!r} has {len(reductions)} reductions, not {limits.PARAMS_PER_RECORD} at most"
+        )
+    for pattern in reductions:
+        check_text(f"a pattern of axis {name!r}", pattern, limits.NAME_CHARS)
+    for word in (reduce, *reductions.values()):
+        if word not in REDUCTIONS:
+            raise InstrumentError(
+                f"axis {name!r}: {word!r} is no reduction", hint=f"use one of {', '.join(REDUCTIONS)}"
+            )
+    return _ENCODE(Axis(name=name, reduce=reduce, reductions=dict(reductions), time_ns=time_ns))
+
+
+def note(name: object, text: object, place: Place) -> bytes:
+    """A named text, cut to what a record holds. Never raises but for what `str` of the arguments raises."""
+    return _ENCODE(Note(_name(name), clean(text, limits.TEXT_CHARS), *place))
+
+
+def table(
+    name: object, columns: Iterable[object], rows: Iterable[Iterable[object]], place: Place
+) -> tuple[bytes, int]:
+    """A table, and how many of its rows have no place in it: those without a cell for each column, and the last
+    ones of too many. Raises TypeError or ValueError for what is no table."""
+    names = [clean(column, limits.NAME_CHARS) or "_" for column in columns]
+    if not 1 <= len(names) <= limits.TABLE_COLUMNS:
+        raise ValueError(f"a table has 1 to {limits.TABLE_COLUMNS} columns, not {len(names)}")
+    kept: list[list[Scalar]] = []
+    left_out = 0
+    for row in rows:
+        cells = _cells(row, len(names)) if len(kept) < limits.TABLE_ROWS else None
+        if cells is None:
+            left_out += 1
+        else:
+            kept.append(cells)
+    encoded = _ENCODE(Table(_name(name), names, kept, *place))
+    while len(encoded) > RECORD_BYTES:
+        fewer = min(len(kept) - 1, len(kept) * RECORD_BYTES // len(encoded))
+        left_out += len(kept) - fewer
+        del kept[fewer:]
+        encoded = _ENCODE(Table(_name(name), names, kept, *place))
+    return encoded, left_out
+
+
+def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> bytes:
+    """A file by reference: a path is made absolute, a URI stays but for secrets in it. Raises TypeError or
+    ValueError for what is neither, or is too long: a part of it would lead elsewhere."""
+    where = os.fsdecode(path_or_uri)  # type: ignore[arg-type]
+    where = mask_secrets([where])[0] if _URI.match(where) else os.path.abspath(where)
+    if len(where) > limits.TEXT_CHARS:
+        raise ValueError(f"a reference can have {limits.TEXT_CHARS:,} characters, not {len(where):,}")
+    return _ENCODE(Artifact(_name(name), where, clean(kind, limits.UNIT_CHARS), *place))
+
+
+def span(name: object, start_ns: int, end_ns: int, track: object, labels: Mapping[str, object]) -> bytes:
+    """Something with a beginning and an end. Raises ValueError if the end comes first."""
+    if end_ns < start_ns:
+        raise ValueError(f"it ends {start_ns - end_ns} ns before it begins")
+    return _ENCODE(Span(_name(name), start_ns, end_ns, clean(track, limits.NAME_CHARS), _labels(labels)))
+
+
+def uncounted(record: Uncounted) -> bytes:
+    """Text whose tokens somebody else counts. Raises ValueError for one that is too long, or no valid Unicode."""
+    if len(record.text) <= limits.UNCOUNTED_CHARS:
+        encoded = _ENCODE(record)
+        if len(encoded) <= RECORD_BYTES:
+            return encoded
+    raise ValueError(
+        f"{len(record.text):,} characters are too long to be counted, {limits.UNCOUNTED_CHARS:,} are the most, and "
+        "with its labels it has to fit in a MiB of UTF-8"
+    )
+
+
+def _split(items: list[tuple[str, Scalar]], time_ns: int) -> Iterator[bytes]:
+    encoded = _ENCODE(Params(values=dict(items), time_ns=time_ns))
+    if len(encoded) <= RECORD_BYTES:
+        yield encoded
+        return
+    half = len(items) // 2
+    yield from _split(items[:half], time_ns)
+    yield from _split(items[half:], time_ns)
+
+
+def _flatten(prefix: str, value: object, depth: int) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(value, Mapping) and depth < _DEPTH and value:
+        for key, inner in value.items():
+            yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner, depth + 1)
+    else:
+        yield clean(prefix, limits.NAME_CHARS) or "_", _scalar(value)
+
+
+def _scalar(value: object) -> Scalar:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and -_INT64 <= value < _INT64:
+        return int(value)
+    return clean(value, limits.TEXT_CHARS)
+
+
+def _cells(row: Iterable[object], count: int) -> list[Scalar] | None:
+    """So many cells; None for what is no row of them."""
+    try:
+        cells = [] if isinstance(row, str | bytes | Mapping) else [_cell(cell) for cell in islice(row, count + 1)]
+    except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; the other rows are fine
+        return None
+    return cells if len(cells) == count else None
+
+
+def _cell(value: Any) -> Scalar:
+    """As `_scalar`, with numbers of numpy and tensors of one element as what they are, and None for what is not
+    finite: JSON has no word for it."""
+    if hasattr(value, "item"):
+        with suppress(Exception):  # an array of many: its text is what remains
+            value = value.item()
+    plain = _scalar(value)
+    return None if isinstance(plain, float) and not isfinite(plain) else plain
+
+
+def _labels(labels: Mapping[str, object]) -> dict[str, str]:
+    return {
+        clean(key, limits.LABEL_KEY_CHARS) or "_": clean(value, limits.LABEL_VALUE_CHARS)
+        for key, value in islice(labels.items(), limits.LABEL_COUNT)
+    }
+
+
+def _name(name: object) -> str:
+    return clean(name, limits.NAME_CHARS) or "_"
+
+
+def clean(value: object, max_chars: int) -> str:
+    """Text of at most `max_chars` that UTF-8 can carry."""
+    text = str(value)
+    if len(text) > max_chars:
+        text = text[: max_chars - 1] + "…"
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,210 @@
+"""All kinds of request of a process, and the tracking windows that are open."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from weakref import WeakSet
+
+from telemetry import limits
+from telemetry.client import notice, records
+from telemetry.client.catalog import check_text, checked_labels
+from telemetry.client.requests.instruments import Host
+from telemetry.client.requests.kind import Requests, Unkept
+from telemetry.client.requests.stopping import Asker, parse
+from telemetry.errors import InstrumentError
+from telemetry.wire import requests as words
+
+T = TypeVar("T")
+
+_OURS: Final = (words.WINDOW, words.REASON, words.FINISH, words.TURN)
+_LONGEST_EXPIRY_S: Final = 1e9
+
+
+class Kinds:
+    """Thread-safe."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Requests] = {}
+        self._windows: list[Tracking] = []
+        self._unentered: WeakSet[Tracking] = WeakSet()
+        """Windows that were made and never opened."""
+        self._lock = threading.Lock()
+        self._asker = Asker(lambda: host.endpoint)
+        self._unkept: Unkept | None = None
+        """In place of the kinds for which there was no room."""
+        self._tended = 0
+        """Where the next look begins."""
+
+    def requests(
+        self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
+    ) -> Requests:
+        """The kind of this name and these labels; one of which nothing is kept beyond `limits.REQUEST_KINDS`.
+        Raises InstrumentError, and UsageError for `stop_when`."""
+        checked = _checked_labels(name, labels)
+        age_s = None if expire_s is None else _checked_age(name, expire_s)
+        if stop_when:
+            parse(stop_when)
+        found = self._kinds.get((name, tuple(checked.items())))
+        if found is None:
+            if len(self._kinds) >= limits.REQUEST_KINDS:
+                return self._without_room(name)
+            found = self._make(name, checked)
+        if age_s is not None:
+            found.expire_s = _settled(name, "expire_s", found.expire_s, age_s)
+        if stop_when:
+            found.stop_when = _settled(name, "stop_when", found.stop_when, stop_when)
+        return found
+
+    def _make(self, name: str, labels: Mapping[str, str]) -> Requests:
+        self._host.catalog.reserve({words.name_of(name, word): made for word, made in words.INSTRUMENTS.items()})
+        with self._lock:
+            made = Requests(self._host, name, labels, self._asker)
+            made.enter(self.window)
+            return self._kinds.setdefault((name, tuple(labels.items())), made)
+
+    def _without_room(self, name: str) -> Requests:
+        """Names and labels without end must not stop a program hours into its run."""
+        with self._lock:
+            known = self._unkept
+            self._unkept = found = known or Unkept(self._host, self._asker)
+        if known is None:
+            notice.warn(
+                f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: those of {name!r} and of "
+                "later ones are dropped. Names and labels should not hold values without end"
+            )
+        return found
+
+    @property
+    def window(self) -> str:
+        """The tracking window that is open: of several, the one opened last."""
+        return self._windows[-1].window if self._windows else ""
+
+    def await_entry(self, window: Tracking) -> None:
+        """If it is not tracked before the end, that is said then."""
+        with self._lock:
+            self._unentered.add(window)
+
+    def track(self, window: Tracking) -> None:
+        """Requests that are issued from now on belong to this window."""
+        with self._lock:
+            self._unentered.discard(window)
+            self._windows.append(window)
+            self._enter()
+
+    def leave(self, window: Tracking) -> None:
+        """And from now on to the one that was opened last of those that are still open, if any is."""
+        with self._lock:
+            if window in self._windows:
+                self._windows.remove(window)
+            self._enter()
+
+    def _enter(self) -> None:
+        for kind in self._kinds.values():
+            kind.enter(self.window)
+
+    # --- what the process does for all of them ---------------------------------------------------
+
+    def forget(self) -> None:
+        """Nothing that is open is this run's, or this process's."""
+        self._asker.forget()
+        for kind in list(self._kinds.values()):
+            kind.forget()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._unentered = WeakSet()
+        self.forget()
+
+    def close(self) -> None:
+        """Records what is left of conversations. Never blocks."""
+        with self._lock:
+            unentered = list(self._unentered)
+        for window in unentered:
+            window.say_unentered()
+        for kind in list(self._kinds.values()):
+            kind.close()
+
+    def tend(self) -> None:
+        """What is to be done now and then: requests and conversations expire. Bounded, over all kinds too: the next
+        look begins where this one ends. Never blocks."""
+        kinds = list(self._kinds.values())
+        now_ns, left, first = time.monotonic_ns(), limits.EXPIRED_A_TURN, self._tended
+        for number in range(first, first + len(kinds)):
+            left -= kinds[number % len(kinds)].tend(now_ns)
+            if left <= 0:
+                self._tended = (number + 1) % len(kinds)
+                return
+
+
+class Tracking:
+    """A block within which this process's requests belong to a window of their own. Entered once. One that is
+    dropped before that, or is not entered until the run ends, changes nothing, and says so."""
+
+    _entered = True
+
+    def __init__(self, kinds: Kinds, host: Host, window: str) -> None:
+        check_text("the name of a tracking window", window, limits.LABEL_VALUE_CHARS)
+        self.window = window
+        self._kinds = kinds
+        self._host = host
+        self._entered = False
+        kinds.await_entry(self)
+
+    def __del__(self) -> None:
+        if not self._entered and not sys.is_finalizing():
+            self.say_unentered()
+
+    def say_unentered(self) -> None:
+        """Says, once, that no request belongs to it."""
+        if not self._entered:
+            self._entered = True
+            notice.warn(
+                f"the tracking window {self.window!r} was never entered, so no request belongs to it: it is for a "
+                f"block, `with run.tracking({self.window!r}):`"
+            )
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        self._say("began")
+        self._kinds.track(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kinds.leave(self)
+        self._say("ended")
+
+    def _say(self, what: str) -> None:
+        now_ns = time.monotonic_ns()
+        self._host.put_record(lambda: records.mark(f"tracking {self.window} {what}", {}, now_ns))
+
+
+def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
+    check_text("the name of a kind of request", name, limits.NAME_CHARS)
+    taken = sorted(labels.keys() & set(_OURS))
+    if taken:
+        raise InstrumentError(
+            f"{name!r}: the label {taken[0]!r} of requests is made by telemetry", hint="use another"
+        )
+    if len(labels) > limits.LABEL_COUNT - 2:
+        raise InstrumentError(f"{name!r} has {len(labels)} labels, requests can have {limits.LABEL_COUNT - 2}")
+    return checked_labels(name, labels)
+
+
+def _checked_age(name: str, expire_s: float) -> float:
+    if not isinstance(expire_s, (int, float)) or not 0 < expire_s <= _LONGEST_EXPIRY_S:
+        raise InstrumentError(f"{name!r}: expire_s is {expire_s!r}, it has to be a positive number of seconds")
+    return float(expire_s)
+
+
+def _settled(name: str, what: str, known: T | None, new: T) -> T:
+    if known and known != new:
+        raise InstrumentError(f"requests {name!r} have {what} {known!r} already, not {new!r}")
+    return new

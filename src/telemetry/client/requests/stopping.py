@@ -1,0 +1,249 @@
+"""Whether a percentile of requests is known by now: what a load generator asks that wants to stop once it is.
+
+The aggregator has the figures, so it is asked, at most once a second.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from telemetry.errors import TelemetryError, UsageError
+from telemetry.transport.client import ControlClient
+from telemetry.wire import requests as words
+from telemetry.wire.cells import edge
+from telemetry.wire.control import GetStatus, Status
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+
+if TYPE_CHECKING:
+    from telemetry.config.schema import EarlyStoppingConfig
+
+_ASK_AGAIN_S: Final = 1.0
+_PATIENCE_S: Final = 1.0
+_PERCENTILE: Final = re.compile(r"\d{1,2}(\.\d{1,7})?", re.ASCII)
+_CONDITION: Final = re.compile(
+    r"p(?P<percentile>[\d.]+)(?: of (?P<of>[a-z_]+))? known(?: within (?P<within>\d+(?:\.\d+)?) ?%)?"
+    r"(?: at (?P<confidence>\d+(?:\.\d+)?) ?% confidence)?(?: tolerating (?P<tolerance>\d+(?:\.\d+)?) ?%)?",
+    re.ASCII,
+)
+_SERIES: Final = (
+    words.LATENCY,
+    words.CORRECTED,
+    words.QUEUE_DELAY,
+    words.TTFT,
+    words.CHUNK_GAP,
+    words.TPOT,
+    words.INPUT_TOKENS,
+    words.OUTPUT_TOKENS,
+    words.FAILED_LATENCY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What can be said of a percentile after so many samples. Values are in the unit of their series."""
+
+    percentile: str
+    count: int
+    """Samples so far."""
+    needed: int
+    """The least that say anything of the percentile, with the confidence asked for."""
+    missing: int
+    known: bool
+    value: float | None
+    """Of the samples so far."""
+    bound: float | None
+    """What the percentile of the process is below, with that confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A question, checked. The percentile lies between 0 and 100."""
+
+    percentile: str = "99"
+    of: str = words.LATENCY
+    confidence: float | None = None
+    """None: as the settings have it."""
+    within: float | None = None
+    """Known only if the bound exceeds the value by no more than this share of it."""
+    tolerance: float | None = None
+    """How much less than the percentile may be below the bound. None: as the settings have it."""
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        return (Fraction(self.percentile) / 100).as_integer_ratio()
+
+
+def condition(
+    percentile: object,
+    of: str,
+    confidence: float | None = None,
+    within: float | None = None,
+    tolerance: float | None = None,
+) -> Condition:
+    """Raises UsageError for what can't be asked. A percentile may have a `p` before it. One below 1 has to: a
+    bare 0.99 is nearly always meant as a share."""
+    text = str(percentile)
+    number = text.removeprefix("p")
+    if not _PERCENTILE.fullmatch(number) or not Fraction(number):
+        raise UsageError(f"{text!r} is no percentile", hint='a number above 0 and below 100, such as "p99.9"')
+    if number == text and Fraction(number) < 1:
+        meant = f"{float(number) * 100:.10g}"
+        raise UsageError(
+            f"{text} is no percentile but a share",
+            hint=f'it is {meant} or "p{meant}"; below 1 % they are written as "p{text}"',
+        )
+    if of not in _SERIES:
+        raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
+    if confidence is not None and not _is_share(confidence):
+        raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
+    if within is not None and not _is_share(within):
+        raise UsageError(
+            f"within={within!r} is no share of the value", hint="between 0 and 1, such as 0.05 for 5 %"
+        )
+    if tolerance is not None and not (tolerance == 0 or _is_share(tolerance)):
+        raise UsageError(f"tolerance={tolerance!r} is no share", hint="0 or more, such as 0.001 for 0.1 %")
+    if tolerance is not None and float(tolerance) >= float(Fraction(number) / 100):
+        raise UsageError(
+            f"with a tolerance of {tolerance!r} nothing is left of p{number}", hint="a smaller one, such as 0.001"
+        )
+    shares = (None if share is None else float(share) for share in (confidence, within, tolerance))
+    return Condition(number, of, *shares)
+
+
+def _is_share(value: float) -> bool:
+    """Whether it is a number between 0 and 1."""
+    try:
+        return bool(0.0 < value < 1.0)
+    except (TypeError, ValueError):
+        return False
+
+
+def is_condition(text: str) -> bool:
+    """Whether somebody who writes this means a condition to stop, right or wrong."""
+    return _CONDITION.fullmatch(" ".join(text.split())) is not None
+
+
+def parse(stop_when: str) -> Condition:
+    """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5% at 95% confidence tolerating 0.1%".
+
+    Raises UsageError.
+    """
+    found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
+    if found is None:
+        raise UsageError(
+            f"{stop_when!r} is no condition to stop", hint='such as "p99 known" or "p99 of ttft known within 5%"'
+        )
+    shares = (found[name] for name in ("confidence", "within", "tolerance"))
+    return condition(
+        f"p{found['percentile']}",
+        found["of"] or words.LATENCY,
+        *(None if share is None else float(Fraction(share) / 100) for share in shares),
+    )
+
+
+class Asker:
+    """The aggregator's figures, a second old at most, or None. Thread-safe."""
+
+    def __init__(self, endpoint: Callable[[], str]) -> None:
+        self._endpoint = endpoint
+        self.forget()
+
+    def forget(self) -> None:
+        """What is known is of another run; also in a forked child, where the lock may have been held."""
+        self._asking = threading.Lock()
+        self._ask_at = 0.0
+        self._newest: MetricsSnapshot | None = None
+        self._rule: EarlyStoppingConfig | None = None
+
+    @property
+    def rule(self) -> EarlyStoppingConfig:
+        """Confidence and tolerance by the settings, read once a run. Raises ConfigError."""
+        if self._rule is None:
+            from telemetry.config import load
+
+            self._rule = load({}).config.early_stopping
+        return self._rule
+
+    def ask(self) -> MetricsSnapshot | None:
+        """Blocks for the answer, a second at most, unless one is new enough or somebody else is asking."""
+        asking = self._asking
+        if time.monotonic() < self._ask_at or not asking.acquire(blocking=False):
+            return self._newest
+        try:
+            answer = self._answer()
+            if asking is not self._asking:  # another run has begun: this is of the one before
+                return None
+            self._newest, self._ask_at = answer, time.monotonic() + _ASK_AGAIN_S
+            return answer
+        finally:
+            asking.release()
+
+    def _answer(self) -> MetricsSnapshot | None:
+        endpoint = self._endpoint()
+        if not endpoint:
+            return None
+        try:
+            with ControlClient(endpoint) as client:
+                answer = client.request(GetStatus(), _PATIENCE_S)
+        except TelemetryError:  # not known: whoever asks goes on, and asks again
+            return None
+        return answer.snapshot if isinstance(answer, Status) else None
+
+
+def judge(
+    snapshot: MetricsSnapshot | None,
+    kind: str,
+    labels: Mapping[str, str],
+    asked: Condition,
+    *,
+    confidence: float = 0.99,
+    tolerance: float = 0.0,
+) -> Known:
+    """What the snapshot says of the requests with exactly these labels. `confidence` and `tolerance` hold
+    where the condition has none; the latter for percentiles from the median on."""
+    from telemetry.statistics.early_stopping import bound_rank, samples_needed
+
+    name = words.name_of(kind, asked.of)
+    found: Sequence[SeriesStat] = snapshot.series if snapshot is not None else ()
+    stat = next((stat for stat in found if stat.name == name and stat.labels == labels), SeriesStat(name=name))
+    numerator, denominator = asked.ratio
+    if asked.confidence is not None:
+        confidence = asked.confidence
+    if asked.tolerance is not None:
+        tolerance = asked.tolerance
+    elif 2 * numerator < denominator:
+        tolerance = 0.0
+    needed = samples_needed(asked.ratio, confidence, tolerance)
+    missing = max(0, needed - stat.count)
+    if not stat.count:
+        return Known(asked.percentile, 0, needed, missing, False, None, None)
+    value = value_at(stat, -(-numerator * stat.count // denominator))
+    rank = bound_rank(asked.ratio, stat.count, confidence, tolerance)
+    bound = None if rank is None else value_at(stat, rank)
+    known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
+    return Known(asked.percentile, stat.count, needed, missing, known, value, bound)
+
+
+def value_at(stat: SeriesStat, rank: int) -> float:
+    """The value of a rank, from 1, as far as a snapshot tells: that of a percentile, or between the two beside it
+    where the display histogram has it, its cells taken as even."""
+    low, high = float(stat.min or 0), float(stat.max or 0)
+    for percentile, value in stat.percentiles.items():
+        of_percentile = -(-Fraction(percentile) * stat.count // 100)
+        if of_percentile <= rank:
+            low = max(low, value)
+        if of_percentile >= rank:
+            high = min(high, value)
+    before = 0
+    for cell, count in stat.histogram:
+        if before + count >= rank:
+            lower, upper = edge(cell) * stat.cell_unit, edge(cell + 1) * stat.cell_unit
+            return min(max(low, lower + (upper - lower) * (rank - before) / count), high)
+        before += count
+    return high

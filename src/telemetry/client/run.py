@@ -1,0 +1,407 @@
+"""`telemetry.start` and the Run that it returns."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.client import notice
+from telemetry.client.catalog import check_text
+from telemetry.client.own_account import with_acknowledged, with_own_account
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
+from telemetry.client.recording import Recording
+from telemetry.client.sending.flusher import Ending
+from telemetry.errors import EndpointError, NoRoomError, ProtocolError, TelemetryError, UsageError
+from telemetry.supervise.aggregator import AggregatorKeeper
+from telemetry.supervise.outcome import await_report, second_best
+from telemetry.supervise.run_files import RunFiles
+from telemetry.supervise.spawn import dismiss, spawn
+from telemetry.supervise.writers import Writers, check_kinds, said_when_long, with_backends
+from telemetry.transport.client import ControlClient
+from telemetry.transport.endpoints import refuses
+from telemetry.transport.keeper_lock import keeper_of
+from telemetry.transport.subscription import Subscription
+from telemetry.wire.control import GetStatus, Status, Stop
+from telemetry.wire.report import SOURCE_WORDS, Report, facade
+
+if TYPE_CHECKING:
+    from telemetry.config import Config
+
+_ASK_AGAIN_S = 1.0
+_ASK_AGAIN_MOST_S = 8.0  # an aggregator that is slow to answer gets longer each time
+_REFUSALS = 2
+_RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
+_DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
+_NOTEBOOK_S = 1.0  # for the aggregator to answer before a notebook shows the run without figures
+_SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
+
+
+class Run(Recording):
+    """The part of one process in a run, made by `start`. Any thread may use it.
+
+    Example:
+        with telemetry.start("load-test") as run:
+            latency = run.series("latency", unit="ms")
+            with latency.time():
+                search()
+        print(run.report)
+
+    The `with` block calls `finish` at its end, and records an exception that leaves it as a mark.
+    """
+
+    def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
+        super().__init__(process)
+        self.name = name
+        """The name of the run: of one that this process joined, the name that it was started with."""
+        self.asked_name = name
+        """The name that `start` was given."""
+        self.run_id = ""
+        self.endpoint = ""
+        """The control address of the aggregator; empty if none was reached and `required` was False."""
+        self.directory = ""
+        self._config = config.emit
+        self._early_rule = config.early_stopping.rule
+        self._fallback_dirs = config.run.fallback_dirs
+        self._texts_s = config.tokens.budget_s if config.tokens.tokenizer else 0.0
+        self._writers = writers
+        self._delivery_s = config.backends.finish_timeout_s
+        self._keeper: AggregatorKeeper | None = None
+        self._snapshots: Subscription | None = None
+        self._owner_pid = os.getpid()
+        self._finishing = threading.RLock()
+        self._report: Report | None = None
+        self._no_endpoint = "no aggregator was reached"
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r} {self.run_id or 'without an aggregator'}>"
+
+    def _repr_html_(self) -> str:
+        """Return the state of the run, where it is, and its newest figures, for a notebook."""
+        if not self.endpoint:
+            return str(facade().run_html(self, None))
+        try:
+            report = self._report or self._status(_NOTEBOOK_S)
+        except TelemetryError:
+            report = None
+        return str(facade().run_html(self, report))
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> bool:
+        """True in the process that started the aggregator: its `finish` ends the run."""
+        return self._keeper is not None and self._owner_pid == os.getpid()
+
+    @property
+    def report(self) -> Report:
+        """The result, once `finish` has returned or the `with` block has ended.
+
+        Example:
+            with telemetry.start("load-test") as run:
+                ...
+            run.report.save("report.html")
+
+        Raises UsageError before that: `live_report` is the state so far.
+        """
+        if self._report is None:
+            raise UsageError(
+                f"the run {self.name!r} has no result yet",
+                hint="call run.finish() first, or run.live_report() for the state so far",
+            )
+        return self._report
+
+    def live_report(self, timeout_s: float | None = None) -> Report:
+        """Ask the aggregator for the state so far and return it. Block for at most `timeout_s` seconds, by default
+        `emit.start_timeout_s`. Raise EndpointError if there is no answer.
+
+        Example:
+            print(run.live_report())
+        """
+        if not self.endpoint:
+            raise EndpointError(f"the run {self.name!r} has no aggregator to ask")
+        return self._status(self._config.start_timeout_s if timeout_s is None else timeout_s)
+
+    def finish(self, timeout: float | None = None) -> Report:
+        """Send everything, wait until the aggregator has it, and return the result.
+
+        Example:
+            report = run.finish()
+            print(report.completeness)
+
+        In the process that started the aggregator this ends the run. Elsewhere the run goes on, and the result is
+        its state so far. It blocks for about `timeout` seconds at most, by default `emit.finish_timeout_s`, and for
+        `tokens.budget_s` more where tokens are counted. It never raises for an aggregator in trouble: `source` and
+        `source_reason` of the report tell where the numbers come from and why. Backends get the rest of that time,
+        at least one second and at most `backends.finish_timeout_s`; a warning names what is not delivered by then,
+        and `telemetry export --resume` delivers it later. A second call returns the same report.
+        """
+        with self._finishing:
+            if self._report is None:
+                timeout_s = self._config.finish_timeout_s if timeout is None else timeout
+                self._texts_s = self._texts_s if timeout is None else 0.0
+                report = self._finish(time.monotonic() + timeout_s, timeout_s)
+                self._report = replace(report, early_rule=self._early_rule)
+            return self._report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self.mark(f"{type(error).__name__}: {error}".removesuffix(": "))
+        self.finish()
+
+    def _finish(self, deadline: float, timeout_s: float) -> Report:
+        if not self.endpoint:
+            return second_best(self._files, None, self._no_endpoint)
+        owner, flusher = self.owner, self._process.flusher
+        ending = self._process.finish(timeout_s * _SHARE_FOR_FLUSH if owner else timeout_s)
+        try:
+            report = self._end_run(deadline) if owner else self._so_far(deadline, ending)
+        finally:
+            self._let_go()
+        report = self._delivered(report, deadline) if owner else report
+        if flusher is None or report.source == "status":
+            return report
+        if owner:
+            return with_own_account(report, flusher.outbox.producer, flusher.outbox.emitted)
+        return with_acknowledged(report, flusher.hello, flusher.outbox.dropped, ending)
+
+    def _end_run(self, deadline: float) -> Report:
+        """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
+        keeper, snapshots = self._keeper, self._snapshots
+        assert keeper is not None
+        assert snapshots is not None
+        try:
+            keeper.ask(Stop(reason="finished"), _left_s(deadline))
+        except TelemetryError as error:
+            why = f"the aggregator could not be asked to stop: {error.message}"
+            snapshots.recv(0.0)
+            return second_best(keeper.files, snapshots.newest, why)
+        left_s = _left_s(deadline) + self._texts_s
+        return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
+
+    def _delivered(self, report: Report, deadline: float) -> Report:
+        """Ends the backends of a run that is over, and has the report say what became of them."""
+        left_s = min(max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic()), self._delivery_s)
+        self._writers.end(left_s, report.snapshot.backends, said_when_long(notice.warn, left_s))
+        return with_backends(report, self._writers.stats)
+
+    def _so_far(self, deadline: float, ending: Ending) -> Report:
+        if said := ending.in_words():
+            notice.warn(said)
+        try:
+            report = self._status_while_there(deadline, ending)
+        except TelemetryError as error:
+            why = "; ".join(filter(None, (ending.reason, error.message)))
+            return second_best(self._files, None, why, remedy=ending.remedy)
+        return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
+
+    def _status_while_there(self, deadline: float, ending: Ending) -> Report:
+        """Ask for the state until the deadline, as long as an aggregator is there or another may be started.
+
+        Raise EndpointError at once if the run has its result and its address refuses; after two refusals in a row,
+        a second or more apart, if nobody is known who would start another.
+        """
+        asked_s, refusals = _ASK_AGAIN_S, 0
+        while True:
+            refusals = refusals + 1 if refuses(self.endpoint) else 0
+            may_return = keeper_of(self.run_id) > 0 or refusals <= _REFUSALS
+            if refusals and (self._files.has_result() or not may_return):
+                raise EndpointError(f"nobody listens at {self.endpoint} any more")
+            left_s = _left_s(deadline)
+            try:
+                return self._status(min(left_s, asked_s))
+            except EndpointError:
+                if ending.reason or left_s <= asked_s:
+                    raise
+                asked_s = min(2 * asked_s, _ASK_AGAIN_MOST_S) if not refusals else _ASK_AGAIN_S
+
+    def _status(self, timeout_s: float) -> Report:
+        with ControlClient(self.endpoint) as client:
+            answer = client.request(GetStatus(), timeout_s)
+        if not isinstance(answer, Status):
+            raise ProtocolError(f"{self.endpoint} answered status with {type(answer).__name__}")
+        return Report(snapshot=answer.snapshot, source="status")
+
+    def _let_go(self) -> None:
+        if self.owner:
+            if self._keeper is not None:
+                self._keeper.release()
+            if self._snapshots is not None:
+                self._snapshots.close()
+            if os.environ.get(ENDPOINT_VARIABLE) == self.endpoint:
+                del os.environ[ENDPOINT_VARIABLE]
+            self._process.finish_hook = None
+
+    # --- the beginning ---------------------------------------------------------------------------
+
+    def _attach(self, endpoint: str) -> None:
+        """Raises EndpointError or ProtocolError if the aggregator can't be reached or refuses."""
+        flusher = self._process.join(endpoint, self.name, self._config)
+        try:
+            welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
+        except NoRoomError as error:
+            notice.warn(f"nothing is recorded: {error}")
+            self._no_endpoint = f"this process could not join: {error.message}"
+            return
+        except TelemetryError:
+            self._process.detach()
+            raise
+        self.endpoint = endpoint
+        self.name, self.run_id, self.directory = welcome.name, welcome.run_id, welcome.directory
+
+    def _spawn(self, flags: Mapping[str, object]) -> None:
+        """Raises what the aggregator reports, or EndpointError."""
+        aggregator = spawn(self.name, flags, owner_pid=os.getpid(), timeout_s=self._config.start_timeout_s)
+        keeper = None
+        try:
+            keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, self._fallback_dirs), notice.warn)
+            self._snapshots = Subscription(aggregator.snapshots)
+            self._attach(aggregator.endpoint)
+        except BaseException:
+            if keeper is not None:
+                keeper.release()
+            dismiss(aggregator.process)
+            raise
+        self._keeper = keeper
+        os.environ[ENDPOINT_VARIABLE] = aggregator.endpoint
+        self._process.finish_hook = self._finish_at_exit
+        self._writers.begin(aggregator.endpoint, self.directory)
+
+    def _finish_at_exit(self) -> None:
+        report = self.finish()
+        if report.source_reason:
+            notice.warn(f"the result comes from {SOURCE_WORDS[report.source]}: {report.source_reason}")
+
+    @property
+    def finished(self) -> bool:
+        return self._report is not None
+
+    @property
+    def _files(self) -> RunFiles:
+        return RunFiles(self.directory, self.run_id, self.name)
+
+
+class _Starter:
+    """The run of this process, if there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.run: Run | None = None
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.Lock()
+        if self.run is not None:
+            self.run._finishing = threading.RLock()
+
+
+_STARTER = _Starter()
+
+
+def start(
+    name: str | None = None,
+    *,
+    dir: str | os.PathLike[str] | None = None,
+    required: bool = True,
+    policy: Literal["drop", "block"] | None = None,
+    refresh_hz: float | None = None,
+    flush_ms: float | None = None,
+    buffer_events: int | None = None,
+    block_timeout_s: float | None = None,
+    start_timeout_s: float | None = None,
+    finish_timeout_s: float | None = None,
+    journal: bool | None = None,
+    to: str | Sequence[str] | None = None,
+) -> Run:
+    """Start the run of this process, or join the one around it, and return it.
+
+    Example:
+        with telemetry.start("load-test", to="tensorboard") as run:
+            ...
+
+    The first call starts the run; later calls return the same one until it is finished. With TELEMETRY_ENDPOINT in
+    the environment it joins that aggregator, and `name` is the name of this producer. Without, it starts an
+    aggregator, which writes its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes; `name` is then
+    the name of the run.
+
+    The other arguments override the settings of their names. `dir`, `refresh_hz`, `journal` and `to` concern an
+    aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run --to`, such
+    as "tensorboard" or "wandb:project=mine". Each backend is a process of its own. A backend that can't start is
+    reported, and the run goes on; an unknown backend is a UsageError.
+
+    Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
+    instead, and instruments discard what they are given. Raises UsageError for a wrong argument.
+    """
+    from telemetry.config import load
+
+    if name is not None:
+        check_text("the name of a run", name, limits.NAME_CHARS)
+    flags = {
+        "run.dir": None if dir is None else os.fspath(dir),
+        "run.refresh_hz": refresh_hz,
+        "journal.enabled": journal,
+        "emit.policy": policy,
+        "emit.flush_ms": flush_ms,
+        "emit.buffer_events": buffer_events,
+        "emit.block_timeout_s": block_timeout_s,
+        "emit.start_timeout_s": start_timeout_s,
+        "emit.finish_timeout_s": finish_timeout_s,
+    }
+    with _STARTER.lock:
+        if _STARTER.run is not None and not _STARTER.run.finished:
+            _warn_of_other_name(_STARTER.run, name)
+            return _STARTER.run
+        config = load(flags).config
+        backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
+        if not os.environ.get(ENDPOINT_VARIABLE):  # who joins a run has no use for them, nor need they be here
+            check_kinds(backends)
+        writers = Writers(backends, notice.warn)
+        PROCESS.reopen()
+        _STARTER.run = _started(Run(PROCESS, name or program_name(), config, writers), flags, required)
+        return _STARTER.run
+
+
+def _warn_of_other_name(run: Run, name: str | None) -> None:
+    """Tell the caller when an open run is returned instead of one of the name asked for.
+
+    A forked child shares the run of its parent and may call itself anything.
+    """
+    if name is not None and run._owner_pid == os.getpid() and name not in (run.name, run.asked_name):
+        notice.warn(
+            f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call finish() on it first "
+            "to start another"
+        )
+
+
+def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
+    try:
+        if endpoint:
+            run._attach(endpoint)
+        else:
+            run._spawn(flags)
+    except UsageError:
+        raise
+    except TelemetryError as error:
+        if required:
+            raise
+        notice.warn(f"nothing is recorded: {error}")
+    return run
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_STARTER.after_fork_in_child)

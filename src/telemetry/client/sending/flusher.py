@@ -1,0 +1,394 @@
+"""The one thread that owns the sockets: it sends what waits, listens, and says goodbye."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from telemetry import limits
+from telemetry.client import notice
+from telemetry.client.sending.outbox import Outbox
+from telemetry.client.sending.session import Conversation, Link
+from telemetry.errors import EndpointError, NoRoomError, TelemetryError
+from telemetry.formatting import number_of
+from telemetry.transport.endpoints import ipc_path
+from telemetry.wire.control import Ended, Hello, Welcome
+
+_LISTEN_S: Final = 0.02  # while it ends: answers are taken at once, and the pipe is tried this often
+_PROBE_S: Final = 0.5
+_AGAIN_S: Final = 0.1  # between two looks for descriptors
+_GONE_AFTER_S: Final = 2.0  # an address that was taken down, and stays so, belongs to nobody who will come back
+_SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
+_LAST_BYTES_S: Final = 1.0
+_LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the sign of life wait no longer than that
+_END_OF_RUN_S: Final = limits.RESTART_TIMEOUT_S + limits.DRAIN_TIMEOUT_S
+"""The aggregator waits no longer, nor does one that is started in its place and drains anew."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a producer's end went. `account` is None if the aggregator did not answer; `reason` says why."""
+
+    account: Ended | None
+    reason: str = ""
+    sent: int = 0
+    """Events that were not dropped, numbered or not yet."""
+    taken: int = 0
+    """Those of them that the aggregator has acknowledged: they are in the journal, if there is one."""
+    left: str = ""
+    """The directory of a run whose aggregator is dead, where nobody is known who would start another."""
+
+    @property
+    def unacknowledged(self) -> int:
+        return max(0, self.sent - self.taken)
+
+    @property
+    def remedy(self) -> str:
+        """What makes a result of what the aggregator had taken; empty if it may yet do so itself."""
+        if not self.left:
+            return ""
+        return f"`telemetry recover {shlex.quote(self.left)}` makes a result of what it had taken"
+
+    def in_words(self) -> str:
+        """What it means for the events, and what can be done; empty if nothing is to be said."""
+        if self.account is not None or not (self.unacknowledged or self.left):
+            return ""
+        if self.unacknowledged:
+            events = number_of(self.unacknowledged, "event was", "events were")
+            what = f"{events} not acknowledged and may be lost: {self.reason}"
+        else:
+            what = f"{self.reason}; all events were acknowledged"
+        return "; ".join(filter(None, (what, self.remedy)))
+
+
+@dataclass(frozen=True)
+class FlusherParts:
+    """What a flusher is made of. `connect` runs on its thread; `refuses` tells a dead address from a slow one."""
+
+    endpoint: str
+    hello: Hello
+    outbox: Outbox
+    connect: Callable[[], Link]
+    refuses: Callable[[str], bool]
+    period_s: float
+    kept: Callable[[str], bool]
+    """Whether somebody is there who starts another aggregator for the run of this id."""
+    connect_timeout_s: float | None
+    """After this long without a welcome it gives up; None never does."""
+    on_given_up: Callable[[TelemetryError], object]
+    """The thread ends: nobody empties the buffer any more. Whoever waits for the welcome gets the error as well."""
+    on_run_over: Callable[[], object]
+    """The run ends although this process has not finished: what it records from now on is late."""
+    on_turn: Callable[[], object] = lambda: None
+    """What others have to do now and then. It must not wait for room in the buffer, which this thread makes."""
+
+
+class Flusher:
+    """Runs until `finish` or until it gives up. Methods are for other threads and don't touch the sockets."""
+
+    def __init__(self, parts: FlusherParts) -> None:
+        self.outbox = parts.outbox
+        self._parts = parts
+        self._woken = threading.Event()
+        self.wake = self._woken.set
+        self._decided = threading.Event()
+        self._finished = threading.Event()
+        self._finish_by: float | None = None
+        self._give_up = False
+        self._unfinished = False
+        """The run ended before `finish` was called."""
+        self._errors = 0
+        self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
+        self._failure: TelemetryError | None = None
+        self.welcomed = False
+        """The aggregator has answered once."""
+        self._conversation: Conversation | None = None
+        self._deserted = False
+        """It has been said that nobody listens any more."""
+        self._ending: Ending | None = None
+        self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
+
+    # --- for other threads -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it takes nothing new."""
+        return self._finish_by is not None or self._finished.is_set()
+
+    @property
+    def hello(self) -> Hello:
+        """How this producer introduces itself."""
+        return self._parts.hello
+
+    @property
+    def welcome(self) -> Welcome | None:
+        return self._conversation.welcome if self._conversation else None
+
+    def wait_for_welcome(self, timeout_s: float) -> Welcome:
+        """Blocks until the aggregator has answered. Raises EndpointError or ProtocolError."""
+        self._decided.wait(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        welcome = self.welcome
+        if welcome is None:
+            raise unreachable(self._parts.endpoint, timeout_s)
+        return welcome
+
+    def stop(self) -> None:
+        """Lets go of the sockets without a goodbye: nobody answered."""
+        self._give_up = True
+        self.wake()
+        self._finished.wait(_LAST_BYTES_S)
+
+    def finish(self, timeout_s: float) -> Ending:
+        """Sends what is here, says end, waits for the account. Bounded by `timeout_s`, and by a second more."""
+        finish_by = time.monotonic() + timeout_s
+        self._finish_by = finish_by if self._finish_by is None else min(self._finish_by, finish_by)
+        self.wake()
+        self._finished.wait(timeout_s + _LAST_BYTES_S)
+        return self._ending or self._unanswered(f"the flusher did not end within {timeout_s:g} s")
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._converse(self._connected())
+        except TelemetryError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 – thread root: the buffer must not fill for nobody
+            self._fail(EndpointError(f"the flusher for {self._parts.endpoint} failed: {error!r}"))
+        self._finished.set()
+
+    def _connected(self) -> Link:
+        """Return the sockets. Wait for descriptors if there are none.
+
+        What is recorded meanwhile stays in the buffer, up to its bound. Raise NoRoomError if there are none two
+        seconds after the process has begun to finish.
+        """
+        give_up_at = math.inf
+        while True:
+            try:
+                return self._parts.connect()
+            except NoRoomError:
+                if self._finish_by is not None:
+                    give_up_at = min(give_up_at, time.monotonic() + _GONE_AFTER_S, self._finish_by)
+                if self._give_up or time.monotonic() >= give_up_at:
+                    raise
+                self.outbox.settle()
+                self._woken.wait(_AGAIN_S)
+                self._woken.clear()
+
+    def _converse(self, link: Link) -> None:
+        """From hello to end. Raises the TelemetryError for which it gave up."""
+        talk = Conversation(
+            link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._welcome_came
+        )
+        self._conversation = talk
+        linger_s = 0.0
+        try:
+            watch = _GoneWatch(self._parts, talk)
+            self._live(talk, watch)
+            if not self._give_up:
+                self._ending = self._end(talk, watch)
+                linger_s = 0.0 if self._ending.account or watch.refused else _LAST_BYTES_S
+        finally:
+            link.close(linger_s)
+
+    def _live(self, talk: Conversation, watch: _GoneWatch) -> None:
+        started = time.monotonic()
+        patience_s = self._parts.connect_timeout_s
+        while self._finish_by is None and not self._give_up:
+            self._guarded(lambda: self._turn(talk))
+            if talk.refused is not None:
+                raise talk.refused
+            if talk.run_over:
+                self._unfinished = self._finish_by is None
+                self._parts.on_run_over()
+                self._finish_by = time.monotonic() + _END_OF_RUN_S
+                return
+            waited_s = time.monotonic() - started
+            if patience_s is not None and not self._decided.is_set() and waited_s > patience_s:
+                raise unreachable(self._parts.endpoint, patience_s)
+            if not self._decided.is_set():
+                talk.step(min(_LISTEN_S, self._parts.period_s))
+            else:
+                self._woken.wait(self._nap_s)
+                self._look_after(talk, watch)
+            self._woken.clear()
+
+    def _look_after(self, talk: Conversation, watch: _GoneWatch) -> None:
+        """Says once if nobody will take what is recorded, unless whoever started the aggregator does so."""
+        if self._deserted or not talk.silent:
+            return
+        if talk.run is not None and watch.gone():
+            self._deserted = True
+            if left := watch.left_behind():
+                notice.warn(
+                    f"nobody listens at {self._parts.endpoint} any more. What is recorded waits here for "
+                    f"`telemetry serve --resume {shlex.quote(left)}`, as long as there is room"
+                )
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """An error in it must not end the thread: the buffer would grow and nobody would know why."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 – the outbox has counted what it had taken; said once
+            self._errors += 1
+            if self._errors == 1:
+                notice.warn(f"the flusher failed and goes on: {error!r}")
+
+    def _turn(self, talk: Conversation) -> None:
+        """Sends until less than a full batch is waiting, or the run is over. Each call into a socket lets other
+        threads take the interpreter for milliseconds, so the aggregator is listened to once a period, not once a
+        batch. As often there is a look at what others have to do: a flood may last as long as the program."""
+        listen_at = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= listen_at:
+                listen_at = now + self._nap_s
+                talk.step()
+                self._guarded(self._parts.on_turn)
+            self.outbox.settle()
+            if not talk.flush() or (self._finish_by is None and self._unwanted(talk)):
+                return
+
+    def _unwanted(self, talk: Conversation) -> bool:
+        """Whether what is recorded from now on is nobody's."""
+        return talk.run_over or talk.refused is not None or self._give_up
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _end(self, talk: Conversation, watch: _GoneWatch) -> Ending:
+        began = time.monotonic()
+        while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
+            if talk.refused is not None:
+                raise talk.refused
+            self._guarded(lambda: self._turn(talk))
+            if not talk.all_sent:
+                talk.step(_LISTEN_S)
+        sent = _sent(self.outbox)
+        talk.say_end(unfinished=self._unfinished)
+        talk.step()  # at least once, however little time is left
+        while talk.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
+            if talk.refused is not None:
+                raise talk.refused
+            talk.step(_LISTEN_S)
+            talk.flush()
+        if talk.ended is not None:
+            return Ending(talk.ended)
+        if watch.gone(saying_end=True) or watch.refused:
+            reason = f"nobody listens at {self._parts.endpoint} any more"
+            return Ending(None, reason, sent, talk.ring.taken, watch.left_behind())
+        return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
+
+    def _left_s(self, began: float | None = None) -> float:
+        """Of the time to finish, which `finish` may shorten; with `began` less the share that is for the end."""
+        end_by = self._finish_by or 0.0
+        share_s = 0.0 if began is None else _SHARE_FOR_END * max(0.0, end_by - began)
+        return end_by - share_s - time.monotonic()
+
+    def _unanswered(self, reason: str) -> Ending:
+        talk = self._conversation
+        return Ending(None, reason, _sent(self.outbox), talk.ring.taken if talk is not None else 0)
+
+    def _welcome_came(self) -> None:
+        self.welcomed = True
+        self._decided.set()
+
+    def _fail(self, error: TelemetryError) -> None:
+        self._failure = error
+        self._ending = self._unanswered(error.message)
+        self._decided.set()
+        self._finished.set()
+        self._parts.on_given_up(error)
+
+
+class _GoneWatch:
+    """Tells an aggregator that is gone from one that is stopped, busy or about to be followed by another: the
+    address of the former refuses.
+
+    One that was killed leaves the file of an ipc address behind; one that ended takes it along, and so does whoever
+    has given up starting another. While somebody is there who will, nobody gives up here, however long it takes.
+    """
+
+    def __init__(self, parts: FlusherParts, talk: Conversation) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._path = ipc_path(parts.endpoint)
+        self._heard_ns = -1
+        self._probe_at = 0.0
+        self._refused_since = self._missing_since = math.inf
+        self._run_is_over = False
+        """Nobody listens, and the run has its result."""
+
+    def gone(self, *, saying_end: bool = False) -> bool:
+        """Blocks for one probe, at most twice a second.
+
+        A producer that only says its end, with everything acknowledged, has nothing that another aggregator needs:
+        it waits for a restart no longer than `_GONE_AFTER_S`.
+        """
+        now = time.monotonic()
+        if self._talk.heard_ns != self._heard_ns:
+            self._heard_ns = self._talk.heard_ns
+            self._refused_since = self._missing_since = math.inf
+            self._run_is_over = False
+            self._probe_at = now + _PROBE_S
+        if now >= self._probe_at:
+            self._probe_at = now + _PROBE_S
+            self._look(now)
+        if self._run_is_over:
+            return True
+        patience_s = _GONE_AFTER_S if saying_end and self._talk.all_acknowledged else limits.RETURN_S
+        return now - self._refused_since >= patience_s or now - self._missing_since >= _GONE_AFTER_S
+
+    @property
+    def refused(self) -> bool:
+        """Nobody listens there now, and nobody is known who would start another."""
+        return self._refused_since < math.inf
+
+    def left_behind(self) -> str:
+        """The directory of a run that is nobody's any more, and can go on; empty if somebody looks after it, has
+        given it up, or there is no journal."""
+        from telemetry.supervise.run_files import journal_of
+
+        run = self._talk.run
+        if run is None or not self.refused or self._missing_since < math.inf or self._run_is_over:
+            return ""
+        return run.directory if journal_of(run.directory) else ""
+
+    def _look(self, now: float) -> None:
+        """The file is missing for a moment while another aggregator takes the address over."""
+        refused = self._parts.refuses(self._parts.endpoint)
+        missing = refused and self._path is not None and not self._path.exists()
+        run = self._talk.run
+        self._run_is_over = refused and run is not None and _has_result(run)
+        kept = refused and not missing and run is not None and self._parts.kept(run.run_id)
+        self._refused_since = min(self._refused_since, now) if refused and not kept else math.inf
+        self._missing_since = min(self._missing_since, now) if missing else math.inf
+
+
+def _has_result(run: Welcome) -> bool:
+    """Return whether the run has come to its end and left its result. Blocks on the disk."""
+    from telemetry.supervise.run_files import RunFiles
+
+    return RunFiles(run.directory, run.run_id, run.name).has_result()
+
+
+def _sent(outbox: Outbox) -> int:
+    """Events so far that were not dropped, numbered or not yet."""
+    return outbox.emitted + outbox.waiting + len(outbox.records) - sum(outbox.dropped.values())
+
+
+def unreachable(endpoint: str, waited_s: float) -> EndpointError:
+    return EndpointError(
+        f"no aggregator answers at {endpoint} within {waited_s:g} s",
+        hint="start one with `telemetry serve` or unset TELEMETRY_ENDPOINT, or pass required=False",
+    )

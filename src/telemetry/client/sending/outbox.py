@@ -1,0 +1,181 @@
+"""From the buffer to numbered batches: the producer's side of the account. No sockets, no threads."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from msgspec import Raw
+
+from telemetry import limits
+from telemetry.client.recorders import Buffer
+from telemetry.client.records import RECORD_BYTES
+from telemetry.client.sending.announcer import Announcer
+from telemetry.client.tally import Tally
+from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.drop_reasons import Reason
+from telemetry.wire.codec import encode_batch
+from telemetry.wire.events import OutgoingBatch
+from telemetry.wire.version import PROTOCOL
+
+_ROW: Final = 3  # numbers of an event in the buffer
+
+
+class Packed(NamedTuple):
+    """A batch, ready to be sent."""
+
+    seq: int
+    events: int
+    frame: bytearray
+
+
+class Outbox:
+    """Takes events out of the buffer and numbers them. Used by one thread; the buffer is filled by others.
+
+    `row_bound` None leaves the bound to the callers, who wait (policy block).
+    """
+
+    def __init__(
+        self,
+        producer: str,
+        buffer: Buffer,
+        definitions: Sequence[bytes],
+        *,
+        tallies: Mapping[Reason, Tally],
+        row_bound: int | None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.producer = producer
+        self.records: deque[bytes] = deque()
+        """Encoded records, filled by any thread."""
+        self.announcer = Announcer(definitions)
+        self.next_seq = 0
+        self.emitted = 0
+        """Events numbered so far, the dropped ones included."""
+        self._buffer = buffer
+        self._definitions = definitions
+        self._tallies = tallies
+        self.row_bound = row_bound
+        self._clock = clock
+        self._dropped: Counter[str] = Counter()
+        self._weighed = self._weight = 0
+        """Records, from the left, whose bytes are known, and their sum."""
+        for tally in tallies.values():
+            tally.take()  # what was counted before this producer began is not its loss
+
+    @property
+    def waiting(self) -> int:
+        """Rows in the buffer."""
+        return len(self._buffer) // _ROW
+
+    @property
+    def empty(self) -> bool:
+        return not self._buffer and not self.records and not self.announcer.due
+
+    @property
+    def full(self) -> bool:
+        """Whether what waits, as of the last `settle`, would fill a batch."""
+        if self.waiting >= limits.BATCH_EVENTS or self._weight >= RECORD_BYTES:
+            return True
+        return len(self.records) >= limits.BATCH_RECORDS
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Events dropped so far, by reason."""
+        return dict(self._dropped)
+
+    def drop(self, reason: Reason, count: int) -> None:
+        """Numbers events that will not be sent."""
+        if count:
+            self._dropped[reason.value] += count
+            self.emitted += count
+
+    def settle(self) -> None:
+        """Takes over what the recorders counted, and enforces the bounds: the oldest events go."""
+        for reason, tally in self._tallies.items():
+            self.drop(reason, tally.take())
+        if self.row_bound is not None:
+            self._drop_rows(Reason.BUFFER_FULL, self.waiting - self.row_bound)
+        self._drop_records(Reason.BUFFER_FULL, len(self.records) - limits.RECORDS_BUFFERED)
+        self._drop_heavy_records()
+
+    def abandon(self, unsent: Sequence[Packed]) -> None:
+        """Counts all that is still here as unsent, and `unsent`, the last batches packed, which never left."""
+        for packed in reversed(unsent):
+            self.next_seq = packed.seq
+            self._dropped[Reason.UNSENT_AT_EXIT.value] += packed.events
+        self.settle()
+        self._drop_rows(Reason.UNSENT_AT_EXIT, self.waiting)
+        self._drop_records(Reason.UNSENT_AT_EXIT, len(self.records))
+
+    def pack(self, *, definitions_only: bool = False) -> Packed | None:
+        """The next batch; None if there is nothing to say. At most `limits.BATCH_EVENTS` rows.
+
+        With `definitions_only` events stay here, and there is nothing to say but definitions that are due.
+        """
+        start, stop = self.announcer.window()
+        if definitions_only or not self.announcer.covers_all(stop):
+            return self._batch(start, stop, [], []) if self.announcer.due else None
+        rows = self._buffer[: _ROW * limits.BATCH_EVENTS]
+        del self._buffer[: len(rows)]
+        start, stop = self.announcer.window()  # after the rows were taken: a definition precedes its rows
+        records = self._take_records(limits.BATCH_RECORDS - (stop - start))
+        if not rows and not records and not self.announcer.due:
+            return None
+        return self._batch(start, stop, records, rows)
+
+    def _batch(self, start: int, stop: int, records: list[Raw], rows: list[float]) -> Packed:
+        seq, first, events = self.next_seq, self.emitted, len(records) + len(rows) // _ROW
+        definitions = [Raw(definition) for definition in self._definitions[start:stop]]
+        anchor = (self._clock.monotonic_ns(), self._clock.wall_ns())
+        batch = OutgoingBatch(
+            PROTOCOL, self.producer, seq, first, anchor, self.dropped, [*definitions, *records], rows
+        )
+        try:
+            frame = encode_batch(batch)
+        except Exception:
+            self.drop(Reason.UNENCODABLE, events)
+            raise
+        self.announcer.carried(seq, start, stop)
+        self.next_seq += 1
+        self.emitted += events
+        return Packed(seq, events, frame)
+
+    def _take_records(self, most: int) -> list[Raw]:
+        taken: list[Raw] = []
+        size = 0
+        while self.records and len(taken) < most and size + len(self.records[0]) <= RECORD_BYTES:
+            record = self._pop_record()
+            size += len(record)
+            taken.append(Raw(record))
+        return taken
+
+    def _pop_record(self) -> bytes:
+        record = self.records.popleft()
+        if self._weighed:
+            self._weighed -= 1
+            self._weight -= len(record)
+        return record
+
+    def _drop_heavy_records(self) -> None:
+        """No call of this lets another thread in while it looks, so nobody appends meanwhile."""
+        sizes = list(map(len, islice(self.records, self._weighed, None)))
+        self._weighed += len(sizes)
+        self._weight += sum(sizes)
+        dropped = 0
+        while self._weight > limits.RECORDS_BUFFERED_BYTES:
+            self._pop_record()
+            dropped += 1
+        self.drop(Reason.BUFFER_FULL, dropped)
+
+    def _drop_rows(self, reason: Reason, count: int) -> None:
+        if count > 0:
+            del self._buffer[: _ROW * count]
+            self.drop(reason, count)
+
+    def _drop_records(self, reason: Reason, count: int) -> None:
+        for _ in range(count):
+            self._pop_record()
+        self.drop(reason, max(0, count))

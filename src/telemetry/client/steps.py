@@ -1,0 +1,170 @@
+"""Values of steps: checked, made plain and encoded at the call.
+
+What a training loop logs looks the same in every step: a dictionary of numbers under names that were there before.
+A few calls into C tell that; everything else takes the long way, which looks at each name and each value.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from math import isfinite, ldexp
+from operator import index
+from typing import Any, Final, SupportsIndex
+
+import msgspec
+
+from telemetry import limits
+from telemetry.client import notice
+from telemetry.client.catalog import check_text
+from telemetry.client.process import Process
+from telemetry.client.recorders import checked_ns
+from telemetry.wire.events import Scalars, StepEnd
+
+DEFAULT_AXIS: Final = "step"
+"""Of values whose program counts one kind of step only."""
+_LOWEST: Final = -(1 << 63)
+_HIGHEST: Final = (1 << 63) - 1
+_LINES_SAID: Final = 20  # of one process, about what it gave that was no use: more is a log, not a hint
+_FLOATS: Final = frozenset({float})
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_now: Final = time.monotonic_ns
+
+
+class Steps:
+    """What a process says of steps. Thread-safe; nothing here blocks or raises."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._names: set[str] = set()
+        """Names, of values and of axes, that the wire takes."""
+        self._said: set[str] = set()
+
+    def log(
+        self, values: Mapping[str, object], step: SupportsIndex, axis: str, at_ns: SupportsIndex | None
+    ) -> None:
+        """Values of one step. One that is no number is left out by itself, and counted."""
+        process = self._process
+        if process.state == "idle":
+            process.attach_by_itself()
+        flusher = process.flusher
+        if flusher is not None and process.state == "live" and at_ns is None:
+            record = self._compiled(values, step, axis)
+            if record is not None:
+                flusher.outbox.records.append(record)
+                return
+        self.put("log", lambda: self._records(values, step, axis, at_ns))
+
+    def end(self, step: SupportsIndex, axis: str, at_ns: SupportsIndex | None) -> None:
+        """This process has logged all it has for a step of an axis, and for those before it."""
+        self.put("end_step", lambda: [_ENCODE(StepEnd(self.axis(axis), plain_step(step), moment(at_ns)))])
+
+    def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
+        """Queues encoded records. What can't be made is counted, and said once."""
+        process = self._process
+        if process.state == "idle":
+            process.attach_by_itself()
+
+        def made() -> list[bytes]:
+            try:
+                return list(make())
+            except Exception as error:
+                self.say(what, str(error))
+                raise
+
+        process.put_records(made)
+
+    def refuse(self, what: str, why: str, count: int = 1) -> None:
+        """Counts values that are no numbers, and says so once."""
+        self._process.recorders.refused.hit_many(count)
+        self.say(what, why)
+
+    def leave_out(self, what: str, why: str) -> None:
+        """Counts a part of a record that the wire does not take, and says so once."""
+        self._process.unencodable.hit()
+        self.say(what, why)
+
+    def say(self, what: str, why: str) -> None:
+        if what not in self._said and len(self._said) < _LINES_SAID:
+            self._said.add(what)
+            notice.warn(f"{what} is left out: {why}. It is counted; this is said once")
+
+    def axis(self, axis: object) -> str:
+        """The name of an axis. Raises InstrumentError for what can't be one."""
+        return self._checked("an axis", axis)
+
+    def _compiled(self, values: Mapping[str, object], step: SupportsIndex, axis: str) -> bytes | None:
+        """One record, if all values are numbers under names that were there before."""
+        try:
+            if type(values) is not dict or not 0 < len(values) <= limits.PARAMS_PER_RECORD:
+                return None
+            if axis not in self._names or not self._names.issuperset(values):
+                return None
+            plain = values
+            if not _FLOATS.issuperset(map(type, values.values())) or not isfinite(sum(values.values())):
+                plain = {name: number(value) for name, value in values.items()}
+            return _ENCODE(Scalars(axis, plain_step(step), plain, _now()))
+        except Exception:  # noqa: BLE001 – a value may raise anything; the long way counts it
+            return None
+
+    def _records(
+        self, values: Mapping[str, object], step: SupportsIndex, axis: str, at_ns: SupportsIndex | None
+    ) -> Iterator[bytes]:
+        if not isinstance(values, Mapping):
+            raise TypeError(f"values are a map of names, not {type(values).__name__}")
+        where, number, time_ns = self.axis(axis), plain_step(step), moment(at_ns)
+        plain = iter(self._plain(values).items())
+        while part := dict(islice(plain, limits.PARAMS_PER_RECORD)):
+            yield _ENCODE(Scalars(where, number, part, time_ns))
+
+    def _plain(self, values: Mapping[str, object]) -> dict[str, float | None]:
+        """What of the values the wire can carry."""
+        plain: dict[str, float | None] = {}
+        for name, value in list(values.items()):
+            try:
+                checked = self._checked("a name", name)
+            except Exception as error:  # noqa: BLE001 – a key may be anything; the others are fine
+                self.leave_out("a value", str(error))
+                continue
+            try:
+                plain[checked] = number(value)
+            except Exception:  # noqa: BLE001 – a value may raise anything; the others are fine
+                self.refuse(repr(checked), f"{type(value).__name__} is no number")
+        return plain
+
+    def _checked(self, what: str, name: object) -> str:
+        if type(name) is str and name in self._names:
+            return name
+        check_text(what, name, limits.NAME_CHARS)
+        text = str.__str__(name)
+        if len(self._names) < limits.STEP_NAMES_KNOWN:
+            self._names.add(text)
+        return text
+
+
+def number(value: Any) -> float | None:
+    """A float of any kind of number, arrays and tensors of one element included; None for one that is not finite.
+
+    Raises for what is no number. Waits for a tensor that a device still computes.
+    """
+    if type(value) is float:
+        return value if isfinite(value) else None
+    try:
+        found = ldexp(value.item() if getattr(value, "shape", ()) else value, 0)
+    except OverflowError:
+        return None
+    return found if isfinite(found) else None
+
+
+def plain_step(step: SupportsIndex) -> int:
+    """An integer of 64 bits. Raises TypeError or ValueError."""
+    plain = step if type(step) is int else int(index(step))
+    if not _LOWEST <= plain <= _HIGHEST:
+        raise ValueError(f"step {plain} has more than 64 bits")
+    return plain
+
+
+def moment(at_ns: SupportsIndex | None) -> int:
+    """Now, or a moment of the monotonic clock. Raises TypeError or ValueError for what is none."""
+    return _now() if at_ns is None else checked_ns(at_ns)

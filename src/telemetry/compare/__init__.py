@@ -1,0 +1,37 @@
+"""Sets of runs beside each other, and what may be said of their differences."""
+
+from __future__ import annotations
+
+from telemetry.compare.compare import compare
+from telemetry.compare.direction import Directions
+from telemetry.compare.figure_names import COMMAND_WORDS
+from telemetry.compare.model import (
+    ONE_SIDED,
+    VERDICT_WORDS,
+    Comparison,
+    Curve,
+    MetricResult,
+    Noise,
+    RunFacts,
+    Verdict,
+    Within,
+)
+from telemetry.compare.noise import noise_of
+from telemetry.compare.options import Options
+
+__all__ = [
+    "COMMAND_WORDS",
+    "ONE_SIDED",
+    "VERDICT_WORDS",
+    "Comparison",
+    "Curve",
+    "Directions",
+    "MetricResult",
+    "Noise",
+    "Options",
+    "RunFacts",
+    "Verdict",
+    "Within",
+    "compare",
+    "noise_of",
+]

@@ -1,0 +1,155 @@
+"""Two sets of runs in, a comparison out. Pure: the runs have been read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from telemetry.compare.curves import curves
+from telemetry.compare.evidence import Pairs, evidence
+from telemetry.compare.figures import Figure, needed
+from telemetry.compare.judge import Case, plain_difference, result
+from telemetry.compare.model import VERDICT_WORDS, Comparison, MetricResult, Within
+from telemetry.compare.noise import noise_for
+from telemetry.compare.options import Options
+from telemetry.compare.samples import Sample, samples
+from telemetry.compare.sides import by_turns, facts
+from telemetry.errors import UsageError
+from telemetry.statistics.runs import holm
+from telemetry.store.calibrations import Calibration
+from telemetry.wire.report import Report
+from telemetry.wording import instrument
+
+_ORDER: Final = {verdict: place for place, verdict in enumerate(VERDICT_WORDS)}
+_ENOUGH: Final = 2
+_NAMED: Final = 2
+
+
+def compare(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    options: Options | None = None,
+    calibration: Calibration | None = None,
+) -> Comparison:
+    """What the runs after do otherwise than the runs before, as far as that can be known.
+
+    The chance that any figure at all is called better, worse or changed while nothing differs is at most
+    1 - confidence, if the runs of both sides are made under the same conditions. Raises UsageError for an empty
+    side, for a run that is there twice, and for a pattern of `Options.only` that means no figure of any run.
+    """
+    options = options or Options()
+    _check(before, after)
+    pairs = by_turns(before, after)
+    found = samples(before, after, options)
+    cases = _adjusted([_case(sample, before, after, pairs, options) for sample in found.compared])
+    sizes = len(before), len(after)
+    results = []
+    for case in cases:
+        told = case.evidence.difference if case.evidence else plain_difference(case.sample)
+        noise = noise_for(calibration, case.sample.figure, sizes, told, options.confidence)
+        results.append(result(replace(case, noise=noise), options))
+    return Comparison(
+        confidence=options.confidence,
+        min_effect=options.min_effect,
+        paired=pairs is not None,
+        calibration=calibration.name if calibration else "",
+        before=[facts(report) for report in before],
+        after=[facts(report) for report in after],
+        metrics=sorted(results, key=_place),
+        curves=curves(before, after),
+        notes=list(_notes(before, after, pairs, found.left_out)),
+    )
+
+
+def _check(before: Sequence[Report], after: Sequence[Report]) -> None:
+    if not before or not after:
+        raise UsageError("a comparison needs runs on both sides", hint="telemetry compare A… --vs B…")
+    times = Counter(report.snapshot.run_id for report in (*before, *after))
+    if twice := [run_id for run_id, number in times.items() if number > 1]:
+        raise UsageError(f"run {twice[0]} is there twice", hint="each run is on one side, once")
+
+
+def _case(
+    sample: Sample, before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None, options: Options
+) -> Case:
+    better = options.directions.of(sample.figure, sample.unit)
+    if sample.obstacle:
+        return Case(sample=sample, better=better, obstacle=sample.obstacle)
+    if min(len(before), len(after)) >= _ENOUGH:
+        found = evidence(sample, pairs, options.confidence)
+        if isinstance(found, str):
+            return Case(sample=sample, better=better, obstacle=found)
+        return Case(sample=sample, better=better, evidence=found)
+    if len(before) == len(after) == 1:
+        within = (
+            _within(sample.figure, before[0], sample.before[0]),
+            _within(sample.figure, after[0], sample.after[0]),
+        )
+        return Case(sample=sample, better=better, obstacle="one run a side", within=within)
+    return Case(sample=sample, better=better, obstacle=_one_against_many(sample))
+
+
+def _one_against_many(sample: Sample) -> str:
+    """No claim, but whether the one is among the others is worth knowing."""
+    lone, many, which = sample.after, sample.before, ("after", "before")
+    if len(lone) > 1:
+        lone, many, which = many, lone, ("before", "after")
+    place = "among"
+    if lone[0] > max(many):
+        place = "above all of"
+    elif lone[0] < min(many):
+        place = "below all of"
+    return f"one run {which[0]}: it is {place} the {len(many)} {which[1]}"
+
+
+def _within(figure: Figure, report: Report, value: float) -> Within:
+    """Bounds are in reports that were made for them."""
+    if figure.of == "series" and figure.statistic.startswith("p"):
+        for bounds in report.bounds:
+            if bounds.name == figure.name and tuple(sorted(bounds.labels.items())) == figure.labels:
+                known = bounds.percentiles.get(figure.statistic[1:])
+                if known is not None:
+                    return Within(value=value, low=known.low, high=known.high)
+    return Within(value=value)
+
+
+def _adjusted(cases: Sequence[Case]) -> list[Case]:
+    """With p-values among all figures that were tested."""
+    p_values = [case.evidence.p_value for case in cases if case.evidence is not None]
+    adjusted = iter(holm(p_values))
+    return [case if case.evidence is None else replace(case, p_adjusted=next(adjusted)) for case in cases]
+
+
+def _place(metric: MetricResult) -> tuple[int, float, str, str, list[tuple[str, str]]]:
+    """Worse first, then better, then the rest; the largest differences first where there is a verdict."""
+    told = metric.verdict in ("worse", "better", "changed")
+    size = -abs(metric.difference) if told and metric.difference is not None else 0.0
+    if told and metric.difference is None:
+        size = float("-inf")
+    return _ORDER[metric.verdict], size, metric.name, metric.statistic, sorted(metric.labels.items())
+
+
+def _notes(
+    before: Sequence[Report], after: Sequence[Report], pairs: Pairs | None, left_out: Sequence[Figure]
+) -> Iterator[str]:
+    least = min(len(before), len(after))
+    if least < _ENOUGH:
+        yield (
+            "with one run on a side nobody can know how much runs differ by themselves: differences are for "
+            "information; five or more runs a side, made by turns, tell"
+        )
+    elif pairs is None:
+        started = [[report.snapshot.started_ns for report in side] for side in (before, after)]
+        apart = max(started[0]) < min(started[1]) or max(started[1]) < min(started[0])
+        if apart:
+            yield (
+                "one side ran after the other: what changed on the machine in between can't be told from what "
+                "changed in the program; run the sides by turns"
+            )
+    for statistic in sorted({figure.statistic for figure in left_out}):
+        names = [instrument(one.name, dict(one.labels)) for one in left_out if one.statistic == statistic]
+        series = " and ".join(names) if len(names) <= _NAMED else f"{len(names):,} series"
+        have = "has" if len(names) == 1 else "have"
+        yield f"{series} {have} too few values for {statistic}, which needs {needed(statistic):,} in each run"

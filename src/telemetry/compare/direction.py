@@ -1,0 +1,70 @@
+"""Whether more of a figure is better or worse.
+
+In this order, the first that applies:
+
+1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them.
+2. Time and CPU of the command: lower.
+3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
+4. Rates: higher; those of counters of time: neither.
+5. Values in a unit of time or bytes: lower. Values per second (`tokens/s`): higher.
+6. Values whose name has a word of time (`latency`, `delay`, …): lower; a word of speed (`throughput`, …): higher.
+7. All others are neither: a difference is `changed`.
+
+The total of a counter is not a value in this sense: more bytes may be more work done. Only 1 and 3 apply to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from telemetry.compare.figure_names import matches
+from telemetry.compare.figures import Figure
+from telemetry.compare.model import Better
+from telemetry.wire.units import BYTES, TIME_NS
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_TROUBLE: Final = frozenset(
+    {
+        *("error", "errors", "failure", "failures", "failed", "fail", "fails", "timeout", "timeouts"),
+        *("retry", "retries", "dropped", "drops", "drop", "lost", "missed", "misses", "rejected", "evictions"),
+        *("exceptions", "aborted", "aborts", "overflows"),
+    }
+)
+_TIME_WORDS: Final = frozenset(
+    {"latency", "latencies", "duration", "delay", "lag", "wait", "ttft", "tpot", "itl", "rtt", "elapsed"}
+)
+_SPEED_WORDS: Final = frozenset({"throughput", "qps", "rps", "tps", "bandwidth", "goodput"})
+_PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)")
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Patterns of the user: see `telemetry.compare.figure_names`."""
+
+    lower: Sequence[str] = ()
+    higher: Sequence[str] = ()
+
+    def of(self, figure: Figure, unit: str) -> Better:
+        """What is better of this figure. The patterns of `lower` are looked at first."""
+        for patterns, better in ((self.lower, "lower"), (self.higher, "higher")):
+            if any(matches(figure, pattern) for pattern in patterns):
+                return "lower" if better == "lower" else "higher"
+        return _by_rule(figure, unit)
+
+
+def _by_rule(figure: Figure, unit: str) -> Better:
+    words = {word.lower() for word in _WORD.findall(figure.name)}
+    if figure.of == "command" or words & _TROUBLE:
+        return "lower"
+    if figure.statistic == "rate":
+        return "neither" if unit in TIME_NS else "higher"
+    if figure.of == "counter":
+        return "neither"
+    if unit in TIME_NS or unit in BYTES or unit in ("B", "bytes"):
+        return "lower"
+    if _PER_TIME.fullmatch(unit) or words & _SPEED_WORDS:
+        return "higher"
+    return "lower" if words & _TIME_WORDS else "neither"

@@ -1,0 +1,79 @@
+"""What the values of both sides say of a difference: how large it is, and how sure that it is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from telemetry.compare.model import Method
+from telemetry.compare.samples import Sample
+from telemetry.statistics.pairs import paired_difference
+from telemetry.statistics.runs import difference
+
+Pairs = Sequence[tuple[int, int]]
+"""Indexes on both sides of runs that ran next to each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Differences are fractions of the side before; infinite ones are beyond every bound."""
+
+    difference: float | None
+    """None: the side before is 0 and the side after is not."""
+    low: float
+    high: float
+    p_value: float
+    before: float
+    after: float
+    method: Method
+
+    @property
+    def up(self) -> bool:
+        return self.after > self.before if self.difference is None else self.difference > 0
+
+
+def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence | str:
+    """Of at least two runs a side. A text says why there is none."""
+    before, after = sample.before, sample.after
+    if not any(before) and any(after):
+        return _from_zero(before, after)
+    method: Method = "exact" if _constant(before) and _constant(after) else "runs"
+    found = None
+    if method == "runs" and pairs is not None:
+        old, new = [before[index] for index, _ in pairs], [after[index] for _, index in pairs]
+        found = paired_difference(old, new, confidence)
+        method = "runs" if found is None else "pairs"
+    if found is None:
+        found = difference(before, after, confidence)
+    if found is None:
+        return "0 in most runs before: there is no relative difference"
+    return Evidence(
+        difference=found.ratio,
+        low=found.low,
+        high=found.high,
+        p_value=found.p_value,
+        before=found.before,
+        after=found.after,
+        method=method,
+    )
+
+
+def _constant(values: Sequence[float]) -> bool:
+    return min(values) == max(values)
+
+
+def _from_zero(before: Sequence[float], after: Sequence[float]) -> Evidence | str:
+    """Nothing is relative to 0. What remains: that runs which are all alike fall apart so neatly is rare."""
+    if min(after) <= 0 <= max(after):
+        return "0 in every run before and in some after: there is no relative difference"
+    return Evidence(
+        difference=None,
+        low=math.inf,
+        high=math.inf,
+        p_value=min(1.0, 2.0 / math.comb(len(before) + len(after), len(after))),
+        before=0.0,
+        after=fmean(after),
+        method="exact",
+    )

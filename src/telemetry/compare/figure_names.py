@@ -1,0 +1,94 @@
+"""Figures by what they are called.
+
+A pattern is a name, which means the figures of everything of that name, whatever its labels; or a name with all its
+labels, as they are printed; either alone or with one figure behind a colon:
+
+    latency    latency:p99    latency{route=/a}    latency{route=/a}:p99    command    command:cpu
+
+`*`, `?` and `[…]` are those of file names, and case counts. With a `{` in it, a pattern is held against names with
+labels, else against bare names. What reports and comparisons print means itself, whatever characters are in it:
+`sent{to=b} [tokens]`, `latency{route=/a} p99`, `command CPU time`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Final
+
+from telemetry import wording
+from telemetry.compare.figures import Figure
+from telemetry.errors import UsageError
+from telemetry.formatting import printable
+
+COMMAND: Final = "command"
+"""What the command's figures are of."""
+COMMAND_WORDS: Final = {"wall": "wall time", "cpu": "CPU time"}
+"""Its figures as they are printed."""
+
+_LABELS: Final = "{"
+_REST: Final = re.compile(r"(?: \[.*\])?(?:[: ](?P<statistic>.+))?", re.DOTALL)
+"""Behind a name: the unit, and the figure."""
+_SHOWN: Final = 3
+_ALIKE: Final = 0.6
+
+
+def matches(figure: Figure, pattern: str) -> bool:
+    """Whether a pattern means this figure."""
+    name = _in_full(figure) if _LABELS in pattern else _bare(figure)
+    held = (name, f"{name}:{figure.statistic}")
+    return any(fnmatchcase(text, pattern) for text in held) or _is_printed(figure, pattern)
+
+
+def check(patterns: Iterable[str], figures: Sequence[Figure], gauges: Collection[str] = ()) -> None:
+    """Raises UsageError for the first pattern that means none of these figures; it names what is nearest. `gauges`:
+    names of what has no figures."""
+    for pattern in patterns:
+        if not any(matches(figure, pattern) for figure in figures):
+            said = f"the runs have no figure {pattern!r}"
+            raise UsageError(said, hint=_instead(pattern, figures, gauges))
+
+
+def _is_printed(figure: Figure, text: str) -> bool:
+    words = (figure.statistic, COMMAND_WORDS.get(figure.statistic) if figure.of == "command" else None)
+    for name in (_bare(figure), printable(_bare(figure)), _in_full(figure)):
+        rest = _REST.fullmatch(text, len(name)) if text.startswith(name) else None
+        if rest is not None and (rest["statistic"] is None or rest["statistic"] in words):
+            return True
+    return False
+
+
+def _bare(figure: Figure) -> str:
+    return COMMAND if figure.of == "command" else figure.name
+
+
+def _in_full(figure: Figure) -> str:
+    return wording.instrument(_bare(figure), dict(figure.labels))
+
+
+def _instead(pattern: str, figures: Sequence[Figure], gauges: Collection[str]) -> str:
+    """What is nearest, or what there is instead; empty where there is nothing."""
+    name, tail = pattern, ""
+    for separator in (":", " "):
+        head, found, statistic = pattern.rpartition(separator)
+        if own := sorted({figure.statistic for figure in figures if found and matches(figure, head)}):
+            return f"of {printable(head)} there {_are(own, len(own))}"
+        if found and not tail and any(figure.statistic == statistic for figure in figures):
+            name, tail = head, f"{separator}{statistic}"
+    bare, labels, _ = name.partition(_LABELS)
+    if bare in gauges:
+        return f"{printable(name)} is a gauge, and gauges are not compared"
+    having = [figure for figure in figures if not tail or figure.statistic == tail[1:]]
+    siblings = {_in_full(figure) for figure in having if labels and _bare(figure) == bare}
+    known = sorted(siblings or {_in_full(figure) if labels else printable(_bare(figure)) for figure in having})
+    near = get_close_matches(name, known, n=_SHOWN, cutoff=0.0 if siblings else _ALIKE)
+    if near:
+        return f"did you mean {' or '.join(f'{one}{tail}' for one in near)}?"
+    return f"there {_are(known, _SHOWN)}" if known else ""
+
+
+def _are(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:most])}{more}"

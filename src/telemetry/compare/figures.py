@@ -1,0 +1,138 @@
+"""The figures of one run that are compared: percentiles, means, rates, counters, and the command's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from telemetry.errors import UsageError
+from telemetry.hdr.ranks import parse_percentile
+from telemetry.request_model import funnels, without_requests
+from telemetry.statistics.confidence import least_count
+from telemetry.store.calibrations import Of
+from telemetry.wire import requests as words
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
+
+PERCENTILES: Final = ("50", "90", "99", "99.9")
+_COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
+"""What the rate of a series of requests is of."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Figure:
+    """What is compared, over all runs."""
+
+    of: Of
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    """Sorted."""
+    statistic: str
+    """`p50`, `p99.9`, …, `mean`, `rate`; `value`, `rate`; `wall`, `cpu`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A figure in one run."""
+
+    value: float | None
+    """None: too few values for it."""
+    unit: str
+    count: int = 0
+    """Values that it rests on."""
+
+
+def readings(
+    report: Report, percentiles: Sequence[str] = PERCENTILES, *, every_rate: bool = False
+) -> dict[Figure, Reading]:
+    """All figures of a run. What it was not asked to keep is absent, as are series without values.
+
+    Of requests, latency alone has a rate, and output tokens: those that reports call overall. `every_rate`: what
+    else there is of requests has one too, over the whole run, as gates have it.
+    """
+    snapshot = report.snapshot
+    found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
+    for counter in snapshot.counters:
+        value = Figure("counter", counter.name, _sorted(counter.labels), "value")
+        found[value] = Reading(float(counter.value), counter.unit, counter.events)
+    counters, series = snapshot.counters, snapshot.series
+    if not every_rate:
+        counters, series = without_requests(counters, snapshot), without_requests(series, snapshot)
+    found |= _plain_rates(counters, series, duration_s(report))
+    found |= _request_rates(snapshot)
+    command = snapshot.command
+    if command is not None and report.stretch is None:
+        found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
+        found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
+    return found
+
+
+def duration_s(report: Report) -> float:
+    """Of the run, or of the part that the report is of."""
+    if report.stretch is not None:
+        return report.stretch.end_s - report.stretch.start_s
+    return report.snapshot.elapsed_s
+
+
+@cache
+def needed(statistic: str) -> int:
+    """Values that a run must have for this figure: a percentile has bounds on both sides from so many on.
+
+    Raises UsageError for the 100th, which never has, and for what is no percentile.
+    """
+    if not statistic.startswith("p"):
+        return 1
+    least = least_count(parse_percentile(statistic[1:]))
+    if least is None:
+        raise UsageError(
+            f"{statistic} can't be compared", hint="the largest value of a run says little of the next"
+        )
+    return least
+
+
+def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figure, Reading]]:
+    if not stat.count:
+        return
+    labels = _sorted(stat.labels)
+    for key in percentiles:
+        if key in stat.percentiles:
+            figure = Figure("series", stat.name, labels, f"p{key}")
+            value = float(stat.percentiles[key]) if stat.count >= needed(figure.statistic) else None
+            yield figure, Reading(value, stat.unit, stat.count)
+    if stat.mean is not None:
+        yield Figure("series", stat.name, labels, "mean"), Reading(stat.mean, stat.unit, stat.count)
+
+
+def _plain_rates(
+    counters: Sequence[CounterStat], series: Sequence[SeriesStat], seconds: float
+) -> Iterator[tuple[Figure, Reading]]:
+    """Over the whole run, or the part of it; none over no time."""
+    if seconds <= 0:
+        return
+    for stat in series:
+        rate = Figure("series", stat.name, _sorted(stat.labels), "rate")
+        yield rate, Reading(stat.count / seconds, "1", stat.count)
+    for counter in counters:
+        rate = Figure("counter", counter.name, _sorted(counter.labels), "rate")
+        yield rate, Reading(counter.value / seconds, counter.unit, counter.events)
+
+
+def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
+    """Of each kind and tracking window what reports call its overall rate, where that is known."""
+    own = {id(stat) for stat in snapshot.series}
+    for whole in funnels(snapshot):
+        for part in whole.windows or (whole,):
+            rate = part.rates.overall
+            rates = {words.LATENCY: rate.requests_per_s, words.OUTPUT_TOKENS: rate.tokens_per_s}
+            for word, value in rates.items():
+                stat = part.series.get(word)
+                # Several windows together are no series of the run, and nobody could find their rate under a name.
+                if stat is not None and value is not None and id(stat) in own:
+                    figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
+                    yield figure, Reading(value, _COUNTED[word], stat.count)
+
+
+def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

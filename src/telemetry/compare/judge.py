@@ -1,0 +1,131 @@
+"""From evidence to a verdict: the rules, in one place.
+
+Two runs a side at least; the smallest effect that matters is `m`; `significant` means that the p-value, adjusted
+for all figures of the comparison (Holm), is below 1 - confidence.
+
+1. The whole interval is within ±m: `same`.
+2. Significant, and the difference is at least m: `worse` or `better`, `changed` for a figure that is neither.
+3. Else: `not_shown`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean
+
+from msgspec.structs import replace
+
+from telemetry import formatting
+from telemetry.compare.evidence import Evidence
+from telemetry.compare.model import Better, MetricResult, Noise, Verdict, Within
+from telemetry.compare.options import Options
+from telemetry.compare.samples import DIFFERENT_UNITS, Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One figure, and all that is known about it."""
+
+    sample: Sample
+    better: Better
+    evidence: Evidence | None = None
+    obstacle: str = ""
+    """Why there is no evidence."""
+    p_adjusted: float = 1.0
+    noise: Noise | None = None
+    within: tuple[Within, Within] | None = None
+
+
+def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
+    """By the rules above."""
+    least = options.min_effect
+    if max(abs(found.low), abs(found.high)) <= least:
+        return "same"
+    large = found.difference is None or abs(found.difference) >= least
+    if not (p_adjusted < options.level and large):
+        return "not_shown"
+    if better == "neither":
+        return "changed"
+    return "better" if found.up == (better == "higher") else "worse"
+
+
+def result(case: Case, options: Options) -> MetricResult:
+    """The line of one figure."""
+    figure, found = case.sample.figure, case.evidence
+    plain = MetricResult(
+        of=figure.of,
+        statistic=figure.statistic,
+        name=figure.name,
+        labels=dict(figure.labels),
+        unit=case.sample.unit,
+        better=case.better,
+        before_values=case.sample.before,
+        after_values=case.sample.after,
+        noise=case.noise,
+    )
+    if found is None:
+        return _untold(plain, case)
+    said = verdict(found, case.p_adjusted, case.better, options)
+    return replace(
+        plain,
+        verdict=said,
+        reason=_reason(said, case, found, options),
+        before=found.before,
+        after=found.after,
+        difference=found.difference,
+        low=_finite(found.low),
+        high=_finite(found.high),
+        p_value=found.p_value,
+        p_adjusted=case.p_adjusted,
+        method=found.method,
+    )
+
+
+def plain_difference(sample: Sample) -> float | None:
+    """Of the means; None where it is no number."""
+    if not (sample.before and sample.after):
+        return None
+    before = fmean(sample.before)
+    ratio = fmean(sample.after) / before - 1 if before else math.nan
+    return ratio if math.isfinite(ratio) else None
+
+
+def _untold(plain: MetricResult, case: Case) -> MetricResult:
+    """Numbers are given where there are any, without a claim."""
+    sample = case.sample
+    reason = case.obstacle
+    if case.noise is not None and case.noise.exceeded is not None:
+        beyond = "larger than" if case.noise.exceeded else "within"
+        reason += f"; {beyond} what the noise of the calibration comes to, ±{formatting.percent(case.noise.limit)}"
+    units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
+    return replace(
+        plain,
+        verdict="cannot_tell",
+        reason=reason,
+        before=fmean(sample.before) if sample.before and units_agree else None,
+        after=fmean(sample.after) if sample.after and units_agree else None,
+        difference=plain_difference(sample) if units_agree else None,
+        before_within=case.within[0] if case.within else None,
+        after_within=case.within[1] if case.within else None,
+    )
+
+
+def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:
+    """What makes a verdict less plain than it looks."""
+    level = options.level
+    if said == "not_shown" and case.p_adjusted < level:
+        return f"there is a difference, but not shown to be {formatting.percent(options.min_effect)} or more"
+    if said == "not_shown" and found.p_value < level:
+        return "alone it would count; among so many figures such a difference turns up by chance"
+    if said == "not_shown" and found.method == "exact":
+        return "the same in every run of a side, but these are too few runs to rule out chance"
+    if said in ("worse", "better", "changed") and found.difference is None:
+        return "0 in every run before"
+    if said in ("worse", "better", "changed") and case.noise is not None and case.noise.exceeded is False:
+        return f"but within what the noise of the calibration comes to, ±{formatting.percent(case.noise.limit)}"
+    return ""
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,97 @@
+"""One figure over both sides: the value of each run, or why it can't be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from telemetry.compare.figure_names import check, matches
+from telemetry.compare.figures import Figure, Reading, needed, readings
+from telemetry.compare.model import ONE_SIDED
+from telemetry.compare.options import Options
+from telemetry.compare.sides import SideName, unfit
+from telemetry.formatting import number_of
+from telemetry.wire.report import Report
+
+DIFFERENT_UNITS: Final = "different units"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The values of each side, in the order of the runs: of all of them, unless `obstacle` says why not."""
+
+    figure: Figure
+    unit: str
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    compared: list[Sample]
+    """In the order of their figures."""
+    left_out: list[Figure]
+    """No run has enough values for them."""
+
+
+def samples(before: Sequence[Report], after: Sequence[Report], options: Options) -> Samples:
+    """All figures that any run has and that were asked for. Raises UsageError for a pattern that means none."""
+    read = {
+        "before": [readings(report, options.percentiles) for report in before],
+        "after": [readings(report, options.percentiles) for report in after],
+    }
+    figures = sorted({figure for side in read.values() for run in side for figure in run})
+    check(options.only, figures, {gauge.name for report in (*before, *after) for gauge in report.snapshot.gauges})
+    compared, left_out = [], []
+    for figure in figures:
+        if options.only and not any(matches(figure, pattern) for pattern in options.only):
+            continue
+        found = [run[figure] for side in read.values() for run in side if figure in run]
+        if all(reading.value is None for reading in found):
+            left_out.append(figure)
+            continue
+        obstacle = _obstacle(figure, read["before"], read["after"])
+        if not obstacle and not options.allow_incomplete:
+            obstacle = unfit(before, "before", figure) or unfit(after, "after", figure)
+        compared.append(
+            Sample(
+                figure=figure,
+                unit=found[0].unit,
+                before=_values(figure, read["before"]),
+                after=_values(figure, read["after"]),
+                obstacle=obstacle,
+            )
+        )
+    return Samples(compared=compared, left_out=left_out)
+
+
+def _obstacle(
+    figure: Figure, before: Sequence[dict[Figure, Reading]], after: Sequence[dict[Figure, Reading]]
+) -> str:
+    """Why the values of the runs can't be held against each other."""
+    having = [sum(figure in run for run in side) for side in (before, after)]
+    if 0 in having:
+        return ONE_SIDED[1 - having.index(0)]
+    units = list(dict.fromkeys(run[figure].unit for run in (*before, *after) if figure in run))
+    if len(units) > 1:
+        return f"{DIFFERENT_UNITS}: {', '.join(unit or 'none' for unit in units)}"
+    sides: tuple[tuple[SideName, Sequence[dict[Figure, Reading]]], ...] = (("before", before), ("after", after))
+    for name, side in sides:
+        if lacking := sum(figure not in run for run in side):
+            return f"{lacking} of {number_of(len(side), 'run')} {name} {'lacks' if lacking == 1 else 'lack'} it"
+        if few := sum(run[figure].value is None for run in side):
+            return (
+                f"too few values in {few} of {number_of(len(side), 'run')} {name}: "
+                f"{figure.statistic} needs {needed(figure.statistic):,}"
+            )
+        if not all(math.isfinite(value) for value in _values(figure, side)):
+            return f"not a number in some runs {name}"
+    return ""
+
+
+def _values(figure: Figure, side: Sequence[dict[Figure, Reading]]) -> list[float]:
+    found = [run[figure].value for run in side if figure in run]
+    return [value for value in found if value is not None]

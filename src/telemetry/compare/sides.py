@@ -1,0 +1,77 @@
+"""Two sets of runs: what they are, whether they can be relied on, and which of them ran next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from telemetry.compare.figures import Figure, duration_s
+from telemetry.compare.model import RunFacts
+from telemetry.formatting import number_of
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import TERMINAL
+
+PAIRS_FROM: Final = 5
+"""With fewer pairs the spread between them is known worse than the spread between all runs."""
+
+SideName = Literal["before", "after"]
+
+
+def facts(report: Report) -> RunFacts:
+    """What a reader needs to know of a run."""
+    snapshot, command = report.snapshot, report.snapshot.command
+    return RunFacts(
+        run_id=snapshot.run_id,
+        name=snapshot.name,
+        directory=snapshot.directory,
+        started_ns=snapshot.started_ns,
+        seconds=duration_s(report),
+        completeness=report.verdict,
+        exit_code=command.exit_code if command else None,
+        signal=command.signal if command else None,
+    )
+
+
+def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
+    """Why the runs of a side say nothing certain of this figure; empty if they do.
+
+    Events that were lost don't change the command's time.
+    """
+    total = len(reports)
+    found = {
+        "still going": sum(report.state not in TERMINAL for report in reports),
+        "interrupted": sum(report.completeness == "interrupted" for report in reports),
+    }
+    if figure.of != "command":
+        found |= {
+            word: sum(report.completeness == word and report.state in TERMINAL for report in reports)
+            for word in ("lossy", "incomplete")
+        }
+    for word, number in found.items():
+        if number:
+            return f"{number} of {number_of(total, 'run')} {side} {'is' if number == 1 else 'are'} {word}"
+    if failed := sum(_failed(report) for report in reports):
+        return f"the command failed in {failed} of {number_of(total, 'run')} {side}"
+    return ""
+
+
+def by_turns(before: Sequence[Report], after: Sequence[Report]) -> list[tuple[int, int]] | None:
+    """Pairs of neighbours (indexes on both sides) if the sides ran by turns, in whatever order within a pair; None
+    if they did not, or if there are too few. Rests on when the runs started, never on their figures."""
+    if len(before) != len(after) or len(before) < PAIRS_FROM:
+        return None
+    started = [(run.snapshot.started_ns, 0, index) for index, run in enumerate(before)]
+    started += [(run.snapshot.started_ns, 1, index) for index, run in enumerate(after)]
+    started.sort()
+    pairs = []
+    for first, second in zip(started[::2], started[1::2], strict=True):
+        if first[1] == second[1] or first[0] == second[0]:
+            return None
+        old, new = (first, second) if first[1] == 0 else (second, first)
+        pairs.append((old[2], new[2]))
+    return pairs
+
+
+def _failed(report: Report) -> bool:
+    command = report.snapshot.command
+    return command is not None and (command.signal is not None or command.exit_code not in (0, None))

@@ -1,1 +1,0 @@
-"""The faces of other systems, for programs that were written against them."""

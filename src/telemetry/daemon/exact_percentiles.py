@@ -1,0 +1,135 @@
+"""From bucket precision to exact percentiles: streams the journal past the histogram's targets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from telemetry.aggregator import Aggregator
+from telemetry.aggregator.exact.percentiles import ExactPass
+from telemetry.formatting import number_of
+from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWriter
+from telemetry.wire.codec import decode_batch
+
+HOLE: Final = "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+"""A warning: what is damaged, or gone, has a checkpoint behind it."""
+CUT: Final = "the journal could not be written, or can't be read, from some moment on"
+"""Why percentiles are not exact of a run that went on from such a journal: its numbers lack values for good."""
+_IN_VAIN: Final = ("the journal", "some series", "2**53")
+"""What reasons say that another pass would give as well."""
+
+
+@dataclass
+class Refinement:
+    """Outcome of the exact pass. `values` holds what was found even if some series could not be."""
+
+    exact: bool
+    reason: str = ""
+    values: dict[int, dict[str, float]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def obstacle(journal: JournalWriter | None) -> str:
+    """Why the journal can't give exact percentiles; empty if it can."""
+    if journal is None:
+        return "the journal is off"
+    if journal.failed:
+        return f"the journal could not be written: {journal.failed}"
+    dropped = journal.dropped_segments
+    return f"the journal passed its cap and lost {_oldest(dropped)}" if dropped else ""
+
+
+def damage(damaged_bytes: int) -> str:
+    """Why percentiles are not exact of a run that recorded more than can be read."""
+    return f"{number_of(damaged_bytes, 'byte of the journal is', 'bytes of the journal are')} damaged"
+
+
+def another_may_succeed(reason: str) -> bool:
+    """Whether the exact pass may come to more than one that ended for this reason: it lacked time, not values."""
+    return not any(words in reason for words in _IN_VAIN)
+
+
+def _oldest(segments: int) -> str:
+    return "its oldest segment" if segments == 1 else f"its {segments:,} oldest segments"
+
+
+class Refiner:
+    """Runs on a thread of its own beside the ticks; `stop` makes it give up at the next batch.
+
+    Reads the aggregator's routes, which no longer change once the books are closed.
+    """
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        journal: Path,
+        budget_s: float,
+        wake: Callable[[], object],
+        torn_bytes: int = 0,
+    ) -> None:
+        """`wake` is called from the thread once there is an outcome. `torn_bytes`: at the end of the journal, which
+        never were in the numbers."""
+        self._aggregator = aggregator
+        self._targets = aggregator.series.targets()  # on the caller's thread, which owns them
+        self._journal = journal
+        self._deadline = time.monotonic() + budget_s
+        self._budget_s = budget_s
+        self._torn_bytes = torn_bytes
+        self._wake = wake
+        self._stopped_because = ""
+        self.outcome: Refinement | None = None
+        """None while it works."""
+        self._thread = threading.Thread(target=self._run, name="telemetry-exact", daemon=True)
+        self._thread.start()
+
+    def stop(self, reason: str) -> None:
+        self._stopped_because = self._stopped_because or reason
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._refine()
+        except Exception as error:  # noqa: BLE001 – thread root: the result without it is still true
+            self.outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
+        self._wake()
+
+    def _refine(self) -> Refinement:
+        if JournalReader(self._journal).failed:
+            return Refinement(exact=False, reason="the journal could not be written from some moment on")
+        search = ExactPass(self._targets)
+        while not search.done:
+            reader = JournalReader(self._journal)
+            for frame in reader.frames(unread={CHECKPOINT}):
+                if self._give_up():
+                    return Refinement(exact=False, reason=self._stopped_because)
+                if frame.kind == BATCH:
+                    batch = decode_batch(bytes(frame.data))  # of bytes, rows are taken as they are
+                    search.feed(*self._aggregator.series_values(batch))
+            if reason := self._gap(reader):
+                return Refinement(exact=False, reason=reason, warnings=[HOLE] if reader.damaged else [])
+            search.end_pass()
+        warnings = [f"{self._name(index)}: {why}" for index, why in sorted(search.problems.items())]
+        reason = "some series disagree with the journal" if warnings else ""
+        return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
+
+    def _gap(self, reader: JournalReader) -> str:
+        """Why not all values that were recorded are in what was read."""
+        damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else self._torn_bytes)
+        if damaged_bytes:
+            return damage(damaged_bytes)
+        if reader.damaged:
+            return "a segment in the middle of the journal is missing or can't be read"
+        if reader.dropped_segments:
+            return f"the journal has lost {_oldest(reader.dropped_segments)}: past its cap, or to somebody"
+        return ""
+
+    def _give_up(self) -> bool:
+        if time.monotonic() > self._deadline:
+            self.stop(f"the exact pass took more than {self._budget_s:g} s")
+        return bool(self._stopped_because)
+
+    def _name(self, index: int) -> str:
+        return self._aggregator.series.key(index).name

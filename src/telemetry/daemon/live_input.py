@@ -1,0 +1,185 @@
+"""The feed of a live run: its sockets, the seconds of its history, and the processes it belongs to."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Final
+
+from telemetry.daemon.components import Parts
+from telemetry.daemon.cost import CostMeter
+from telemetry.daemon.exact_percentiles import CUT, obstacle
+from telemetry.daemon.ingest import Ingest
+from telemetry.daemon.process_watch import alive
+from telemetry.daemon.record_stream import RecordStream
+from telemetry.daemon.run_state import Course
+from telemetry.daemon.tokens.results import OWN_PRODUCER, Deferred
+from telemetry.daemon.write_ahead import Logbook
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SECOND_NS: Final = 1_000_000_000
+_PASSED_OVER: Final = 60  # intervals of a second, each of which is written; a longer window keeps more of the past
+_GAP_NS: Final = 2 * _SECOND_NS  # a restart takes one or two seconds
+_ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
+_QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
+
+
+class LiveFeed:
+    """A `telemetry.daemon.input.Feed`."""
+
+    torn_bytes = 0
+
+    def __init__(self, parts: Parts, logbook: Logbook, course: Course, cost: CostMeter) -> None:
+        self._parts = parts
+        self._logbook = logbook
+        self._course = course
+        self._alone_since_ns: int | None = None
+        self._drain_began_ns = parts.clock.monotonic_ns()
+        self._texts_until_ns: int | None = None
+        """So long texts are waited for. Known once producers no longer are."""
+        self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
+        self.ingest = Ingest(parts, logbook, self._stream, cost)
+        self.deferred = Deferred(parts, logbook, self.ingest, course)
+
+    @property
+    def listens(self) -> bool:
+        return not self.ingest.gathers_s
+
+    @property
+    def journal(self) -> Path:
+        return self._parts.directory.journal
+
+    def now_ns(self) -> int:
+        return self._parts.clock.monotonic_ns()
+
+    def due_s(self) -> float:
+        return 0.0 if self.deferred.busy else self.ingest.gathers_s or math.inf
+
+    def turn(self, *, readable: bool) -> None:
+        self._publish()
+        self._logbook.renew(self._course.warnings)
+        if readable:
+            self.ingest.turn()
+        self.deferred.turn()
+
+    def catch_up(self) -> None:
+        self.ingest.catch_up()
+        self.deferred.turn()
+
+    def tick(self, now_ns: int) -> None:
+        self._logbook.note_bad_frames()
+        self._watch_processes(now_ns)
+
+    def each_second(self) -> None:
+        self.deferred.ping()
+        self.roll()
+        journal = self._parts.journal
+        if journal is not None and not journal.failed:
+            self._parts.worker.submit(journal.sync)
+
+    def roll(self) -> None:
+        """Closes the current interval of the history."""
+        self._roll(self._parts.clock.wall_ns())
+
+    def pass_over(self, died_ns: int) -> None:
+        """Closes the interval in which an aggregator died, and those of the time until now, in which there was
+        none: the windows of its last seconds must not be taken for the last seconds. Before the first turn."""
+        clock, run = self._parts.clock, self._parts.numbers.run
+        wall_ns, gap_ns = clock.wall_ns(), clock.monotonic_ns() - died_ns
+        if gap_ns < _GAP_NS:
+            return
+        seconds = min(gap_ns // _SECOND_NS, self._parts.options.config.run.window_s, _PASSED_OVER)
+        pieces_ns = [max(0, died_ns - run.rolled_mono_ns), gap_ns - seconds * _SECOND_NS]
+        pieces_ns += [_SECOND_NS] * seconds
+        left_ns = gap_ns
+        for number, piece_ns in enumerate(pieces_ns):
+            left_ns -= piece_ns if number else 0
+            self._roll(max(wall_ns - left_ns, self._parts.numbers.run.rolled_wall_ns), piece_ns)
+
+    def _roll(self, wall_ns: int, elapsed_ns: int | None = None) -> None:
+        number, history = self._parts.numbers.run.rolls, self._parts.history
+        interval = self._logbook.roll(wall_ns, self._course.seq, elapsed_ns)
+        self._publish()
+        if history is not None:
+            keys = self._parts.aggregator.keys()
+            if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
+                self._course.warn(["the disk is far behind: an interval of the history is missing"])
+
+    def close(self) -> None:
+        self.ingest.close()
+        self.deferred.close()
+        self.roll()
+        self._logbook.close()
+        self._publish()
+
+    def _publish(self) -> None:
+        """The records of the stream that words of producers, or time, have led to."""
+        self._stream.publish(self._logbook.take_streamed())
+
+    def obstacle(self) -> str:
+        return obstacle(self._parts.journal) or (CUT if self._parts.numbers.run.unaccounted else "")
+
+    # --- the drain -------------------------------------------------------------------------------
+
+    def begin_drain(self) -> int:
+        self._drain_began_ns = self._parts.clock.monotonic_ns()
+        return self._producers_until_ns
+
+    def drained(self) -> bool:
+        """First the producers have their time, then the texts theirs."""
+        self.catch_up()
+        now_ns = self._parts.clock.monotonic_ns()
+        if self._texts_until_ns is None:
+            if now_ns < self._producers_until_ns and not self._producers_ended(now_ns):
+                return False
+            self._texts_until_ns = now_ns + int(self._parts.options.config.tokens.budget_s * _SECOND_NS)
+        if not self.deferred.waits or now_ns >= self._texts_until_ns:
+            return True
+        self._course.drain_deadline_ns = self._texts_until_ns
+        return False
+
+    @property
+    def _producers_until_ns(self) -> int:
+        return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
+
+    def _producers_ended(self, now_ns: int) -> bool:
+        """Every producer's end is reconciled, or its process is dead, and the socket is empty. Nothing is held."""
+        waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
+        if not all(self._dead(producer, now_ns) for producer in waited_for):
+            return False
+        return not self._strangers() or not any(self._parts.hub.wait(_ON_THE_WAY_S))
+
+    def _strangers(self) -> bool:
+        """Whether somebody may have sent who never said hello, and so won't say end."""
+        aggregator = self._parts.aggregator
+        known = [aggregator.producer(producer) for producer in aggregator.producers()]
+        return not known or not all(producer.greeted for producer in known)
+
+    def _dead(self, producer: str, now_ns: int) -> bool:
+        """A producer of this host whose process is gone and whose last bytes have come will not end."""
+        facts = self._parts.aggregator.producer(producer)
+        if facts.host != self._parts.host or facts.pid <= 0 or alive(facts.pid):
+            return False
+        # in another pid namespace it may live, and then it answers the news of the drain
+        return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS
+
+    # --- who the run belongs to ------------------------------------------------------------------
+
+    def _watch_processes(self, now_ns: int) -> None:
+        guardian = self._parts.guardian
+        for pid in guardian.departed():
+            _LOG.info("process %d, which this run belongs to, is gone", pid)
+            if guardian.orphaned:
+                self._course.end(f"process {pid}, which the run belonged to, is gone")
+        if not guardian.watching:
+            self._end_when_alone(now_ns)
+
+    def _end_when_alone(self, now_ns: int) -> None:
+        grace_s = self._parts.options.config.run.orphan_grace_s
+        if not grace_s or self._parts.aggregator.anyone_left(now_ns, besides=OWN_PRODUCER):
+            self._alone_since_ns = None
+        elif self._alone_since_ns is None:
+            self._alone_since_ns = now_ns
+        elif now_ns - self._alone_since_ns > grace_s * _SECOND_NS:
+            self._course.end(f"all producers have been gone for {grace_s:g} s")

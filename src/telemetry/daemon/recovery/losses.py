@@ -1,0 +1,50 @@
+"""What could not be read back of a journal, and what the files beside it lack, as warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from telemetry import formatting
+from telemetry.daemon.exact_percentiles import HOLE
+from telemetry.daemon.recovery.backfill import Filler
+from telemetry.daemon.recovery.rebuild import Fold
+from telemetry.formatting import number_of
+
+
+def journal_losses(fold: Fold) -> Iterator[str]:
+    """After the end of its entries."""
+    reader = fold.reader
+    if reader.tail_damaged:
+        until = formatting.timestamp(fold.numbers.wall_ns(fold.now_ns))
+        yield (
+            f"{_are(reader.tail_bytes, 'byte', 'at the end of the journal')} damaged and left out: "
+            f"what came after {until} is not in the result"
+        )
+    elif reader.tail_bytes:
+        torn = number_of(reader.tail_bytes, "torn byte, which is", "torn bytes, which are")
+        yield f"the journal ended with {torn} left out"
+    if reader.damaged:
+        yield HOLE
+    if fold.unreadable:
+        yield f"{_are(fold.unreadable, 'note', 'of the journal')} of a newer version and passed over"
+
+
+def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
+    """Of the history and the record log, after `filler.end`."""
+    for name, file in {"history": filler.history, "record log": filler.records}.items():
+        if file is not None and file.failed:
+            yield f"the {name} could not be written: {file.failed}"
+    if filler.history is not None:
+        yield from filler.history.notices
+    if filler.lost_seconds:
+        yield f"{_are(filler.lost_seconds, 'second', 'of the history')} lost"
+    if filler.lost_records:
+        yield f"{_are(filler.lost_records, 'record', 'of the stream')} lost"
+    if ahead := filler.unjournaled_records(fold):
+        records = number_of(ahead, "record")
+        yield f"the journal lost {records} that the record log has; what was sent again is in it twice"
+
+
+def _are(number: int, one: str, where: str) -> str:
+    """`1 record of the stream is`, `2 records of the stream are`."""
+    return number_of(number, f"{one} {where} is", f"{one}s {where} are")

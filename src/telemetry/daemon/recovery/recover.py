@@ -1,0 +1,206 @@
+"""The result of a run whose aggregator died, from its journal: history and record log whole, percentiles exact.
+
+fold of the journal → history, record log completed → exact pass → final_snapshot.json → what it left elsewhere
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.clock import SYSTEM_CLOCK
+from telemetry.config.schema import Config
+from telemetry.daemon.cost import rss_bytes
+from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
+from telemetry.daemon.memory import keep_small
+from telemetry.daemon.recovery.backfill import Filler, first_segment
+from telemetry.daemon.recovery.losses import file_losses, journal_losses
+from telemetry.daemon.recovery.rebuild import Fold
+from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, result_of
+from telemetry.daemon.run_opening import open_history
+from telemetry.daemon.run_state import Course
+from telemetry.errors import RunDirectoryError, TelemetryError
+from telemetry.formatting import number_of
+from telemetry.store.dead_run import remains
+from telemetry.store.final_snapshot import write_final
+from telemetry.store.intervals.levels import damaged_bytes
+from telemetry.store.journal import JournalReader, append_notes
+from telemetry.store.live_runs import forget
+from telemetry.store.records import RecordLog
+from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.transport.endpoints import runtime_directory
+from telemetry.wire.codec import carriable, encode_note
+from telemetry.wire.snapshot import MetricsSnapshot, SelfCost
+
+_LOOK_EVERY_S: Final = 0.1
+
+OnProgress = Callable[[str, float], None]
+"""What is being done, and the share of it that is; NaN where nobody knows."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    snapshot: MetricsSnapshot
+    written: bool
+    """False: there was a result already, which is `snapshot`."""
+    refinable: bool = False
+    """`exact` may find the exact percentiles that it lacks."""
+
+
+def recover(
+    directory: RunDirectory, config: Config, *, exact: bool = False, on_progress: OnProgress = lambda *_: None
+) -> Recovered:
+    """Writes the final file of a dead run; with `exact`, also anew that of one whose percentiles are not exact.
+
+    Blocks for as long as it takes. Raises RunDirectoryError if the run is alive, or its journal can't be read, or
+    its directory can't be written; it can be called again then.
+    """
+    claimed, doubts = _claim(directory, config.run.fallback_dirs)
+    with ExitStack() as last:
+        last.callback(claimed.let_go)
+        result = claimed.result
+        if result is not None and (result.exact or not exact):
+            return Recovered(result, written=False, refinable=_refinable(result, directory))
+        keep_small()
+        fold, warnings = _fold(directory, claimed.manifest, config, on_progress)
+        snapshot = _conclude(directory, fold, [*doubts, *warnings], on_progress)
+        if result is not None:
+            snapshot = _refined(result, snapshot)
+        write_final(snapshot, [directory.final])
+        with suppress(TelemetryError):
+            forget(runtime_directory(), snapshot.run_id)
+    return Recovered(snapshot, written=True)
+
+
+def _claim(directory: RunDirectory, fallback_dirs: Sequence[str]) -> tuple[Claim, list[str]]:
+    """As `claim`, and what is to be said of it. A journal knows its run by itself: no manifest is needed for it."""
+    try:
+        directory.read_manifest()
+    except RunDirectoryError as error:
+        lack = f"{error.message}: the run's id and name are those that the journal knows"
+    else:
+        return claim(directory.path, fallback_dirs), []
+    lock = directory.lock()
+    stand_in = Manifest(
+        run_id=directory.run_id,
+        name=directory.slug,
+        config={"history": {"enabled": directory.history.is_dir()}},
+    )
+    return Claim(directory, lock.release, stand_in, result_of(directory, fallback_dirs)), [lack]
+
+
+def _refinable(result: MetricsSnapshot, directory: RunDirectory) -> bool:
+    return not result.exact and another_may_succeed(result.exact_reason) and remains(directory).recoverable
+
+
+def _had_history(manifest: Manifest) -> bool:
+    section = manifest.config.get("history")
+    return not isinstance(section, dict) or bool(section.get("enabled", True))
+
+
+def _fold(
+    directory: RunDirectory, manifest: Manifest, config: Config, on_progress: OnProgress
+) -> tuple[Fold, list[str]]:
+    """The numbers at the end of the journal, books closed, and what was lost. Completes history and record log."""
+    history = open_history(config, directory, resume=True) if _had_history(manifest) else None
+    records = RecordLog(directory.records, resume=True)
+    reader = JournalReader(directory.journal)
+    try:
+        fold = Fold(reader, first_segment(reader, history, records))
+    except RunDirectoryError as error:
+        raise RunDirectoryError(
+            f"the run can't be recovered: {error.message}", hint=error.hint or "only its history is left, if any"
+        ) from error
+    filler = Filler(history, records)
+    total, done = max(1, _journal_bytes(directory)), 0
+    for entry in fold.entries():
+        filler.take(fold.apply(entry), fold)
+        done += entry.size
+        on_progress("reading the journal", min(1.0, done / total))
+    _note_end(directory, fold)
+    filler.take(fold.end_interval(), fold)
+    filler.take(fold.close(), fold)
+    filler.end(fold)
+    if history is not None:
+        history.close()
+    records.close()
+    return fold, [*_power(fold), *journal_losses(fold), *file_losses(fold, filler), *_damage(directory)]
+
+
+def _note_end(directory: RunDirectory, fold: Fold) -> None:
+    """The journal knows what history and record log are about to: else an aggregator that went on with the run, if
+    nobody comes to the result, would say the same steps again. Where nothing can be added it stays as it is."""
+    notes = fold.last_notes()
+    if notes and not (fold.reader.tail_bytes or fold.reader.failed):
+        with suppress(OSError):
+            append_notes(directory.journal, [encode_note(note) for note in notes], fold.now_ns)
+
+
+def _power(fold: Fold) -> Iterator[str]:
+    if restarted(SYSTEM_CLOCK, fold):
+        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
+
+
+def _damage(directory: RunDirectory) -> Iterator[str]:
+    """What can't be read of a history that goes on behind it."""
+    with suppress(OSError, RunDirectoryError):
+        for path, damaged in damaged_bytes(directory.history).items():
+            yield f"{number_of(damaged, 'byte')} of {path} can't be read"
+
+
+def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
+    numbers = fold.numbers
+    course = Course.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
+    course.follow(fold.how_it_ended())
+    course.heed_feeds(numbers.aggregator.counters())
+    course.warn(warnings)
+    course.lifecycle.to("DRAINING")
+    course.lifecycle.to("INTERRUPTED" if course.interrupted else "COMPLETE")
+    refinement = _refine(directory, fold, on_progress)
+    numbers.aggregator.series.apply_exact(refinement.values)
+    course.exact, course.exact_reason = refinement.exact, refinement.reason
+    course.warn(refinement.warnings)
+    cost = SelfCost(
+        rss_bytes=rss_bytes(),
+        frames=numbers.frames,
+        frame_bytes=numbers.frame_bytes,
+        journal_bytes=_journal_bytes(directory),
+        history_bytes=bytes_in(directory.history),
+        series=len(numbers.aggregator.series),
+        pages=numbers.aggregator.series.pages,
+    )
+    return numbers.aggregator.snapshot(course.facts(fold.now_ns, cost), fold.now_ns, numbers.wall_ns(fold.now_ns))
+
+
+def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Refinement:
+    """The exact pass, without a bound of time. None makes up for numbers that lack what came last."""
+    if fold.reader.tail_damaged:
+        return Refinement(exact=False, reason=damage(fold.reader.tail_bytes))
+    if fold.numbers.run.unaccounted:
+        return Refinement(exact=False, reason=CUT)
+    over = threading.Event()
+    torn_bytes = fold.reader.tail_bytes
+    refiner = Refiner(fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes)
+    while not over.wait(_LOOK_EVERY_S):
+        on_progress("finding exact percentiles", math.nan)
+    assert refiner.outcome is not None
+    return refiner.outcome
+
+
+def _refined(result: MetricsSnapshot, found: MetricsSnapshot) -> MetricsSnapshot:
+    """The result with the percentiles that were found. Raises RunDirectoryError if it holds something else."""
+    if [(one.name, one.labels, one.count) for one in result.series] != [
+        (one.name, one.labels, one.count) for one in found.series
+    ]:
+        raise RunDirectoryError("the journal does not hold all that the result is made of: it stays as it is")
+    return replace(result, series=found.series, exact=found.exact, exact_reason=found.exact_reason)
+
+
+def _journal_bytes(directory: RunDirectory) -> int:
+    return sum(path.stat().st_size for path in directory.journal.glob("*.seg"))

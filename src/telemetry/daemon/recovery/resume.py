@@ -1,0 +1,219 @@
+"""A run whose aggregator died goes on: the same directory, addresses and numbers, with a new epoch.
+
+    lock → manifest → bind → fold of the journal from its last checkpoint → files completed → new segment
+
+Producers see the new epoch, say hello again, and send again what was not acknowledged. What is known already is
+dropped by its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.config.schema import Config
+from telemetry.daemon.cost import Before
+from telemetry.daemon.numbers import LATEST_NS
+from telemetry.daemon.recovery.backfill import Filler, first_segment
+from telemetry.daemon.recovery.losses import file_losses, journal_losses
+from telemetry.daemon.recovery.rebuild import Fold
+from telemetry.daemon.run_opening import Opening, log_to, open_history, open_journal
+from telemetry.errors import RunDirectoryError
+from telemetry.store.final_snapshot import find_final
+from telemetry.store.journal import JournalReader
+from telemetry.store.records import RecordLog
+from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.transport.endpoints import Endpoints
+from telemetry.wire.codec import carriable
+from telemetry.wire.journal import RunState
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+_LOG = logging.getLogger("telemetry.daemon")
+_SNAPSHOTS_UNTOLD: Final = 10_000  # since the last interval: 100 a second through the longest exact pass and drain
+_READ_BACK: Final = 1  # segments before the newest: whoever restarts an aggregator waits 30 s for it
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts what the machine slept
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run directory that is ours until `let_go`."""
+
+    directory: RunDirectory
+    let_go: Callable[[], None]
+    manifest: Manifest
+    result: MetricsSnapshot | None
+    """What the run came to, if it has: there is nothing to resume then."""
+    died: int = 0
+    """The process that had it before; 0: unknown."""
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where the run's peers look for it. Raises RunDirectoryError."""
+        if len(self.manifest.endpoints) != len(Endpoints.__dataclass_fields__):
+            raise RunDirectoryError(
+                f"{self.directory.manifest} does not say where the run listened", hint=self.recovery
+            )
+        return Endpoints(*self.manifest.endpoints)
+
+    @property
+    def recovery(self) -> str:
+        return f"`telemetry recover {self.directory.path}` makes its result"
+
+
+def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
+    """The manifest of a run without a result names this process from here on, for those who can't see the lock.
+
+    `fallback_dirs`: where the result may be, as in `find_final`. Raises RunDirectoryError if another aggregator has
+    the run, or it can't be read.
+    """
+    directory = RunDirectory.open(path)
+    lock = directory.lock()
+    try:
+        manifest, result = directory.read_manifest(), result_of(directory, fallback_dirs)
+        died = manifest.pid
+        if result is None:
+            manifest = replace(manifest, host=socket.gethostname(), pid=os.getpid())
+            with suppress(RunDirectoryError):  # of a full disk the run is told by its files
+                directory.write_manifest(manifest)
+        return Claim(directory, lock.release, manifest, result, died)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
+    """The terminal snapshot of a run, wherever it went; None if it has left none that can be read."""
+    final = find_final(directory, fallback_dirs)
+    if final is None:
+        return None
+    try:
+        snapshot = final.read()
+    except RunDirectoryError:
+        return None
+    return snapshot if snapshot.state in TERMINAL else None
+
+
+def open_again(claimed: Claim, config: Config) -> Opening:
+    """Raises RunDirectoryError if there is nothing to go on from."""
+    directory = claimed.directory
+    log_to(directory.log)
+    history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
+    history_bytes = bytes_in(directory.history)
+    reader = JournalReader(directory.journal)
+    try:
+        fold = Fold(reader, first_segment(reader, history, records, _READ_BACK))
+    except RunDirectoryError as error:
+        raise RunDirectoryError(
+            f"the run can't go on: {error.message}", hint=error.hint or f"what it left is in {directory.path}"
+        ) from error
+    filler = Filler(history, records)
+    for entry in fold.entries():
+        filler.take(fold.apply(entry), fold)
+    filler.end(fold)
+    clock = going_on(SYSTEM_CLOCK, fold)
+    warnings = [carriable(said) for said in _losses(fold, filler)]
+    numbers = fold.numbers
+    _LOG.info("the run goes on with %d events", numbers.aggregator.applied)
+    numbers.run = _beyond_the_journal(numbers.run, filler)
+    numbers.run = replace(
+        numbers.run,
+        snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
+        watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],  # after a restart, pids mean other processes
+        warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
+        restarts=numbers.run.restarts + 1,
+        died=min(max(0, claimed.died), LATEST_NS),  # a checkpoint takes no other number, whatever a manifest says
+    )
+    now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
+    for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
+        numbers.aggregator.ping(producer, now_ns)
+    before = _before(fold, bytes_in(directory.journal), history_bytes)
+    return Opening(
+        directory=directory,
+        let_go=claimed.let_go,
+        clock=clock,
+        numbers=numbers,
+        journal=open_journal(config, directory, numbers, now_ns),
+        history=history,
+        records=records,
+        last_ns=now_ns,
+        died_ns=fold.now_ns,
+        before=before,
+    )
+
+
+def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> Before:
+    """The bill of those who had the run, with the sizes of the files that they have left."""
+    numbers = fold.numbers
+    return Before(
+        events=numbers.aggregator.applied,
+        frames=numbers.frames,
+        frame_bytes=numbers.frame_bytes,
+        journal_bytes=journal_bytes - fold.reader.tail_bytes,
+        history_bytes=history_bytes,
+    )
+
+
+def bytes_in(folder: Path) -> int:
+    """Of the files in a folder of the run directory."""
+    size = 0
+    with suppress(OSError):
+        for path in folder.iterdir():
+            size += path.stat().st_size
+    return size
+
+
+def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
+    """No number is given twice: the files may know more intervals and records than the journal."""
+    history, records = filler.history, filler.records
+    return replace(
+        run,
+        rolls=run.rolls if history is None else max(run.rolls, history.rolls),
+        records=max(run.records, records.next_seq) if records.failed else records.next_seq,
+    )
+
+
+def _losses(fold: Fold, filler: Filler) -> Iterator[str]:
+    """What could not be read back of a journal that was read to its end, and what files lack, as warnings."""
+    if restarted(SYSTEM_CLOCK, fold):
+        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
+    yield from journal_losses(fold)
+    yield from file_losses(fold, filler)
+
+
+class _ShiftedClock:
+    """Monotonic clocks begin anew when the machine does; a run's goes on."""
+
+    def __init__(self, clock: Clock, shift_ns: int) -> None:
+        self._clock = clock
+        self._shift_ns = shift_ns
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns() + self._shift_ns
+
+    def wall_ns(self) -> int:
+        return self._clock.wall_ns()
+
+
+def restarted(clock: Clock, fold: Fold) -> bool:
+    """Whether the machine, or another one, has been started since the journal's end, as far as clocks tell."""
+    if clock.monotonic_ns() <= fold.now_ns:
+        return True
+    return clock.wall_ns() - time.clock_gettime_ns(_BOOT_CLOCK) > fold.numbers.wall_ns(fold.now_ns)
+
+
+def going_on(clock: Clock, fold: Fold) -> Clock:
+    """A clock whose monotonic time is later than all of the journal, by as much as the wall clock says."""
+    if not restarted(clock, fold):
+        return clock
+    away_ns = max(1, clock.wall_ns() - fold.numbers.wall_ns(fold.now_ns))
+    return _ShiftedClock(clock, fold.now_ns + away_ns - clock.monotonic_ns())

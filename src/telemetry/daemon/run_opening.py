@@ -1,0 +1,138 @@
+"""What a run begins with: its directory and files, and the numbers so far. Here for a new one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from telemetry.aggregator import Aggregator, AggregatorConfig
+from telemetry.clock import SYSTEM_CLOCK, Clock
+from telemetry.config.schema import Config
+from telemetry.daemon.cost import Before
+from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.options import DaemonOptions
+from telemetry.errors import RunDirectoryError
+from telemetry.store.history import HistoryWriter
+from telemetry.store.journal import JournalWriter
+from telemetry.store.records import RecordLog
+from telemetry.store.run_directory import RunDirectory, RunLock, manifest_for
+from telemetry.transport.hub import Hub
+from telemetry.wire.journal import RunState
+
+
+@dataclass(frozen=True)
+class Opening:
+    """All files are open, and the directory is locked until `let_go`."""
+
+    directory: RunDirectory
+    let_go: Callable[[], None]
+    clock: Clock
+    numbers: Numbers
+    journal: JournalWriter | None
+    history: HistoryWriter | None
+    records: RecordLog
+    last_ns: int = 0
+    """The newest stamp of the journal."""
+    died_ns: int | None = None
+    """When the aggregator died whose run goes on, as far as the journal knows; on the run's monotonic clock."""
+    before: Before = Before()  # noqa: RUF009 – frozen
+
+
+def open_new(options: DaemonOptions, hub: Hub) -> Opening:
+    """Makes the run directory. Raises RunDirectoryError, or UsageError for a bad run id."""
+    config, clock = options.config, SYSTEM_CLOCK
+    now_ns, wall_ns = clock.monotonic_ns(), clock.wall_ns()
+    directory, lock = new_directory(options, hub, wall_ns)
+    run = RunState(
+        run_id=options.run_id,
+        name=options.name,
+        host=socket.gethostname(),
+        started_ns=wall_ns,
+        started_mono_ns=now_ns,
+        rolled_wall_ns=wall_ns,
+        rolled_mono_ns=now_ns,
+    )
+    numbers = Numbers(Aggregator(_aggregator_config(config)), run)
+    with ExitStack() as undo:
+        undo.callback(lock.release)
+        opening = Opening(
+            directory=directory,
+            let_go=lock.release,
+            clock=clock,
+            numbers=numbers,
+            journal=open_journal(config, directory, numbers, now_ns) if config.journal.enabled else None,
+            history=open_history(config, directory),
+            records=RecordLog(directory.records),
+            last_ns=now_ns,
+        )
+        undo.pop_all()
+    return opening
+
+
+def new_directory(
+    options: DaemonOptions, hub: Hub, started_wall_ns: int, *, latest: bool = True
+) -> tuple[RunDirectory, RunLock]:
+    """A run directory that is ours, with its manifest, and the log goes there. Raises as `open_new`."""
+    directory = RunDirectory.create(options.root, options.name, options.run_id, started_wall_ns, latest=latest)
+    lock = directory.lock()
+    try:
+        directory.write_manifest(
+            manifest_for(
+                directory,
+                options.name,
+                options.run_id,
+                options.command_line,
+                hub.address,
+                endpoints=list(vars(hub.endpoints).values()),
+                config=msgspec.to_builtins(options.config),
+            )
+        )
+        log_to(directory.log)
+    except BaseException:
+        lock.release()
+        raise
+    return directory, lock
+
+
+def open_journal(config: Config, directory: RunDirectory, numbers: Numbers, now_ns: int) -> JournalWriter:
+    """Begins a segment with these numbers."""
+    journal = config.journal
+    return JournalWriter(directory.journal, numbers.checkpoint(), now_ns, journal.segment_bytes, journal.cap_bytes)
+
+
+def open_history(config: Config, directory: RunDirectory, *, resume: bool = False) -> HistoryWriter | None:
+    """None if it is off. Raises RunDirectoryError if there is one already, unless it is to be continued."""
+    history = config.history
+    if not history.enabled:
+        return None
+    retention_s = {1: history.retention_1s_s, 10: history.retention_10s_s, 60: None}
+    return HistoryWriter(directory.history, retention_s, cap_bytes=history.cap_bytes, resume=resume)
+
+
+def log_to(path: Path) -> None:
+    """The package's log goes to this file from here on. Raises RunDirectoryError."""
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("telemetry")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def _aggregator_config(config: Config) -> AggregatorConfig:
+    run = config.run
+    return AggregatorConfig(
+        percentiles=tuple(sorted(run.percentiles, key=float)),
+        window_s=run.window_s,
+        series_cap=config.limits.series,
+        step_grace_s=run.step_grace_s,
+        record_cap_bytes=config.records.cap_bytes,
+    )

@@ -1,0 +1,192 @@
+"""The way into a live run's numbers: whatever changes them is in the journal before anybody can hear of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry import limits
+from telemetry.aggregator import StreamedRecord
+from telemetry.clock import Clock
+from telemetry.daemon.numbers import Numbers
+from telemetry.daemon.process_watch import WATCHED
+from telemetry.store.journal import JournalWriter
+from telemetry.wire.codec import encode_note
+from telemetry.wire.control import CannotResend, End, Hello, Watch
+from telemetry.wire.history import Interval
+from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
+
+_HELLOS_TAKEN: Final = 16  # that differ, of one producer: its process changes at most its name
+
+
+def no_room() -> str:
+    """Return why a producer is refused when there are too many."""
+    return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
+
+
+class Logbook:
+    """The service's thread only. Without a journal, or with one that failed, the numbers are the same.
+
+    What a peer repeats is not written again, so a chatty one fills no disk.
+    """
+
+    def __init__(self, numbers: Numbers, journal: JournalWriter | None, clock: Clock, last_ns: int = 0) -> None:
+        """`last_ns`: the newest stamp of the journal."""
+        self._numbers = numbers
+        self._aggregator = numbers.aggregator
+        self._journal = journal
+        self._clock = clock
+        self._last_ns = last_ns
+        self._hellos: Counter[str] = Counter()
+        self._contradicted: set[str] = set()
+        """Producers that said `end` twice, with other totals."""
+
+    def stamp(self) -> int:
+        """Now, and later than any stamp before: turns are told apart by their stamps."""
+        self._last_ns = max(self._clock.monotonic_ns(), self._last_ns + 1)
+        return self._last_ns
+
+    def renew(self, warnings: Sequence[str]) -> None:
+        """Begins the next segment if this one is long enough. Between turns."""
+        if self._journal is None or not self._journal.full:
+            return
+        self._numbers.run = replace(self._numbers.run, warnings=list(warnings))
+        self._journal.begin(self._numbers.checkpoint(), self.stamp())
+
+    # --- what changes the numbers ----------------------------------------------------------------
+
+    def turn(self, frames: Sequence[bytes]) -> list[StreamedRecord]:
+        """Takes the frames of one turn; returns as `take_streamed`."""
+        now_ns = self.stamp()
+        new = [(frame, batch) for frame in frames if (batch := self._numbers.admit(frame, now_ns)) is not None]
+        if new:
+            if self._journal is not None:
+                self._journal.append([frame for frame, _ in new], now_ns)
+            self._numbers.apply([batch for _, batch in new], now_ns)
+        return self.take_streamed()
+
+    def take_streamed(self) -> list[StreamedRecord]:
+        """The records for the stream that came since the last call, of anything that is written down here."""
+        return self._numbers.take_streamed()
+
+    def hello(self, hello: Hello) -> str:
+        """Why the producer is refused; empty if it isn't."""
+        now_ns = self.stamp()
+        if self._is_introduced(hello):
+            self._aggregator.ping(hello.producer, now_ns)
+            return ""
+        if self._hellos[hello.producer] >= _HELLOS_TAKEN:
+            return f"more than {_HELLOS_TAKEN} different hellos of one producer"
+        if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
+            return no_room()
+        self._hellos[hello.producer] += 1
+        if len(self._hellos) > 2 * limits.PRODUCERS:  # those of producers that have no row any more
+            self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})
+        self._note(hello, now_ns)
+        return ""
+
+    def ping(self, producer: str) -> None:
+        """A sign of life, which changes no number."""
+        self._aggregator.ping(producer, self._clock.monotonic_ns())
+
+    def end(self, end: End) -> str:
+        """A producer's last word. Never refused."""
+        now_ns = self.stamp()
+        if not self._is_news(end):
+            self._aggregator.ping(end.producer, now_ns)
+            return ""
+        self._numbers.take_note(end, now_ns)
+        if self._is_known(end.producer):  # else it was one too many, and counts as a bad frame
+            self._note(end, now_ns)
+        return ""
+
+    def cannot_resend(self, message: CannotResend) -> None:
+        """Batches that never come; those that are not missing change nothing."""
+        gaps = self._aggregator.gaps(message.producer)
+        if any(first <= message.last and message.first <= last for first, last in gaps):
+            now_ns = self.stamp()
+            self._note(message, now_ns)
+            self._numbers.take_note(message, now_ns)
+
+    def watch(self, watch: Watch) -> None:
+        """The run belongs to one more process."""
+        watched = self._numbers.run.watched
+        if watch.pid not in watched and len(watched) < WATCHED:
+            now_ns = self.stamp()
+            self._note(watch, now_ns)
+            self._numbers.take_note(watch, now_ns)
+
+    def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
+        """Ends an interval of the history. `wall_ns`: the system's clock, which the run's follows from here on.
+
+        It lasted since the one before, or `elapsed_ns`.
+        """
+        now_ns, run = self.stamp(), self._numbers.run
+        if elapsed_ns is None:
+            elapsed_ns = now_ns - run.rolled_mono_ns
+        start_wall_ns = run.rolled_wall_ns
+        if abs(wall_ns - start_wall_ns - elapsed_ns) >= limits.CLOCK_STEP_NS:  # the clock was set
+            start_wall_ns = max(0, wall_ns - elapsed_ns)
+        rolled = Rolled(
+            start_wall_ns=start_wall_ns,
+            end_wall_ns=wall_ns,
+            elapsed_ns=elapsed_ns,
+            snapshot_seq=snapshot_seq,
+        )
+        self._note(rolled, now_ns)
+        return self._numbers.roll(rolled, now_ns)
+
+    def ending(self, ending: Ending) -> None:
+        """How the run ends, as far as is known."""
+        if ending != self._numbers.run.ending:
+            now_ns = self.stamp()
+            self._note(ending, now_ns)
+            self._numbers.take_note(ending, now_ns)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        now_ns, closed = self.stamp(), Closed()
+        self._note(closed, now_ns)
+        self._numbers.take_note(closed, now_ns)
+
+    def note_bad_frames(self) -> None:
+        """Those refused since the last call, which the numbers hold already."""
+        counts = self._aggregator.take_bad_frames()
+        if counts:
+            self._note(BadFrames(counts=counts), self.stamp())
+
+    # --- what is worth a note --------------------------------------------------------------------
+
+    def _note(self, note: Note, now_ns: int) -> None:
+        if self._journal is not None:
+            self._journal.note([encode_note(note)], now_ns)
+
+    def _is_known(self, producer: str) -> bool:
+        try:
+            self._aggregator.producer(producer)
+        except KeyError:
+            return False
+        return True
+
+    def _is_introduced(self, hello: Hello) -> bool:
+        if not self._is_known(hello.producer):
+            return False
+        known = self._aggregator.producer(hello.producer)
+        said = (hello.name, hello.host, hello.pid, hello.rank)
+        return known.greeted and said == (known.name, known.host, known.pid, known.rank)
+
+    def _is_news(self, end: End) -> bool:
+        """The first one, and the first that contradicts it: no other changes anything."""
+        if not self._is_known(end.producer):
+            return True
+        before = self._aggregator.producer(end.producer).end
+        if before is None:
+            return True
+        same = (end.batches, end.emitted, end.dropped) == (before.batches, before.emitted, before.dropped)
+        if same or end.producer in self._contradicted:
+            return False
+        self._contradicted.add(end.producer)
+        return True

@@ -1,0 +1,114 @@
+"""Why a gate came out as it did, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from telemetry.formatting import number_of, percent, printable
+from telemetry.gates.evidence import Evidence, Loss
+from telemetry.gates.tree import Gate, Relation
+from telemetry.gates.units import shown, told_apart
+from telemetry.gates.value import CONFIDENCE, Range, Value
+from telemetry.wire.gates import GateResult, Outcome
+
+_MOST_NEEDED = 10**9
+"""More values than this nobody waits for."""
+
+
+class Verdict(NamedTuple):
+    """Of the whole, or of one window."""
+
+    outcome: Outcome
+    reason: str
+    left: Value | None = None
+    """In the unit of the result, as `right` is."""
+    right: Value | None = None
+
+    def result(self, text: str, evidence: Evidence, *, windows: int = 0, failed: int = 0) -> GateResult:
+        """`evidence`: of what decided."""
+        left, right = self.left, self.right
+        bounds = left.likely if left is not None and not left.likely.point else Range(math.inf, math.inf)
+        return GateResult(
+            expression=text,
+            outcome=self.outcome,
+            reason=printable(self.reason),
+            value=_finite(left.value) if left else None,
+            limit=_finite(right.value) if right else None,
+            unit=left.unit.name if left else "",
+            low=_finite(bounds.low),
+            high=_finite(bounds.high),
+            samples=left.samples if left else None,
+            start_s=None if evidence.whole else evidence.start_s,
+            end_s=None if evidence.whole else evidence.end_s,
+            windows=windows,
+            windows_failed=failed,
+        )
+
+
+def value_words(relation: Relation, left: Value, right: Value, holds: bool) -> str:
+    """`212 ms < 250 ms`, `312 ms is not < 250 ms`."""
+    value, limit = told_apart(left.value, right.value, left.unit)
+    return f"{value} {relation} {limit}" if holds else f"{value} is not {relation} {limit}"
+
+
+def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
+    """Why what is missing, or what a histogram rounds, could turn the outcome."""
+    value, limit = told_apart(left.value, right.value, left.unit)
+    said = f"{value} beside {limit}"
+    reasons = list(dict.fromkeys(loss.reason for loss in losses if loss.most))
+    doubt = left if not left.possible.point else right
+    where = _between(doubt.possible, left)
+    if reasons:
+        return f"{said}, but {' and '.join(reasons)}: it may be {where}"
+    return f"{said}, but all that is known is that it is {where}"
+
+
+def sample_words(gate: Gate, left: Value, right: Value) -> str:
+    """Too few values for a bound on the side of the limit."""
+    value, limit = told_apart(left.value, right.value, left.unit)
+    thin = left if left.estimate and not (right.estimate and _thinner(right, left)) else right
+    needed = _needed(gate)
+    many = f": it takes {needed:,}" if needed and needed > (thin.samples or 0) else ""
+    whose = "" if thin is left else " of the baseline"
+    count = thin.samples or 0
+    are = "is" if count == 1 else "are"
+    return f"{value} beside {limit}, but {number_of(count, 'value')}{whose} {are} too few{many}"
+
+
+def interval_words(left: Value, right: Value) -> str:
+    """Its interval lies on both sides of the limit, or there is none."""
+    value, limit = told_apart(left.value, right.value, left.unit)
+    doubt = left if not left.likely.point else right
+    if doubt.likely.low == -math.inf and doubt.likely.high == math.inf:
+        return f"{value} beside {limit}, but nothing says how sure that is"
+    return f"{value} beside {limit}, but with {percent(CONFIDENCE)} confidence it is {_between(doubt.likely, left)}"
+
+
+def _needed(gate: Gate) -> int:
+    """Values from which all percentiles of a gate have bounds on both sides; 0 if there are none."""
+    from telemetry.hdr.ranks import parse_percentile
+    from telemetry.statistics.confidence import least_count
+
+    ratios = [parse_percentile(term.percentile) for term in gate.terms if term.percentile]
+    counts = [least_count(ratio, CONFIDENCE) or 0 for ratio in ratios if ratio[0] < ratio[1]]
+    needed = max(counts, default=0)
+    return needed if needed <= _MOST_NEEDED else 0
+
+
+def _thinner(one: Value, other: Value) -> bool:
+    return (one.samples or 0) < (other.samples or 0)
+
+
+def _between(where: Range, like: Value) -> str:
+    low, high = (shown(_finite(end), like.unit) for end in where)
+    if math.isinf(where.low) and math.isinf(where.high):
+        return "anything"
+    if math.isinf(where.high):
+        return "anything" if where.low == 0 else f"anything from {low} on"
+    return f"anything up to {high}" if math.isinf(where.low) else f"anywhere from {low} to {high}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

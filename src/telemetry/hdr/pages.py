@@ -1,0 +1,328 @@
+"""Counts of many histograms in one pool of small pages, so that each costs the range it occupies.
+
+Counts arrive in `fresh` pages. `settle` moves them into the `settled` pages and returns what it moved; a count is
+the sum of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Integers, Layout, constant
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+_OFFSET_MASK: Final = constant(PAGE_SLOTS - 1)
+_PAGE_SHIFT: Final = constant(PAGE_BITS)
+_ONE_FRESH: Final = np.uint32(1)
+_ONE: Final = np.int64(1)
+BLOCK_PAGES: Final = 512
+"""Pages worked on at once: half a mebibyte of fresh counts."""
+_MOST: Final = 1 << 62
+FRESH_LIMIT: Final = (1 << 32) - 1
+"""Counts that may be added between two calls of `settle`: a fresh count is 32 bits wide."""
+
+
+class SparseCounts(NamedTuple):
+    """Occupied slots only, by ascending row and slot. Eight times smaller than pages, or better."""
+
+    pages: NDArray[np.int32]
+    """Pool pages with at least one count."""
+    occupied: NDArray[np.uint16]
+    """Occupied slots of each."""
+    offsets: NDArray[np.uint8]
+    """Slot within its page."""
+    counts: NDArray[np.unsignedinteger[Any]]
+    """As narrow as the largest allows."""
+
+    def fit(self, pages: int) -> bool:
+        """Whether these can be counts of the first `pages` pages of a pool."""
+        return bool(
+            self.occupied.size == self.pages.size
+            and self.offsets.size == self.counts.size == self.occupied.sum(dtype=np.int64)
+            and self.occupied.min(initial=1) > 0
+            and self.occupied.max(initial=1) <= PAGE_SLOTS
+            and self.pages.min(initial=1) > 0
+            and self.pages.max(initial=0) < pages
+            and self.counts.min(initial=1) > 0
+            and self.counts.max(initial=0) <= _MOST
+            and np.unique(self.pages).size == self.pages.size
+            and self._ascending()
+        )
+
+    def _ascending(self) -> bool:
+        """Whether no page has a slot twice."""
+        ascends = np.diff(self.offsets.astype(np.int16), prepend=-1) > 0
+        ascends[np.cumsum(self.occupied, dtype=np.int64)[:-1]] = True  # where a page begins
+        return bool(ascends.all())
+
+    def places(self) -> Integers:
+        """Positions in the flat pool."""
+        starts = self.pages.astype(np.int64) << PAGE_BITS
+        places: Integers = np.repeat(starts, self.occupied)
+        places += self.offsets
+        return places
+
+    def blocks(self) -> Iterator[SparseCounts]:
+        """The same in portions of few pages, whose temporary arrays stay in the cache."""
+        ends = np.cumsum(self.occupied, dtype=np.int64)
+        first = 0
+        for start in range(0, self.pages.size, BLOCK_PAGES):
+            pages = self.pages[start : start + BLOCK_PAGES]
+            last = int(ends[start + pages.size - 1])
+            occupied = self.occupied[start : start + BLOCK_PAGES]
+            yield SparseCounts(pages, occupied, self.offsets[first:last], self.counts[first:last])
+            first = last
+
+    def page_sums(self) -> Integers:
+        """Count of each of `pages`."""
+        if not self.pages.size:
+            return np.zeros(0, dtype=np.int64)
+        starts = np.cumsum(self.occupied, dtype=np.int64) - self.occupied
+        sums: Integers = np.add.reduceat(self.counts, starts, dtype=np.int64)
+        return sums
+
+
+class PoolCounts(NamedTuple):
+    """Everything in a pool."""
+
+    keys: Integers
+    """`row * pages of a row + page number` of each page from page 1 on."""
+    fresh: SparseCounts
+    settled: SparseCounts
+
+
+_NOTHING: Final = SparseCounts(
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.uint16),
+    np.zeros(0, dtype=np.uint8),
+    np.zeros(0, dtype=np.uint8),
+)
+
+
+class PagedCounts:
+    """A pool of 256-slot pages allocated on first use. Page 0 stays all zeros.
+
+    `order` lists the used pages by ascending row and page number; all ordered arrays follow it.
+    """
+
+    STATE: ClassVar[Mapping[str, Any]] = {"contents": PoolCounts}
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("layout", "rows", "used", "fresh", "fresh_sums", "settled", "settled_sums"),
+        *("_pages_per_row", "_table", "_keys", "_order", "_page_rows", "_fresh_events"),
+    )
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.rows = 0
+        self.used = 1
+        self._pages_per_row = constant(layout.pages)
+        self._table = np.zeros(0, dtype=np.int64)
+        self.fresh = np.zeros((16, PAGE_SLOTS), dtype=np.uint32)
+        self.fresh_sums = np.zeros(16, dtype=np.int64)
+        self.settled = np.zeros((16, PAGE_SLOTS), dtype=np.int64)
+        self.settled_sums = np.zeros(16, dtype=np.int64)
+        self._keys = np.zeros(16, dtype=np.int64)
+        self._order: Integers | None = None
+        self._page_rows: Integers | None = None
+        self._fresh_events = 0
+
+    def add_row(self) -> int:
+        """A new empty histogram; rows count from 0."""
+        row = self.rows
+        self.rows += 1
+        needed = self.rows * self.layout.pages
+        if needed > self._table.size:
+            # Filled from the keys: a copy would touch memory of rows that hold nothing.
+            self._table = np.zeros(max(needed, self._table.size + (self._table.size >> 1)), dtype=np.int64)
+            self._table[self._keys[1 : self.used]] = np.arange(1, self.used)
+        return row
+
+    def add(self, rows: NDArray[np.intp], slots: Integers) -> None:
+        """Adds one to each (row, slot). Raises OverflowError after FRESH_LIMIT events without `settle`.
+
+        `slots` is overwritten.
+        """
+        if not rows.size:
+            return
+        self._fresh_events += rows.size
+        if self._fresh_events > FRESH_LIMIT:
+            raise OverflowError(f"more than {FRESH_LIMIT} events without settle()")
+        keys = np.multiply(rows, self._pages_per_row)
+        keys += np.right_shift(slots, _PAGE_SHIFT)
+        pages = self._table.take(keys)
+        if not pages.item(pages.argmin()):
+            self._allocate(keys[pages == 0])
+            pages = self._table.take(keys)
+        if pages.size > self.used:  # one pass over the sums costs less than finding each
+            sums = self.fresh_sums[: self.used]
+            sums += np.bincount(pages, minlength=self.used)
+        else:
+            np.add.at(self.fresh_sums, pages, _ONE)
+        np.bitwise_and(slots, _OFFSET_MASK, out=slots)
+        np.left_shift(pages, _PAGE_SHIFT, out=pages)
+        np.add(slots, pages, out=slots)
+        np.add.at(self.fresh.reshape(-1), slots, _ONE_FRESH)
+
+    @property
+    def table(self) -> Integers:
+        """The page of each row and page number; 0 for none."""
+        return self._table
+
+    @property
+    def room(self) -> int:
+        """So many more may be added before `settle`."""
+        return FRESH_LIMIT - self._fresh_events
+
+    def added(self, events: int) -> None:
+        """Somebody else counted so many into `fresh` and `fresh_sums`."""
+        self._fresh_events += events
+
+    @property
+    def order(self) -> Integers:
+        """Used pages by ascending row and page number."""
+        if self._order is None:
+            self._order = np.argsort(self._keys[1 : self.used], kind="stable") + 1
+        return self._order
+
+    def keys_of(self, pages: NDArray[np.int64] | NDArray[np.int32]) -> tuple[Integers, Integers]:
+        """(row, page number) of each pool page."""
+        rows, numbers = np.divmod(self._keys[pages], self._pages_per_row)
+        return rows, numbers
+
+    def page_sums(self) -> Integers:
+        """Count of every pool page."""
+        sums: Integers = self.settled_sums[: self.used] + self.fresh_sums[: self.used]
+        return sums
+
+    def counts_of(self, pages: Integers) -> Integers:
+        """Slot counts of pool pages, one row each."""
+        counts: Integers = self.settled[pages]
+        counts += self.fresh[pages]
+        return counts
+
+    def row_counts(self) -> Integers:
+        """Count of every histogram."""
+        if self._page_rows is None:
+            self._page_rows = self._keys[: self.used] // self._pages_per_row
+        sums = np.bincount(self._page_rows, weights=self.page_sums(), minlength=self.rows)
+        return sums.astype(np.int64)
+
+    def slot_counts(self, row: int) -> Integers:
+        """All slots of one histogram."""
+        first = row * self.layout.pages
+        pages = self._table[first : first + self.layout.pages]
+        return self.counts_of(pages).reshape(-1)[: self.layout.slots]
+
+    @property
+    def contents(self) -> PoolCounts:
+        """What it holds. Once, a pool of as many rows that holds nothing can be given it."""
+        keys = self._keys[1 : self.used]
+        return PoolCounts(keys, _sparse(self.fresh, self.fresh_sums), _sparse(self.settled, self.settled_sums))
+
+    @contents.setter
+    def contents(self, contents: PoolCounts) -> None:
+        keys, fresh, settled = contents
+        pages = keys.size + 1
+        possible = (
+            np.unique(keys).size == keys.size
+            and keys.min(initial=0) >= 0
+            and keys.max(initial=-1) < self.rows * self.layout.pages
+            and fresh.fit(pages)
+            and settled.fit(pages)
+            and fresh.counts.max(initial=0) <= FRESH_LIMIT
+            and fresh.counts.sum(dtype=np.uint64) <= FRESH_LIMIT
+            and np.union1d(fresh.pages, settled.pages).size == keys.size
+        )
+        if not possible:
+            raise ValueError("these are no counts of this pool")
+        if keys.size:
+            self._number(keys)
+        self.fresh.reshape(-1)[fresh.places()] = fresh.counts
+        self.fresh_sums[fresh.pages] = fresh.page_sums()
+        self._fresh_events = int(self.fresh_sums.sum())
+        self.settled.reshape(-1)[settled.places()] = settled.counts
+        self.settled_sums[settled.pages] = settled.page_sums()
+
+    def settle(self) -> SparseCounts:
+        """Moves the fresh counts into the settled ones and returns them."""
+        order = self.order
+        pages = order[self.fresh_sums[order] > 0]
+        parts = [
+            self._settle_block(pages[start : start + BLOCK_PAGES]) for start in range(0, pages.size, BLOCK_PAGES)
+        ]
+        self.settled_sums += self.fresh_sums
+        self.fresh_sums.fill(0)
+        self._fresh_events = 0
+        if not parts:
+            return _NOTHING
+        occupied, offsets, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return SparseCounts(pages.astype(np.int32), occupied, offsets, _narrow(counts))
+
+    def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
+        """Few pages at once, so that all of them stay in the cache between the steps."""
+        occupied, found, counts = _occupied(self.fresh.take(pages, axis=0))
+        offsets = found.astype(np.uint8)
+        found >>= PAGE_BITS
+        places = pages.take(found)
+        places <<= PAGE_BITS
+        places += offsets
+        np.add.at(self.settled.reshape(-1), places, counts.astype(np.int64))
+        self.fresh[pages] = 0
+        return occupied, offsets, counts
+
+    def _allocate(self, keys: Integers) -> None:
+        self._number(np.unique(keys))
+
+    def _number(self, new: Integers) -> None:
+        """Allocates pages in this order."""
+        first, self.used = self.used, self.used + new.size
+        if self.used > self.fresh_sums.size:
+            self._grow(max(self.used, self.fresh_sums.size + (self.fresh_sums.size >> 1)))
+        self._keys[first : self.used] = new
+        self._table[new] = np.arange(first, self.used, dtype=np.int64)
+        self._order = None
+        self._page_rows = None
+
+    def _grow(self, pages: int) -> None:
+        self.fresh = grown(self.fresh, pages)
+        self.fresh_sums = grown(self.fresh_sums, pages)
+        self.settled = grown(self.settled, pages)
+        self.settled_sums = grown(self.settled_sums, pages)
+        self._keys = grown(self._keys, pages)
+
+
+def grown(array: _Array, length: int) -> _Array:
+    """A longer copy, filled up with zeros."""
+    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return cast(_Array, longer)
+
+
+def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp], NDArray[Any]]:
+    """Occupied slots of each page; the place of each in the flat pages; its count."""
+    flat = pages.reshape(-1)
+    taken = flat != 0
+    occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
+    found = np.flatnonzero(taken)
+    return occupied, found, flat.take(found)
+
+
+def _sparse(pool: NDArray[Any], sums: Integers) -> SparseCounts:
+    """The pages that hold anything, by ascending page."""
+    pages = np.flatnonzero(sums)
+    parts = []
+    for start in range(0, pages.size, BLOCK_PAGES):
+        occupied, found, counts = _occupied(pool.take(pages[start : start + BLOCK_PAGES], axis=0))
+        parts.append((occupied, found.astype(np.uint8), _narrow(counts)))
+    if not parts:
+        return _NOTHING
+    return SparseCounts(pages.astype(np.int32), *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _narrow(counts: NDArray[Any]) -> NDArray[np.unsignedinteger[Any]]:
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))), copy=False)

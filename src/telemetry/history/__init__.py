@@ -1,0 +1,48 @@
+"""A run as it was recorded: all of it, or any stretch of its history.
+
+The names below load on first use: who only wants a result pays for no arrays.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from telemetry.history.instrument_ids import SeriesId, series_id
+    from telemetry.history.range_totals import Window
+    from telemetry.history.result import load_report
+    from telemetry.history.run import RecordedRun, open_run
+    from telemetry.history.time_range import Choice, parse_time
+
+_HOME = {
+    "Choice": "telemetry.history.time_range",
+    "RecordedRun": "telemetry.history.run",
+    "SeriesId": "telemetry.history.instrument_ids",
+    "Window": "telemetry.history.range_totals",
+    "load_report": "telemetry.history.result",
+    "open_run": "telemetry.history.run",
+    "parse_time": "telemetry.history.time_range",
+    "series_id": "telemetry.history.instrument_ids",
+}
+
+__all__ = [
+    "Choice",
+    "RecordedRun",
+    "SeriesId",
+    "Window",
+    "load_report",
+    "open_run",
+    "parse_time",
+    "series_id",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module 'telemetry.history' has no attribute {name!r}") from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,61 @@
+"""What became of a run's backends: writers go on after the result was written, and each leaves its last word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from telemetry import wording
+from telemetry.errors import RunDirectoryError
+from telemetry.formatting import number_of, printable
+from telemetry.store.backends import WriterFolder, writer_folders
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, MetricsSnapshot
+
+
+def with_backends(snapshot: MetricsSnapshot, run: RunDirectory) -> MetricsSnapshot:
+    """A result with the newest reports of its writers; what it says of those that left none stays. Reads files."""
+    stats = {stat.name: stat for stat in snapshot.backends}
+    for folder in writer_folders(run.path):
+        with suppress(RunDirectoryError):
+            if stat := _last_word(folder):
+                stats[stat.name] = stat
+    if not stats:
+        return snapshot
+    records = max(stat.next_record + stat.queued for stat in (*snapshot.backends, *stats.values()))
+    backends = [replace(stat, queued=max(0, records - stat.next_record)) for stat in stats.values()]
+    return replace(snapshot, backends=backends)
+
+
+def of_backends(report: Report) -> Iterator[str]:
+    """What a reader should know of backends: what they have not got, and the command that delivers it."""
+    for stat in report.snapshot.backends:
+        if stat.state in BACKEND_ENDED:
+            words = wording.shortfall(stat, report.directory)
+        elif report.final:
+            words = _unfinished(stat)
+        else:
+            said = wording.backend(stat, report.snapshot.time_ns)
+            words = "" if said.health in ("good", "calm") else f"{printable(stat.name)}: {said}"
+        if words:
+            yield words
+
+
+def _unfinished(stat: BackendStat) -> str:
+    """Of a writer that had not ended when it was last heard of, though the run had."""
+    if stat.state in ("idle", "closing") and not stat.queued:
+        return ""
+    what = number_of(stat.queued, "record was", "records were") if stat.queued else "not all was"
+    why = f" ({printable(stat.last_error)})" if stat.last_error and stat.state == "retrying" else ""
+    return f"{printable(stat.name)}: {what} {'not ' if stat.queued else ''}delivered yet when it last reported{why}"
+
+
+def _last_word(folder: WriterFolder) -> BackendStat | None:
+    """One that died could not say so."""
+    stat = folder.read_status()
+    if stat is None or stat.state in BACKEND_ENDED or folder.taken():
+        return stat
+    return replace(stat, state="undelivered")

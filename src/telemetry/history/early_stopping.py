@@ -1,0 +1,88 @@
+"""What percentiles are surely below, as MLPerf's early stopping has it, from what a run has on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from telemetry.hdr.layout import Integers, Layout
+from telemetry.hdr.ranks import Ratio, parse_percentile
+from telemetry.history.bounds import edges, is_percentile, reached
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.interval_sums import Added, Rows
+from telemetry.statistics.early_stopping import bound_rank, samples_needed
+from telemetry.wire.report import EarlyRule, EarlyStop
+from telemetry.wire.snapshot import SeriesStat
+
+_USUAL: Final = EarlyRule()
+_FROM: Final = (1, 2)
+"""Limits are set from the median on."""
+_MOST: Final = 10**12
+"""No run has more samples; where a file says so, ranks of them would take hours to count."""
+
+
+def early_stops(
+    stat: SeriesStat, added: Added | None = None, rows: Rows | None = None, rule: EarlyRule = _USUAL
+) -> dict[str, EarlyStop]:
+    """Of each percentile of a series from the median on, but for the maximum.
+
+    A bound is the highest value of what holds the sample: a bucket of the history if that has all values of the
+    series, else a cell of its display histogram. None has one where neither has all.
+    """
+    ratios = _ratios(stat.percentiles)
+    if stat.count > _MOST:
+        return {}
+    ranks = {key: bound_rank(ratio, stat.count, rule.confidence, rule.tolerance) for key, ratio in ratios.items()}
+    wanted = {key: rank for key, rank in ranks.items() if rank is not None}
+    bounds = _from_history(stat, wanted, added, rows) if added is not None and rows is not None else None
+    bounds = _from_cells(stat, wanted) if bounds is None else bounds
+    found = {}
+    for key, ratio in ratios.items():
+        needed = samples_needed(ratio, rule.confidence, rule.tolerance)
+        found[key] = EarlyStop(bound=bounds.get(key), needed=needed, missing=max(needed - max(stat.count, 0), 0))
+    return found
+
+
+def early_ranks(
+    counts: Integers,
+    percentiles: Sequence[str],
+    rows: Rows,
+    series: Collection[SeriesId],
+    rule: EarlyRule = _USUAL,
+) -> Integers:
+    """The ranks of the samples that are bounds: a line for each of the rows, by how many values it has. Where there
+    is no bound, and in rows of other series, any rank will do."""
+    ratios = _ratios(percentiles) if series else {}
+    lines = np.ones((len(rows), len(ratios)), dtype=np.int64)
+    for row in (rows.place[one] for one in series if one in rows.place):
+        if counts[row] <= _MOST:
+            count = int(counts[row])
+            ranks = (bound_rank(ratio, count, rule.confidence, rule.tolerance) for ratio in ratios.values())
+            lines[row] = [rank or 1 for rank in ranks]
+    return lines
+
+
+def _ratios(percentiles: Collection[str]) -> dict[str, Ratio]:
+    ratios = {key: parse_percentile(key) for key in percentiles if is_percentile(key)}
+    least = _FROM[0] / _FROM[1]
+    return {key: (part, whole) for key, (part, whole) in ratios.items() if least <= part / whole < 1.0}
+
+
+def _from_history(stat: SeriesStat, ranks: Mapping[str, int], added: Added, rows: Rows) -> dict[str, float] | None:
+    """None if the history does not have all values."""
+    row = rows.place.get(series_id(stat))
+    one = None if row is None else added.only(row, rows)
+    if one is None or int(one.count[0]) != stat.count or int(one.counts.sum()) != stat.count:
+        return None
+    places = np.searchsorted(np.cumsum(one.counts), list(ranks.values()))
+    highest = Layout.of(int(one.digits[0])).highest_of(one.slots[places]) / float(one.ticks_per_unit[0])
+    # The last slot also counts what is above the range of the histogram.
+    values = np.where(places == one.slots.size - 1, one.max[0], np.clip(highest, one.min[0], one.max[0]))
+    return dict(zip(ranks, values.tolist(), strict=True))
+
+
+def _from_cells(stat: SeriesStat, ranks: Mapping[str, int]) -> dict[str, float]:
+    so_far = reached(stat)
+    return {} if so_far is None else {key: edges(stat, so_far, rank)[1] for key, rank in ranks.items()}

@@ -1,0 +1,40 @@
+"""What a reader should know of the feeds of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from telemetry import formatting
+from telemetry.formatting import number_of, printable
+from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, UNFINISHED, interruption
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat
+
+_WHY: Final = {
+    NO_TOKENIZER: "no tokenizer was given: run with --tokenizer tokenizer.json, the file that comes with the model",
+    TOOL_CALLS: "the answer calls tools, which only a chat template could turn into tokens",
+    NO_TEXT: "the benchmark sent no text of the answer",
+}
+"""Reason of UNCOUNTED → why, and what to do about it."""
+
+
+def of_feeds(report: Report) -> Iterator[str]:
+    """An account of events says nothing of what never got to the feed, or was none."""
+    counters = report.snapshot.counters
+    if said := interruption(counters):
+        yield printable(f"{said}: what it would still have done is in no figure")
+    if _named(counters, UNFINISHED):
+        yield "a feed's sender has not said that it ended: what it sent last may be missing"
+    refused = _named(counters, REFUSED)
+    if refused:
+        reasons = ", ".join(f"{stat.labels.get('reason', '')} {formatting.count(stat.value)}" for stat in refused)
+        yield printable(f"a feed could not use some of what it was sent: {reasons}")
+    for stat in _named(counters, UNCOUNTED):
+        reason = stat.labels.get("reason", "")
+        why = _WHY.get(reason, reason)
+        yield printable(f"output tokens are unknown of {number_of(stat.value, 'completed request')}: {why}")
+
+
+def _named(counters: list[CounterStat], name: str) -> list[CounterStat]:
+    return [stat for stat in counters if stat.name == name and stat.value]

@@ -1,0 +1,241 @@
+"""What a reader of a report should know before trusting its numbers, in plain words, most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry import formatting, wording
+from telemetry.formatting import number_of, printable
+from telemetry.hdr.ranks import parse_percentile
+from telemetry.history.backends import of_backends
+from telemetry.history.bounds import series_bounds
+from telemetry.history.feeds import of_feeds
+from telemetry.history.requests import of_requests, with_requests
+from telemetry.statistics.confidence import least_count
+from telemetry.wire import requests as words
+from telemetry.wire.report import Report, SeriesBounds
+from telemetry.wire.snapshot import SeriesStat
+
+_NAMED: Final = 3
+"""Series in one line; the others are counted."""
+_LINES: Final = 8
+"""About series with too few values: they are grouped, but there are many ways to be short."""
+_EDGE_S: Final = 2.0
+"""A history begins with the run and ends with it, within the seconds it is made of."""
+_LATE: Final = 0.05
+"""Of the ticks: below that a machine was a little busy now and then."""
+_CLOCK_S: Final = 1.0
+_OF_TURNS: Final = tuple(f".{word}" for word in (words.TURN_LATENCY, words.TURN_TTFT))
+_PARTS: Final = {
+    "given": "a part of the run",
+    "trim_warmup": "the run without its warm-up",
+    "steady": "the steady part of the run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What the history has of what a report is of; seconds since the run's start."""
+
+    start_s: float
+    end_s: float
+    seconds: float
+    values: int
+    """Of all series together."""
+    whole: bool = True
+    """Not of a part of the run, or of one that was looked for and not found."""
+
+
+def alone(report: Report, passed_over: str = "") -> Report:
+    """With all that a result says without its files: bounds from its display histograms, what is known of requests,
+    and findings. `passed_over`: as in `findings`."""
+    report = with_requests(replace(report, bounds=series_bounds(report.snapshot.series)))
+    return replace(report, findings=findings(report, None, passed_over))
+
+
+def findings(report: Report, covered: Covered | None, passed_over: str = "") -> list[str]:
+    """`covered`: None if the report is made without its history; `passed_over` says why, if there is one. A line is
+    about one thing, however many series share it."""
+    return [
+        *_losses(report),
+        *_part(report, covered),
+        *_history(report, covered, passed_over),
+        *of_backends(report),
+        *of_feeds(report),
+        *of_requests(report),
+        *_too_few(report),
+        *_ticks(report),
+        *_clock(report),
+        *_over_time(report),
+    ]
+
+
+def _losses(report: Report) -> Iterator[str]:
+    account = report.snapshot.accounting
+    if account.lost:
+        yield (
+            f"{report.completeness}: the numbers lack {formatting.count(account.lost)} of"
+            f" {number_of(account.emitted, 'event')}"
+        )
+    if account.waiting:
+        are, their = ("is", "its id") if account.waiting == 1 else ("are", "their ids")
+        yield f"{number_of(account.waiting, 'event')} {are} in no number: no definition has come for {their}"
+    if report.unknown:
+        yield f"{report.completeness}: {report.unknown}"
+
+
+def _part(report: Report, covered: Covered | None) -> Iterator[str]:
+    stretch = report.stretch
+    if stretch is None:
+        return
+    whole = covered is None or covered.whole
+    span = f"{formatting.duration_s(stretch.start_s)} to {formatting.duration_s(stretch.end_s)} after its start"
+    if not stretch.found:
+        yield printable(f"{stretch.reason}: these are the numbers of {'the whole run' if whole else span}")
+    if not whole:
+        yield (
+            f"series, counters and gauges are of {_PARTS[stretch.chosen]}, {span};"
+            " events, producers and losses are of the whole run"
+        )
+
+
+def _history(report: Report, covered: Covered | None, passed_over: str) -> Iterator[str]:
+    values = sum(stat.count for stat in report.snapshot.series)
+    if covered is None:
+        if passed_over:
+            yield printable(f"{passed_over}: bounds are wider than they could be, and nothing is told over time")
+        return
+    if covered.whole:
+        if covered.start_s > _EDGE_S:
+            yield f"the history begins {formatting.duration_s(covered.start_s)} after the start of the run"
+        if covered.values != values:
+            yield (
+                f"the history holds {formatting.count(covered.values)} of {number_of(values, 'value')}:"
+                " bounds of the series it lacks values of are wider than they could be"
+            )
+    missing_s = covered.end_s - covered.start_s - covered.seconds
+    if missing_s > _EDGE_S:
+        yield f"the history knows nothing of {formatting.duration_s(missing_s)} in between"
+
+
+def _too_few(report: Report) -> Iterator[str]:
+    """Percentiles without bounds, series that lack the same ones together; those of many values come first. The
+    turns of conversations, which lack different ones, are one line."""
+    groups: dict[tuple[str, ...], list[SeriesStat]] = {}
+    turns: list[tuple[SeriesStat, tuple[str, ...]]] = []
+    for stat in report.snapshot.series:
+        bounds = report.bounds_of(stat)
+        lacking = tuple(key for key in stat.percentiles if not report.trusted(stat, key))
+        if bounds is None or not lacking:
+            continue
+        if words.TURN in stat.labels and stat.name.endswith(_OF_TURNS):
+            turns.append((stat, lacking))
+            continue
+        all_of_them = all(not report.trusted(stat, key) for key in stat.percentiles if _claims(key))
+        groups.setdefault(() if all_of_them else lacking, []).append(stat)
+    ordered = sorted(groups.items(), key=lambda group: -sum(stat.count for stat in group[1]))
+    for lacking, stats in ordered[:_LINES]:
+        yield _short(report, lacking, stats)
+    if len(ordered) > _LINES:
+        left = sum(len(stats) for _, stats in ordered[_LINES:])
+        have, their = ("has", "its") if left == 1 else ("have", "their")
+        yield f"{formatting.count(left)} more series {have} too few values for some of {their} percentiles"
+    if turns:
+        yield _short_turns(turns)
+
+
+def _short(report: Report, lacking: Sequence[str], stats: Sequence[SeriesStat]) -> str:
+    names = [wording.instrument(stat.name, stat.labels) for stat in stats]
+    if not lacking:
+        return f"too few values for any percentile of {_names(names)}: {_samples(stats)}"
+    bounds = [report.bounds_of(stat) for stat in stats]
+    return f"{_rest(lacking, names, stats)}: {_sides(bounds, lacking)} at 95 %{_needed(lacking)}"
+
+
+def _short_turns(turns: Sequence[tuple[SeriesStat, tuple[str, ...]]]) -> str:
+    """Each turn may lack others; what is named is lacking in one of them at least."""
+    stats = [stat for stat, _ in turns]
+    labels = [{key: value for key, value in stat.labels.items() if key != words.TURN} for stat in stats]
+    names = dict.fromkeys(wording.instrument(stat.name, own) for stat, own in zip(stats, labels, strict=True))
+    lacking = [key for key in dict.fromkeys(key for stat in stats for key in stat.percentiles) if _claims(key)]
+    lacking = [key for key in lacking if any(key in own for _, own in turns)]
+    different = {stat.labels[words.TURN] for stat in stats}
+    return (
+        f"by turn, {_rest(lacking, list(names), stats)}, too few for bounds at 95 % in"
+        f" {number_of(len(different), 'turn')}{_needed(lacking)}"
+    )
+
+
+def _rest(lacking: Sequence[str], names: Sequence[str], stats: Sequence[SeriesStat]) -> str:
+    verb = "rests" if len(lacking) == 1 else "rest"
+    return f"{_and([f'p{key}' for key in lacking])} of {_names(names)} {verb} on {_samples(stats)}"
+
+
+def _samples(stats: Sequence[SeriesStat]) -> str:
+    least, most = min(stat.count for stat in stats), max(stat.count for stat in stats)
+    return (
+        number_of(most, "sample") if least == most else f"{formatting.count(least)} to {number_of(most, 'sample')}"
+    )
+
+
+def _sides(bounds: Sequence[SeriesBounds | None], lacking: Sequence[str]) -> str:
+    found = [one.percentiles[key] for one in bounds if one is not None for key in lacking if key in one.percentiles]
+    if all(one.low is not None for one in found):
+        return "no upper bound"
+    return "no lower bound" if all(one.high is not None for one in found) else "no bounds"
+
+
+def _needed(lacking: Sequence[str]) -> str:
+    counts = [least_count(parse_percentile(key)) for key in lacking]
+    return f"; it takes {_and([formatting.count(count) for count in counts if count is not None])}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return _and([*names[:_NAMED], f"{formatting.count(more)} more"] if more > 0 else names)
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _claims(key: str) -> bool:
+    """Whether a percentile says anything beyond the values themselves."""
+    return not key.startswith("100")
+
+
+def _ticks(report: Report) -> Iterator[str]:
+    cost = report.snapshot.cost
+    if cost.ticks and cost.ticks_late > _LATE * cost.ticks:
+        share, were = formatting.percent(cost.ticks_late / cost.ticks), "was" if cost.ticks_late == 1 else "were"
+        yield (
+            f"{formatting.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} of the aggregator {were} late"
+            f" ({share}): the machine was busy, and rates over a second or two may be off"
+        )
+
+
+def _clock(report: Report) -> Iterator[str]:
+    """Times of the history are those of the wall clock; how long the run took is not."""
+    snapshot = report.snapshot
+    if not snapshot.started_ns or not snapshot.time_ns or report.sources:
+        return
+    stepped_s = (snapshot.time_ns - snapshot.started_ns) / 1e9 - snapshot.elapsed_s
+    if abs(stepped_s) > _CLOCK_S:
+        which = "forward" if stepped_s > 0 else "back"
+        yield (
+            f"the clock was set {which} by {formatting.duration_s(abs(stepped_s))} during the run:"
+            " seconds since its start follow the clock"
+        )
+
+
+def _over_time(report: Report) -> Iterator[str]:
+    series = sum(stat.count > 0 for stat in report.snapshot.series)
+    if report.over_time and len(report.over_time) < series:
+        yield (
+            f"figures over time are those of the {formatting.count(len(report.over_time))} series"
+            f" with the most values, of {formatting.count(series)}"
+        )

@@ -1,0 +1,282 @@
+"""Intervals of many series added up: few of them by sorting, many into pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.hdr.layout import PAGE_BITS, PAGE_SLOTS, Floats, Integers, Layout
+from telemetry.hdr.pages import grown
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.intervals.columns import Columns
+from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.wire.control import SeriesKey
+
+_PENDING_SLOTS: Final = 1 << 20  # sorting up to so many costs less than making pages; these take 16 MiB
+_NARROW: Final = 1 << 32
+"""Sums below it fit into 32 bits, which halves the pages of most runs."""
+_OFFSETS: Final = PAGE_SLOTS - 1
+_BLOCK_PAGES: Final = 2_048  # what is made of so many on the way stays in the cache
+
+
+class Rows:
+    """Some series in the order of their indices, which is that of the rows of all sums of them. Immutable."""
+
+    def __init__(self, keys: Sequence[SeriesKey]) -> None:
+        """Of an index that comes twice, the last one counts."""
+        known = {key.index: key for key in keys}
+        self.keys = [known[index] for index in sorted(known)]
+        self.index = np.array(sorted(known), dtype=np.int64)
+        self.ids = [series_id(key) for key in self.keys]
+        self.place = {one: row for row, one in enumerate(self.ids)}
+        self.digits = np.array([key.digits for key in self.keys], dtype=np.int64)
+        self.ticks_per_unit = np.array([key.ticks_per_unit for key in self.keys], dtype=np.float64)
+        slots = max((Layout.of(key.digits).slots for key in self.keys), default=1)
+        self.span = -(-slots // PAGE_SLOTS) << PAGE_BITS
+        """`row * span + slot` is the place of a slot among all: whole pages of them for each row."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def key_of(self, series: SeriesId) -> SeriesKey:
+        """Raises KeyError for one that is not among them."""
+        return self.keys[self.place[series]]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a sum has come to: one line for each series with values, by ascending row."""
+
+    rows: Integers
+    seconds: float
+    count: Integers
+    total: Floats
+    min: Floats
+    max: Floats
+    places: Integers
+    """Ascending, each once."""
+    counts: Integers
+
+    def histograms(self, of: Rows) -> Histograms:
+        """`of`: those the sum was made of."""
+        begins = self.rows * of.span
+        ends = np.searchsorted(self.places, begins + of.span)
+        return Histograms(
+            digits=of.digits[self.rows],
+            ticks_per_unit=of.ticks_per_unit[self.rows],
+            seconds=np.full(self.rows.size, self.seconds),
+            count=self.count,
+            total=self.total,
+            min=self.min,
+            max=self.max,
+            ends=ends,
+            slots=self.places - np.repeat(begins, np.diff(ends, prepend=0)),
+            counts=self.counts,
+        )
+
+    def some(self, chosen: NDArray[np.bool_], of: Rows) -> Added:
+        """Only those of the chosen rows that have values."""
+        kept = chosen[self.rows]
+        rows = self.rows[kept]
+        begins = np.searchsorted(self.places, rows * of.span).tolist()
+        ends = np.searchsorted(self.places, (rows + 1) * of.span).tolist()
+        own = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)] or [slice(0)]
+        return Added(
+            rows,
+            self.seconds,
+            self.count[kept],
+            self.total[kept],
+            self.min[kept],
+            self.max[kept],
+            np.concatenate([self.places[one] for one in own]),
+            np.concatenate([self.counts[one] for one in own]),
+        )
+
+    def only(self, row: int, of: Rows) -> Histograms:
+        """Of one row, with values or without."""
+        begin, end = np.searchsorted(self.places, (row * of.span, (row + 1) * of.span))
+        line = int(np.searchsorted(self.rows, row))
+        own = slice(line, line + 1)
+        found = bool((self.rows[own] == row).any())
+        alone = Added(
+            np.array([row]),
+            self.seconds,
+            self.count[own] if found else np.zeros(1, dtype=np.int64),
+            self.total[own] if found else np.zeros(1),
+            self.min[own] if found else np.full(1, np.inf),
+            self.max[own] if found else np.full(1, -np.inf),
+            self.places[begin:end],
+            self.counts[begin:end],
+        )
+        return alone.histograms(of)
+
+
+class Sum:
+    """One owner. Holds `_PENDING_SLOTS` slots and, once it had more, pages of 256 where there are values: no more
+    than the aggregator of the run."""
+
+    def __init__(self, rows: Rows) -> None:
+        size = len(rows)
+        self._rows = rows
+        self._seconds = 0.0
+        self._count = np.zeros(size, dtype=np.int64)
+        self._total = np.zeros(size)
+        self._min, self._max = np.full(size, np.inf), np.full(size, -np.inf)
+        self._pending: list[tuple[Integers, Integers]] = []
+        self._pending_slots = 0
+        self._pages: _Pages | None = None
+
+    def add(self, columns: Columns, seconds: float) -> None:
+        """Of a decoded interval. Series that are not among the rows are passed over."""
+        rows = np.searchsorted(self._rows.index, columns.index)
+        known = np.append(self._rows.index, -1)[rows] == columns.index
+        slots, counts, occupied = columns.slots, columns.counts, columns.occupied
+        if not known.all():
+            own = np.repeat(known, occupied)
+            slots, counts, occupied = slots[own], counts[own], occupied[known]
+            rows = rows[known]
+        places = np.repeat(rows * self._rows.span, occupied)
+        places += np.minimum(slots, self._rows.span - 1)
+        count, total = columns.count[known], columns.total[known]
+        least, most = columns.min[known], columns.max[known]
+        self.include(Added(rows, seconds, count, total, least, most, places, counts.astype(np.int64)))
+
+    def include(self, other: Added) -> None:
+        """What another sum of the same rows has come to; a place may come twice in it."""
+        rows = other.rows
+        self._seconds += other.seconds
+        self._count[rows] += other.count
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+            self._total[rows] += other.total
+        self._min[rows] = np.minimum(self._min[rows], other.min)
+        self._max[rows] = np.maximum(self._max[rows], other.max)
+        if not other.places.size:
+            return
+        self._pending.append((other.places, other.counts))
+        self._pending_slots += other.places.size
+        if self._pending_slots > _PENDING_SLOTS and len(self._pending) > 1:
+            self._settle()
+
+    def added(self, wanted: Callable[[Integers], Integers] | None = None) -> Added:
+        """All that was added so far.
+
+        `wanted` tells, for the counts of all rows, some ranks of each, a line a row: who asks for no others may
+        find counts of many slots together at the first of them, which is less work.
+        """
+        if self._pages is not None:
+            self._settle()
+            places, counts = (
+                self._pages.occupied()
+                if wanted is None
+                else self._pages.around(self._rows.span >> PAGE_BITS, wanted(self._count))
+            )
+        elif len(self._pending) == 1:
+            places, counts = added_up(*self._pending[0])
+        elif self._pending:
+            places, counts = added_up(*(np.concatenate(column) for column in zip(*self._pending, strict=True)))
+        else:
+            places, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        ends = np.searchsorted(places, np.arange(1, len(self._rows) + 1) * self._rows.span)
+        # In a damaged history one may be without the other.
+        rows = np.flatnonzero((self._count != 0) | (np.diff(ends, prepend=0) != 0))
+        count, total, least, most = self._count[rows], self._total[rows], self._min[rows], self._max[rows]
+        return Added(rows, self._seconds, count, total, least, most, places, counts)
+
+    def _settle(self) -> None:
+        if self._pages is None:
+            self._pages = _Pages(len(self._rows) * self._rows.span)
+        for places, counts in self._pending:
+            self._pages.add(places, counts)
+        self._pending, self._pending_slots = [], 0
+
+
+class _Pages:
+    """Counts by place, in pages that are made on first use. Page 0 of the pool stays empty."""
+
+    def __init__(self, places: int) -> None:
+        self._table = np.zeros(places >> PAGE_BITS, dtype=np.int64)
+        self._numbers = np.zeros(64, dtype=np.int64)
+        self._used = 1
+        self._pool: NDArray[np.uint32] | Integers = np.zeros((64, PAGE_SLOTS), dtype=np.uint32)
+        self._sum = 0
+
+    def add(self, places: Integers, counts: Integers) -> None:
+        """Places in ascending order are added fastest."""
+        self._sum += int(counts.sum())
+        if self._sum >= _NARROW and self._pool.dtype == np.uint32:
+            self._pool = self._pool.astype(np.int64)
+        numbers = places >> PAGE_BITS
+        begins = _changes(numbers)
+        firsts = numbers.take(begins)
+        own = np.repeat((self._pages(firsts) - firsts) << PAGE_BITS, np.diff(begins, append=places.size))
+        own += places
+        # A place may come twice, so this is no plain assignment.
+        np.add.at(self._pool.reshape(-1), own, counts.astype(self._pool.dtype))
+
+    def occupied(self) -> tuple[Integers, Integers]:
+        """Places, ascending, and their counts."""
+        return self._spread(np.argsort(self._numbers[: self._used]))
+
+    def around(self, row_pages: int, wanted: Integers) -> tuple[Integers, Integers]:
+        """The same, but pages that hold none of some ranks of their row count as a whole, at their first place.
+        `wanted`: a line for each row, ranks from 1; rows have so many pages."""
+        order = np.argsort(self._numbers[: self._used])[1:]
+        numbers = self._numbers[order]
+        # A page holds no more than the pool, and that fits into its type.
+        sums = self._pool[: self._used].sum(axis=1, dtype=self._pool.dtype)
+        reached = np.append(0, np.cumsum(sums[order], dtype=np.int64))
+        firsts = np.searchsorted(numbers, np.arange(len(wanted)) * row_pages)
+        found = np.searchsorted(reached, wanted + reached[firsts][:, None]) - 1
+        spread = np.zeros(order.size, dtype=np.bool_)
+        spread[np.minimum(found, order.size - 1)] = True
+        places, counts = self._spread(order[spread])
+        places = np.append(places, numbers[~spread] << PAGE_BITS)
+        counts = np.append(counts, np.diff(reached)[~spread])
+        ascending = np.argsort(places, kind="stable")
+        return places[ascending], counts[ascending]
+
+    def _spread(self, order: Integers) -> tuple[Integers, Integers]:
+        """What some pages hold, in this order."""
+        room = np.count_nonzero(self._pool[: self._used])
+        places, counts, end = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), 0
+        for first in range(0, order.size, _BLOCK_PAGES):
+            block = order[first : first + _BLOCK_PAGES]
+            pages = self._pool[block]
+            taken = pages != 0  # finding places takes several times as long among numbers
+            found = np.flatnonzero(taken)
+            own = slice(end, end := end + found.size)
+            counts[own] = pages.reshape(-1).take(found)
+            found &= _OFFSETS
+            np.add(
+                np.repeat(self._numbers[block] << PAGE_BITS, np.add.reduce(taken, axis=1, dtype=np.uint16)),
+                found,
+                out=places[own],
+            )
+        return places[:end], counts[:end]
+
+    def _pages(self, numbers: Integers) -> Integers:
+        pages = self._table.take(numbers)
+        if not pages.all():
+            missing = np.sort(numbers[pages == 0])
+            missing = missing[_changes(missing)]
+            first, self._used = self._used, self._used + missing.size
+            if self._used > len(self._pool):
+                # What is not used of it takes no memory yet, and copies are few.
+                room = max(self._used, len(self._pool)) * 3 // 2
+                self._pool, self._numbers = grown(self._pool, room), grown(self._numbers, room)
+            self._numbers[first : self._used] = missing
+            self._table[missing] = np.arange(first, self._used)
+            pages = self._table.take(numbers)
+        return pages
+
+
+def _changes(numbers: Integers) -> Integers:
+    """Where a number differs from the one before."""
+    begins = np.empty(numbers.size, dtype=np.bool_)
+    begins[:1] = True
+    np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
+    return np.flatnonzero(begins)

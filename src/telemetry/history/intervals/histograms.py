@@ -1,0 +1,164 @@
+"""Sparse histograms beside each other: adding them up, and the percentiles of many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.hdr.layout import Floats, Integers, Layout
+from telemetry.hdr.ranks import parse_percentile, rank, ranks
+from telemetry.history.intervals.figures import Figures
+from telemetry.statistics.confidence import rank_bounds
+from telemetry.wire.report import Bounds
+
+_SPARSE: Final = 8
+"""Where the range of keys is no more than so many times their number, counting is faster than sorting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """One a row; all columns but the last two are as long as there are rows."""
+
+    digits: Integers
+    ticks_per_unit: Floats
+    seconds: Floats
+    count: Integers
+    total: Floats
+    min: Floats
+    max: Floats
+    ends: Integers
+    """Where in `slots` and `counts` those of the row end; they begin with the end of the row before, or 0."""
+    slots: Integers
+    """Ascending in a row."""
+    counts: Integers
+
+    def figures(self, percentiles: Sequence[str]) -> list[Figures]:
+        """Of each row. A percentile is the highest value of the slot that holds rank `ceil(p * n)`,
+        but within `[min, max]`. Raises UsageError for a percentile outside (0, 100]."""
+        ratios = [parse_percentile(key) for key in percentiles]
+        found = [Figures(seconds=seconds) for seconds in self.seconds.tolist()]
+        places = _Places.of(self)
+        rows = places.rows
+        columns = (self.seconds, self.count, self.total, self.min, self.max)
+        lines = zip(
+            rows.tolist(),
+            *(column[rows].tolist() for column in columns),
+            self._values(rows, places.slots(ranks(ratios, places.held)), Layout.highest_of).tolist(),
+            strict=True,
+        )
+        for row, seconds, count, total, least, most, values in lines:
+            found[row] = Figures(
+                seconds=seconds,
+                count=count,
+                rate=count / seconds if seconds > 0.0 else 0.0,
+                total=total,
+                min=least,
+                max=most,
+                percentiles=dict(zip(percentiles, values, strict=True)),
+            )
+        return found
+
+    def bounds(self, percentiles: Sequence[str], confidence: float = 0.95) -> list[dict[str, Bounds]]:
+        """Of each row: where the percentiles of the process lie whose values these are, if they don't depend on
+        each other. From the lowest value of the slot that holds the lower rank to the highest of the other's,
+        within `[min, max]`: the percentile that `figures` tells is between them. A row without values has none.
+
+        Raises UsageError for a percentile outside (0, 100], ValueError for a confidence outside (0, 1).
+        """
+        ratios = [parse_percentile(key) for key in percentiles]
+        found: list[dict[str, Bounds]] = [{} for _ in range(self.ends.size)]
+        places = _Places.of(self)
+        rows, counts = places.rows, places.held.tolist()
+        sides = [[rank_bounds(ratio, count, confidence) for ratio in ratios] for count in counts]
+        # Where there is no such rank, any will do: nobody asks for its value.
+        wanted = np.array([[(low or 1, high or 1) for low, high in line] for line in sides], dtype=np.int64)
+        wanted = wanted.reshape(rows.size, len(ratios), 2)
+        slots = places.slots(wanted[:, :, 1])
+        highest = self._values(rows, slots, Layout.highest_of)
+        # The last slot also counts what is above the range of the histogram.
+        highest = np.where(slots == places.last_slots, self.max[rows][:, None], highest)
+        lowest = self._values(rows, places.slots(wanted[:, :, 0]), Layout.lowest_of)
+        lines = zip(rows.tolist(), counts, sides, lowest.tolist(), highest.tolist(), strict=True)
+        for row, count, line, lows, highs in lines:
+            found[row] = {
+                key: Bounds(
+                    low=None if low is None else least,
+                    high=None if high is None else most,
+                    beyond=count - rank(ratio, count),
+                )
+                for key, ratio, (low, high), least, most in zip(percentiles, ratios, line, lows, highs, strict=True)
+            }
+        return found
+
+    def _values(self, rows: Integers, slots: Integers, edge: Callable[[Layout, Integers], Integers]) -> Floats:
+        """The edge, in units and within `[min, max]`, of some slots of each row."""
+        values = np.empty(slots.shape)
+        own_digits = self.digits[rows]
+        for digits in set(own_digits.tolist()):
+            lines = own_digits == digits
+            values[lines] = edge(Layout.of(digits), slots[lines])
+        values /= self.ticks_per_unit[rows][:, None]
+        np.maximum(values, self.min[rows][:, None], out=values)
+        np.minimum(values, self.max[rows][:, None], out=values)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where ranks lie in the rows that are not empty."""
+
+    histograms: Histograms
+    rows: Integers
+    cumulative: Integers
+    before: Integers
+    """What is counted in all rows before each row, and at last in all."""
+
+    @staticmethod
+    def of(histograms: Histograms) -> _Places:
+        rows = np.flatnonzero(np.diff(histograms.ends, prepend=0))
+        cumulative = np.cumsum(histograms.counts, dtype=np.int64)
+        before = np.append(0, cumulative[histograms.ends[rows] - 1])
+        return _Places(histograms, rows, cumulative, before)
+
+    @property
+    def held(self) -> Integers:
+        """Values in the slots of each row."""
+        held: Integers = np.diff(self.before)
+        return held
+
+    def slots(self, ranks: Integers) -> Integers:
+        """Of some ranks of each row, counted from 1."""
+        places = np.searchsorted(self.cumulative, ranks + self.before[:-1, None])
+        slots: Integers = self.histograms.slots[np.minimum(places, self._lasts)]
+        return slots
+
+    @property
+    def last_slots(self) -> Integers:
+        """The highest one of each row."""
+        slots: Integers = self.histograms.slots[self._lasts]
+        return slots
+
+    @property
+    def _lasts(self) -> Integers:
+        lasts: Integers = self.histograms.ends[self.rows][:, None] - 1
+        return lasts
+
+
+def added_up(keys: NDArray[Any], counts: NDArray[Any]) -> tuple[Integers, Integers]:
+    """Distinct keys, ascending, and the sum of the counts of each. Sums are exact below 2**53."""
+    keys, counts = keys.astype(np.int64, copy=False), counts.astype(np.int64, copy=False)
+    if (keys[1:] > keys[:-1]).all():
+        return keys, counts
+    lowest = keys.min()
+    if int(keys.max()) - int(lowest) < _SPARSE * keys.size:
+        sums = np.bincount(keys - lowest, weights=counts)
+        places = np.flatnonzero(sums)
+        return places + lowest, sums[places].astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return ordered[begins], np.add.reduceat(counts[order], begins)

@@ -1,0 +1,96 @@
+"""All series over one stretch of time, added up from intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from telemetry.hdr.layout import Integers, Layout
+from telemetry.history.intervals.columns import Columns
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import Interval
+from telemetry.wire.report import Bounds
+
+_PENDING_SLOTS: Final = 1 << 20  # adding up many at once is cheaper; these take 16 MiB
+
+
+class Stretch:
+    """Adds decoded intervals up, in any order. Holds their sum and slots that are not yet in it: as many as the sum
+    has, or `_PENDING_SLOTS`. One thread owns it."""
+
+    def __init__(self, keys: Iterable[SeriesKey], percentiles: Sequence[str]) -> None:
+        """Keys of other kinds than `series` are passed over; of an index that comes twice, the last one counts."""
+        known = {key.index: key for key in keys if key.kind == "series"}
+        self._keys = [known[index] for index in sorted(known)]
+        self._percentiles = tuple(percentiles)
+        self._index = np.array(sorted(known), dtype=np.int64)
+        self._span = max((Layout.of(key.digits).slots for key in self._keys), default=1)
+        """Slots of a row. `row * span + slot` is the place of a slot among all."""
+        size = len(self._keys)
+        self._seconds = 0.0
+        self._count = np.zeros(size, dtype=np.int64)
+        self._total = np.zeros(size)
+        self._min, self._max = np.full(size, np.inf), np.full(size, -np.inf)
+        none = np.zeros(0, dtype=np.int64)
+        self._sum: tuple[Integers, Integers] = none, none
+        """Places and counts."""
+        self._pending: list[tuple[Integers, Integers]] = []
+        self._pending_slots = 0
+
+    def add(self, interval: Interval) -> bool:
+        """False if there are series in it that no key stands for: they are passed over."""
+        columns = Columns.of(interval)
+        self._seconds += max(interval.end_ns - interval.start_ns, 0) / 1e9
+        rows = np.searchsorted(self._index, columns.index)
+        known = np.append(self._index, -1)[rows] == columns.index
+        kept = rows[known]
+        self._count[kept] += columns.count[known].astype(np.int64)
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+            self._total[kept] += columns.total[known]
+        self._min[kept] = np.minimum(self._min[kept], columns.min[known])
+        self._max[kept] = np.maximum(self._max[kept], columns.max[known])
+        own = np.repeat(known, columns.occupied)
+        places = np.repeat(kept * self._span, columns.occupied[known])
+        places += np.minimum(columns.slots[own], self._span - 1)
+        self._pending.append((places, columns.counts[own].astype(np.int64)))
+        self._pending_slots += places.size
+        if self._pending_slots > max(_PENDING_SLOTS, self._sum[0].size):
+            self._add_up()
+        return bool(known.all())
+
+    def figures(self) -> dict[int, Figures]:
+        """By index, of every series there is a key of. Raises UsageError for a percentile outside (0, 100]."""
+        return dict(zip(self._index.tolist(), self._histograms().figures(self._percentiles), strict=True))
+
+    def bounds(self, confidence: float = 0.95) -> dict[int, dict[str, Bounds]]:
+        """By index, as `figures`: within which values the percentiles lie; none where there are no values."""
+        found = self._histograms().bounds(self._percentiles, confidence)
+        return dict(zip(self._index.tolist(), found, strict=True))
+
+    def _histograms(self) -> Histograms:
+        self._add_up()
+        places, counts = self._sum
+        size = len(self._keys)
+        return Histograms(
+            digits=np.array([key.digits for key in self._keys], dtype=np.int64),
+            ticks_per_unit=np.array([key.ticks_per_unit for key in self._keys], dtype=np.float64),
+            seconds=np.full(size, self._seconds),
+            count=self._count,
+            total=self._total,
+            min=self._min,
+            max=self._max,
+            ends=np.searchsorted(places, np.arange(1, size + 1) * self._span),
+            slots=places % self._span,
+            counts=counts,
+        )
+
+    def _add_up(self) -> None:
+        if not self._pending:
+            return
+        places, counts = zip(self._sum, *self._pending, strict=True)
+        self._sum = added_up(np.concatenate(places), np.concatenate(counts))
+        self._pending, self._pending_slots = [], 0

@@ -1,0 +1,250 @@
+"""One series over time: any stretch of it, at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.hdr.layout import Integers
+from telemetry.hdr.pages import grown
+from telemetry.history.intervals.columns import Columns
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.wire.cells import cell, edge
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import Interval
+
+PARTS: Final = 1 << 14  # a history has two hours of seconds and a day of tens of seconds: 15,840
+SLOTS: Final = 1 << 22  # of all parts together: 48 MiB
+
+_SECOND_NS: Final = 1_000_000_000
+_SHORT_NS: Final = _SECOND_NS // 2
+_FAR_NS: Final = 1 << 62  # in the year 2116; sums of two moments before it fit into 64 bits
+_PART: Final = np.dtype(
+    [
+        *((name, np.int64) for name in ("start_ns", "end_ns", "covered_ns", "count")),
+        *((name, np.float64) for name in ("total", "min", "max")),
+        ("slots_end", np.int64),
+    ]
+)
+
+
+class Point(NamedTuple):
+    """Some neighbouring intervals, from the start of the first to the end of the last."""
+
+    start_ns: int
+    end_ns: int
+    figures: Figures
+
+
+class _Parts(NamedTuple):
+    """Stretches of time one after the other. The slots of a part begin where those of the part before end."""
+
+    rows: NDArray[Any]
+    slots: NDArray[np.uint32] | Integers
+    counts: Integers
+
+    def between(self, first: int, last: int) -> _Parts:
+        """Parts from `first` up to before `last`."""
+        begin = int(self.rows["slots_end"][first - 1]) if first else 0
+        end = int(self.rows["slots_end"][last - 1]) if last else 0
+        rows = self.rows[first:last].copy()
+        rows["slots_end"] -= begin
+        return _Parts(rows, self.slots[begin:end], self.counts[begin:end])
+
+    def merged(self, begins: Integers) -> _Parts:
+        """Those from one of `begins` up to the next become one. There is one, and the first of them is 0."""
+        lasts = np.append(begins[1:], self.rows.size) - 1
+        merged = np.zeros(begins.size, _PART)
+        merged["start_ns"] = self.rows["start_ns"][begins]
+        merged["end_ns"] = self.rows["end_ns"][lasts]
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+            for name in ("covered_ns", "count", "total"):
+                merged[name] = np.add.reduceat(self.rows[name], begins)
+        merged["min"] = np.minimum.reduceat(self.rows["min"], begins)
+        merged["max"] = np.maximum.reduceat(self.rows["max"], begins)
+        ends = self.rows["slots_end"][lasts].tolist()
+        sums = [
+            added_up(self.slots[begin:end], self.counts[begin:end])
+            for begin, end in zip([0, *ends[:-1]], ends, strict=True)
+        ]
+        merged["slots_end"] = np.cumsum([slots.size for slots, _ in sums])
+        slots, counts = zip(*sums, strict=True)
+        return _Parts(merged, np.concatenate(slots), np.concatenate(counts))
+
+    def histograms(self, key: SeriesKey) -> Histograms:
+        rows = self.rows
+        return Histograms(
+            digits=np.full(rows.size, key.digits),
+            ticks_per_unit=np.full(rows.size, key.ticks_per_unit),
+            seconds=rows["covered_ns"] / 1e9,
+            count=rows["count"],
+            total=rows["total"],
+            min=rows["min"],
+            max=rows["max"],
+            ends=rows["slots_end"],
+            slots=self.slots.astype(np.int64, copy=False),
+            counts=self.counts,
+        )
+
+
+class Timeline:
+    """What each interval says of one series, in the order they are added: that of time.
+
+    A stretch of time is all from the first interval to the last one that overlap it. One thread adds; others are
+    given a `copy`. At most PARTS intervals and SLOTS histogram slots are held: where there are more, neighbours are
+    merged in all but the newest quarter, which costs detail in time and nothing else.
+    """
+
+    def __init__(self, key: SeriesKey) -> None:
+        """`key` is that of a series."""
+        self.key = key
+        self._parts = _Parts(np.zeros(0, _PART), np.zeros(0, np.uint32), np.zeros(0, np.int64))
+        self._size = 0
+        """Parts; where they and their slots end, arrays have room that no copy sees."""
+        self._slots = 0
+        self._step_s = 1
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def start_ns(self) -> int:
+        """Of the first interval; 0 without any."""
+        return int(self._parts.rows["start_ns"][0]) if self._size else 0
+
+    @property
+    def end_ns(self) -> int:
+        """Of the last interval; 0 without any."""
+        return int(self._parts.rows["end_ns"][self._size - 1]) if self._size else 0
+
+    def add(self, interval: Interval) -> bool:
+        """The next interval, as decoded. False if the series has no values in it: then it is a stretch without."""
+        part = Columns.of(interval).pick(self.key.index)
+        slots = part.slots.size if part is not None else 0
+        self._make_room(slots)
+        rows, self._slots = self._parts.rows, self._slots + slots
+        start_ns, end_ns = (max(min(at_ns, _FAR_NS), 0) for at_ns in (interval.start_ns, interval.end_ns))
+        times = start_ns, end_ns, max(end_ns - start_ns, 0)  # the clock may have been set back
+        if part is None:
+            rows[self._size] = (*times, 0, 0.0, np.inf, -np.inf, self._slots)
+        else:
+            rows[self._size] = (*times, part.count, part.total, part.min, part.max, self._slots)
+            self._parts.slots[self._slots - slots : self._slots] = part.slots
+            self._parts.counts[self._slots - slots : self._slots] = part.counts
+        self._size += 1
+        if self._fills(4):
+            self._coarsen()
+        return part is not None
+
+    def copy(self) -> Timeline:
+        """The same as it is now, for any other thread. What both know is shared."""
+        twin = Timeline(self.key)
+        rows, slots, counts = self._parts
+        twin._parts = _Parts(rows[: self._size], slots[: self._slots], counts[: self._slots])
+        twin._size, twin._slots, twin._step_s = self._size, self._slots, self._step_s
+        return twin
+
+    def points(self, start_ns: int, end_ns: int, most: int, percentiles: Sequence[str]) -> list[Point]:
+        """At most `most` of them, 1 or more, for this stretch; neighbours are merged by the same whole seconds
+        wherever it begins, and intervals of less than half a second with those before them. Raises UsageError for
+        a percentile outside (0, 100]."""
+        parts = self._overlapping(start_ns, end_ns)
+        if not parts.rows.size:
+            return []
+        merged = parts.merged(self._begins(parts.rows, most))
+        times = merged.rows["start_ns"].tolist(), merged.rows["end_ns"].tolist()
+        return [Point(*one) for one in zip(*times, merged.histograms(self.key).figures(percentiles), strict=True)]
+
+    def between(self, start_ns: int, end_ns: int) -> Digest:
+        """All values of this stretch together. Where nothing overlaps it, there are none in no time."""
+        parts = self._overlapping(start_ns, end_ns)
+        if not parts.rows.size:
+            empty = np.zeros(1, _PART)
+            return Digest(self.key, start_ns, start_ns, parts._replace(rows=empty).histograms(self.key))
+        merged = parts.merged(np.zeros(1, np.int64))
+        row = merged.rows[0]
+        return Digest(self.key, int(row["start_ns"]), int(row["end_ns"]), merged.histograms(self.key))
+
+    def _overlapping(self, start_ns: int, end_ns: int) -> _Parts:
+        rows = self._parts.rows[: self._size]
+        found = np.flatnonzero((rows["start_ns"] < end_ns) & (rows["end_ns"] > start_ns))
+        return self._parts.between(int(found[0]), int(found[-1]) + 1) if found.size else self._parts.between(0, 0)
+
+    def _begins(self, rows: NDArray[Any], most: int) -> Integers:
+        """Where to begin anew, to come to `most` parts at the most, none of them short."""
+        lasting = _lasting(rows["covered_ns"])
+        if lasting.size <= most:
+            return lasting
+        seconds = self._seconds(rows[lasting])
+        for step in count(max(cell(int(seconds.max() - seconds.min()) // most), 1)):
+            begins: Integers = lasting[_changes(seconds // edge(step))]
+            if begins.size <= most:
+                break
+        return begins
+
+    def _seconds(self, rows: NDArray[Any]) -> Integers:
+        """From the earliest start to the middle of each part: a second that begins a little early or late is still
+        the same one."""
+        origin_ns = self._parts.rows["start_ns"][: self._size].min()
+        middles = (rows["start_ns"] - origin_ns) // 2 + (rows["end_ns"] - origin_ns) // 2
+        seconds: Integers = np.maximum(middles // _SECOND_NS, 0)
+        return seconds
+
+    def _make_room(self, slots: int) -> None:
+        """For one more part with so many slots."""
+        rows, all_slots, counts = self._parts
+        if self._size == rows.size:
+            rows = grown(rows, max(64, 2 * self._size))
+        if self._slots + slots > all_slots.size:
+            room = max(1_024, min(2 * self._slots, SLOTS), self._slots + slots)
+            all_slots, counts = grown(all_slots, room), grown(counts, room)
+        self._parts = _Parts(rows, all_slots, counts)
+
+    def _fills(self, quarters: int) -> bool:
+        """Whether there is more than so many quarters of what may be held."""
+        return 4 * self._size > quarters * PARTS or 4 * self._slots > quarters * SLOTS
+
+    def _coarsen(self) -> None:
+        """Frees a quarter, so that the next add doesn't do it all again."""
+        self._merge_old()
+        while self._fills(3) and self._size > 1:
+            self._step_s *= 2
+            self._merge_old()
+
+    def _merge_old(self) -> None:
+        """All but the newest quarter, to steps of `_step_s`."""
+        parts = self._parts.between(0, self._size)
+        old = max(self._size * 3 // 4, 2)
+        begins = _changes(self._seconds(parts.rows[:old]) // self._step_s)
+        rows, slots, counts = parts.merged(np.append(begins, np.arange(old, self._size)))
+        self._parts = _Parts(rows, slots.astype(np.uint32), counts)
+        self._size, self._slots = rows.size, slots.size
+
+
+def _lasting(covered_ns: Integers) -> Integers:
+    """Where to begin anew, so that parts shorter than half a second stand with those before them. What came late
+    comes all at once in such a part, and belongs to the gap before; alone it would make a rate that never was."""
+    begins = covered_ns >= _SHORT_NS
+    gathered_ns = 0
+    for index in np.flatnonzero(~begins).tolist():
+        follows = index and not covered_ns[index - 1] >= _SHORT_NS
+        gathered_ns = (gathered_ns if follows else 0) + int(covered_ns[index])
+        if gathered_ns >= _SECOND_NS:
+            begins[index], gathered_ns = True, 0
+    # What is short at the very beginning stands with what comes after it.
+    first = int(np.argmax(begins)) if begins.any() else 0
+    if covered_ns[:first].sum() < _SHORT_NS:
+        begins[first] = False
+    begins[0] = True
+    return np.flatnonzero(begins)
+
+
+def _changes(numbers: Integers) -> Integers:
+    """Where a number differs from the one before."""
+    return np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))

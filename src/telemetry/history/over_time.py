@@ -1,0 +1,113 @@
+"""Series in steps of time, for tables and plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from telemetry import formatting
+from telemetry.errors import UsageError
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.interval_sums import Added, Rows
+from telemetry.history.range_totals import Window
+from telemetry.wire.report import SeriesOverTime, SeriesPoint
+from telemetry.wire.snapshot import SeriesStat
+
+STEPS: Final = 60
+"""About so many, unless somebody asks for others."""
+POINTS: Final = 250_000
+"""Of all series together, in one report: 80 MB of JSON."""
+OWN_POINTS: Final = 6_000
+"""That a report has if nobody asks for more."""
+_NICE_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400)
+_ROUNDING: Final = 1.02
+"""Seconds of a history are a little longer than seconds."""
+_SHOWN: Final = ("50", "90", "99", "99.9")
+
+
+def step_for(seconds: float) -> float:
+    """A step that people count in, for about `STEPS` of them."""
+    wanted = seconds / STEPS / _ROUNDING
+    return float(next((step for step in _NICE_S if step >= wanted), _NICE_S[-1]))
+
+
+def shown(percentiles: Sequence[str]) -> list[str]:
+    """Those that figures over time have: a few that people look at."""
+    return [key for key in percentiles if key in _SHOWN] or list(percentiles[: len(_SHOWN)])
+
+
+def check_step(step_s: float) -> None:
+    """Raises UsageError for one that leads nowhere."""
+    if not 0.0 < step_s < math.inf:
+        raise UsageError(f"a step of {step_s:g} s leads nowhere", hint="write it like 10s or 1m")
+
+
+def check_points(steps: float, series: int, step_s: float) -> None:
+    """Raises UsageError where somebody asks for more points than a report holds."""
+    if steps * series > POINTS:
+        least_s = step_s * steps * series / POINTS
+        raise UsageError(
+            f"steps of {step_s:g} s make {formatting.count(math.ceil(steps))} points of each of"
+            f" {formatting.count(series)} series, and a report holds {formatting.count(POINTS)}",
+            hint=f"ask for steps of {math.ceil(least_s):,} s",
+        )
+
+
+def busiest(stats: Sequence[SeriesStat], steps: float) -> list[SeriesStat]:
+    """As many series as a report has by itself, those with the most values, in their order."""
+    room = int(OWN_POINTS // max(steps, 1.0))
+    most = sorted(range(len(stats)), key=lambda place: -stats[place].count)[:room]
+    return [stats[place] for place in sorted(most)]
+
+
+class OverTime:
+    """Gathers points as windows come. One owner."""
+
+    def __init__(self, of: Sequence[SeriesStat]) -> None:
+        self._of = {series_id(stat): stat for stat in of}
+        self._points: dict[SeriesId, list[SeriesPoint]] = {}
+        self._rows: Rows | None = None
+        self._mask = np.zeros(0, dtype=np.bool_)
+        """Which of these rows are among `of`."""
+        self._empty: list[SeriesPoint] = []
+        """A point without values for each window."""
+
+    def add(self, window: Window) -> None:
+        """With the percentiles that the points are to have."""
+        of = self._chosen(window)
+        for one, figures in window.figures(of).items() if of is not None else ():
+            points = self._points.setdefault(one, [])
+            points.extend(self._empty[len(points) :])
+            points.append(
+                SeriesPoint(
+                    start_s=window.start_s,
+                    end_s=window.end_s,
+                    count=figures.count,
+                    rate=figures.rate,
+                    min=figures.min,
+                    max=figures.max,
+                    percentiles=dict(figures.percentiles),
+                )
+            )
+        self._empty.append(SeriesPoint(start_s=window.start_s, end_s=window.end_s))
+
+    def _chosen(self, window: Window) -> Added | None:
+        if window.added is None:
+            return None
+        if self._rows is not window.rows:
+            self._rows = window.rows
+            self._mask = np.array([one in self._of for one in window.rows.ids], dtype=np.bool_)
+        return window.added if self._mask.all() else window.added.some(self._mask, window.rows)
+
+    def series(self) -> list[SeriesOverTime]:
+        """Those with values, each with a point for every window."""
+        for points in self._points.values():
+            points.extend(self._empty[len(points) :])
+        return [
+            SeriesOverTime(name=stat.name, labels=stat.labels, unit=stat.unit, points=self._points[one])
+            for one, stat in self._of.items()
+            if one in self._points
+        ]

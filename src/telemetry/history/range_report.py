@@ -1,0 +1,148 @@
+"""The result of a run once more, of what its history says of a part of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from telemetry.hdr.layout import Integers, Layout
+from telemetry.history.bounds import bound_ranks, is_percentile
+from telemetry.history.early_stopping import early_ranks
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.interval_sums import Added, Rows, Sum
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.range_totals import Window
+from telemetry.limits import EXACT_INTEGER
+from telemetry.wire.report import EarlyRule
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
+
+_USUAL: Final = EarlyRule()
+_REASON: Final = "percentiles of a part of a run come from its history"
+
+
+@dataclass
+class Part:
+    """Windows added up, in order of time. One owner."""
+
+    rows: Rows
+    start_s: float = 0.0
+    end_s: float = 0.0
+    seconds: float = 0.0
+    windows: int = 0
+    counters: dict[SeriesId, float] = field(default_factory=dict)
+    gauges: dict[SeriesId, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sum = Sum(self.rows)
+
+    def add(self, window: Window) -> None:
+        """One that was made of the same rows."""
+        assert window.added is not None
+        self.start_s = min(self.start_s, window.start_s) if self.windows else window.start_s
+        self.end_s = max(self.end_s, window.end_s)
+        self.seconds += window.seconds
+        self.windows += 1
+        self._sum.include(window.added)
+        for one, increase in window.counters.items():
+            self.counters[one] = self.counters.get(one, 0.0) + increase
+        self.gauges.update(window.gauges)
+
+    def added(
+        self,
+        percentiles: Sequence[str] = (),
+        early: Collection[SeriesId] = (),
+        rule: EarlyRule = _USUAL,
+    ) -> Added:
+        """All values. With percentiles: only good for their bounds, of `early` series also for those of early
+        stopping, and less work."""
+
+        def wanted(counts: Integers) -> Integers:
+            early_lines = early_ranks(counts, percentiles, self.rows, early, rule)
+            return np.hstack([bound_ranks(counts, percentiles), early_lines])
+
+        return self._sum.added(wanted if percentiles else None)
+
+
+def snapshot_of(run: MetricsSnapshot, part: Part, added: Added) -> MetricsSnapshot:
+    """The run's own with series, counters, gauges and marks of a part of it; all else is that of the whole run."""
+    start_ns, end_ns = (run.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
+    return replace(
+        run,
+        exact=False,
+        exact_reason=_REASON,
+        window_s=0.0,
+        series=_series(run.series, part, added),
+        counters=[_counter(stat, part) for stat in run.counters],
+        gauges=[_gauge(stat, part.gauges) for stat in run.gauges],
+        marks=[mark for mark in run.marks if start_ns <= mark.time_ns <= end_ns],
+    )
+
+
+def _series(stats: Sequence[SeriesStat], part: Part, added: Added) -> list[SeriesStat]:
+    keys = list(dict.fromkeys(key for stat in stats for key in stat.percentiles if is_percentile(key)))
+    all_figures = dict(zip(added.rows.tolist(), added.histograms(part.rows).figures(keys), strict=True))
+    found = []
+    for stat in stats:
+        row = part.rows.place.get(series_id(stat))
+        figures = None if row is None else all_figures.get(row)
+        if row is None or figures is None or not figures.count:
+            found.append(_empty(stat))
+            continue
+        digest = Digest(part.rows.keys[row], 0, 0, added.only(row, part.rows))
+        found.append(_stat(stat, figures, digest))
+    return found
+
+
+def _empty(stat: SeriesStat) -> SeriesStat:
+    return SeriesStat(
+        name=stat.name, labels=stat.labels, unit=stat.unit, digits=stat.digits, cell_unit=stat.cell_unit
+    )
+
+
+def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
+    """Values outside the range are in edge slots, and nobody knows of which part they are."""
+    total = plain(figures.total) if isinstance(run.total, int) else figures.total
+    return SeriesStat(
+        name=run.name,
+        labels=run.labels,
+        unit=run.unit,
+        digits=run.digits,
+        count=figures.count,
+        total=total,
+        min=None if figures.min is None else plain(figures.min),
+        max=None if figures.max is None else plain(figures.max),
+        mean=total / figures.count if math.isfinite(total) else None,
+        percentiles={key: plain(figures.percentiles[key]) for key in run.percentiles if key in figures.percentiles},
+        error_bound=None if run.above else Layout.of(digest.key.digits).error_bound,
+        resolution=1.0 / digest.key.ticks_per_unit,
+        histogram=digest.cells(),
+        cell_unit=digest.cell_unit,
+        window=WindowStat(),
+    )
+
+
+def _counter(stat: CounterStat, part: Part) -> CounterStat:
+    """How many events made the increase is not in the history."""
+    increase = part.counters.get(series_id(stat), 0.0)
+    value = plain(increase) if isinstance(stat.value, int) else increase
+    rate = increase / part.seconds if part.seconds > 0.0 else 0.0
+    return CounterStat(name=stat.name, labels=stat.labels, unit=stat.unit, value=value, rate=rate)
+
+
+def _gauge(stat: GaugeStat, values: Mapping[SeriesId, float]) -> GaugeStat:
+    """Without a value where it was not set in this part."""
+    value = values.get(series_id(stat))
+    return GaugeStat(
+        name=stat.name, labels=stat.labels, unit=stat.unit, value=None if value is None else plain(value)
+    )
+
+
+def plain(value: float) -> int | float:
+    """An int where that is exact, as in every snapshot."""
+    return int(value) if abs(value) < EXACT_INTEGER and value == int(value) else value

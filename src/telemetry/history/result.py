@@ -1,0 +1,118 @@
+"""A run's report from what lies on disk. A run that is still going is asked over control, not here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from telemetry import formatting
+from telemetry.errors import RunDirectoryError
+from telemetry.formatting import number_of
+from telemetry.history.backends import with_backends
+from telemetry.history.requests import with_requests
+from telemetry.store import run_directory
+from telemetry.store.dead_run import remains
+from telemetry.store.final_snapshot import find_final, read_final
+from telemetry.store.gate_results import GATES, read_gates
+from telemetry.store.merge_sources import read_sources
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.gates import GateResult
+from telemetry.wire.report import EarlyRule, Report
+
+
+def load_report(
+    spec: str | Path = "latest",
+    root: str | Path = "runs",
+    fallback_dirs: Sequence[str] = (),
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
+) -> Report:
+    """The report of a run given by directory, run id, name, `latest`, or its final file. Reads files, blocks.
+
+    `fallback_dirs`: as in the settings of the run; a result that could not be written to its directory is there, or
+    among the temporary files. The report's `source` and `source_reason` say what was read, and why nothing better.
+    `early_rule`: the confidence and tolerance of early stopping.
+    Raises RunNotFoundError, or RunDirectoryError if the run left nothing that can be read.
+    """
+    return find_result(spec, root, fallback_dirs, early_rule)[0]
+
+
+def find_result(
+    spec: str | Path,
+    root: str | Path,
+    fallback_dirs: Sequence[str],
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
+) -> tuple[Report, RunDirectory | None]:
+    """The same, and the directory of the run. None: what was given is a result that lies alone, whatever it is
+    called."""
+    alone = _alone(Path(spec))
+    if alone is not None:
+        return with_requests(Report(snapshot=read_final(alone), source="file", early_rule=early_rule)), None
+    run = run_directory.resolve(str(spec), Path(root))
+    final = find_final(run, fallback_dirs)
+    if final is None:
+        raise _no_result(run)
+    elsewhere = f"the run directory could not be written, so it is {final.path}" if final.is_elsewhere else ""
+    try:
+        snapshot, sources, gates = with_backends(final.read(), run), read_sources(run), _gates(run)
+        report = Report(
+            snapshot=snapshot,
+            source="file",
+            source_reason=elsewhere,
+            sources=sources,
+            gates=gates,
+            early_rule=early_rule,
+        )
+        return with_requests(report), run
+    except RunDirectoryError as error:
+        left = remains(run)
+        if error.hint or run.locked() or not left.recoverable:
+            raise
+        raise RunDirectoryError(error.message, hint=f"`{left.remedy}` makes it anew from the journal") from error
+
+
+def _gates(run: RunDirectory) -> list[GateResult]:
+    """What the run's gates came to: inconclusive where nobody can read that, and the numbers don't depend on it."""
+    try:
+        return read_gates(run.path)
+    except RunDirectoryError as error:
+        return [GateResult(expression=GATES, outcome="inconclusive", reason=error.message)]
+
+
+def _alone(path: Path) -> Path | None:
+    """A result that was copied out of its directory: a JSON file, but for one that stands for the directory it is
+    in."""
+    with suppress(OSError, ValueError):  # of what can't be a path
+        if (
+            path.suffix == ".json"
+            and path.name not in (run_directory.FINAL, run_directory.MANIFEST)
+            and path.is_file()
+        ):
+            return path
+    return None
+
+
+def _no_result(run: RunDirectory) -> RunDirectoryError:
+    from telemetry.transport.keeper_lock import keeper_of  # sockets: a result is read without them
+
+    if run.locked():
+        where = ""
+        with suppress(RunDirectoryError):
+            where = f", on {run.read_manifest().host}"
+        return RunDirectoryError(f"{run.path} has no final result: the run is still going{where}")
+    if pid := keeper_of(run.run_id):
+        return RunDirectoryError(
+            f"{run.path} has no final result yet: its aggregator died, and process {pid} is starting another",
+            hint="the run goes on; ask again in a moment",
+        )
+    left = remains(run)
+    message = (
+        f"{run.path} has no final result: its aggregator died, last seen {formatting.timestamp(left.since_ns)}"
+    )
+    if not left.recoverable:
+        return RunDirectoryError(message, hint=left.obstacle)
+    segments = number_of(left.segments, "segment")
+    return RunDirectoryError(
+        f"{message}; its journal holds {formatting.size(left.journal_bytes)} in {segments}",
+        hint=f"`{left.remedy}` makes one of it, `{left.way_on}` goes on with the run",
+    )

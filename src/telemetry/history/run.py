@@ -1,0 +1,240 @@
+"""A finished run from its files: the result as it was written, and its history for any part of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from telemetry import formatting
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.hdr.ranks import parse_percentile
+from telemetry.history.bounds import is_percentile, series_bounds
+from telemetry.history.findings import Covered, alone, findings
+from telemetry.history.instrument_ids import SeriesId, series_id
+from telemetry.history.interval_sums import Added
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.over_time import OverTime, busiest, check_points, check_step, shown, step_for
+from telemetry.history.range_report import Part, snapshot_of
+from telemetry.history.range_totals import Window
+from telemetry.history.reader import FAR_NS, Past
+from telemetry.history.requests import bounded_series, with_requests
+from telemetry.history.result import find_result
+from telemetry.history.steady_range import settled
+from telemetry.history.time_range import Choice
+from telemetry.limits import MIB
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.report import EarlyRule, Report
+
+OWN_BYTES: Final = 128 * MIB
+"""Of history: five seconds' work, five hours of a thousand busy series."""
+
+
+def open_run(
+    spec: str | Path = "latest",
+    root: str | Path = "runs",
+    fallback_dirs: Sequence[str] = (),
+    early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
+) -> RecordedRun:
+    """The run that `load_report` finds, with its history. Raises as that does. Nothing of the history is read."""
+    return RecordedRun(*find_result(spec, root, fallback_dirs, early_rule))
+
+
+def with_history(report: Report, *, over_time: bool = False) -> Report:
+    """Return a result with what its run directory adds: bounds, findings, figures of requests, and, if asked for,
+    the curves over time. Return the report itself if there is no directory. Reads the history, blocks.
+    """
+    if not report.directory or not report.final:
+        return report
+    try:
+        run = RecordedRun(report, RunDirectory.open(Path(report.directory)))
+    except RunDirectoryError:
+        return report
+    full = run.report()
+    return full if over_time else replace(full, over_time=[], step_s=report.step_s)
+
+
+class RecordedRun:
+    """One owner. Every method but the constructor may read files, and blocks on them.
+
+    Without a history (it was switched off, or is gone) `report` has what the result alone says, and all else raises
+    RunDirectoryError. So does a history that is damaged, but for `report`, which says so among its findings.
+    """
+
+    def __init__(self, result: Report, directory: RunDirectory | None) -> None:
+        self.result = result
+        """As it was written: the whole run, with no bounds and nothing over time."""
+        self.directory = directory
+        """None for a result that lies alone."""
+
+    @property
+    def has_history(self) -> bool:
+        """Whether parts of the run can be asked for."""
+        return self.directory is not None and self.directory.history.is_dir()
+
+    @property
+    def end_s(self) -> float:
+        """Where the history ends, in seconds since the run's start. Raises RunDirectoryError without one."""
+        return self._past.end_s
+
+    def report(self, step_s: float | None = None) -> Report:
+        """The whole run with bounds, findings, and figures over time in steps of `step_s`, or in about sixty.
+
+        By itself it reads no history of more than `OWN_BYTES`, and says so. Raises UsageError for a step that is
+        not positive, or so short that no report holds the points; with a step also RunDirectoryError where there is
+        no history.
+        """
+        if step_s is not None:
+            return self._whole(self.result, step_s)
+        if not self.has_history:
+            return alone(self.result)
+        try:
+            step_s = step_for(self._past.end_s)
+            size = self._past.stored_bytes(step_s)
+            if size > OWN_BYTES:
+                return alone(
+                    self.result,
+                    f"the history has {formatting.size(size)}, which `--every {step_s:.0f}s` reads all the same",
+                )
+            return self._whole(self.result, None)
+        except RunDirectoryError as error:
+            return alone(self.result, f"the history can't be read: {error.message}")
+
+    def stretch(self, choice: Choice, step_s: float | None = None) -> Report:
+        """The same of a part of the run: series, counters, gauges and marks are those of this part, as the history
+        has them; `Report.stretch` says from where to where. All else is that of the run.
+
+        A choice that leaves nothing out has the figures of `report`, and so has one that finds nothing in the whole
+        run. Raises RunDirectoryError without a history, UsageError if the part lies outside of it, and as `report`.
+        """
+        if choice.whole:
+            return self.report(step_s)
+        found = settled(choice, self._past, self.result.snapshot.series)
+        if found.start_s <= 0.0 and found.end_s >= self._past.end_s:
+            return self._whole(replace(self.result, stretch=found), step_s)
+        start_ns, end_ns = self._past.ns(found.start_s), self._past.ns(found.end_s)
+        gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s)
+        part = gathered.part
+        if not part.windows and gathered.damage:
+            raise RunDirectoryError(f"the history can't be read: {gathered.damage[0]}")
+        if not part.windows:
+            raise UsageError(
+                "the history has nothing between"
+                f" {formatting.duration_s(found.start_s)} and {formatting.duration_s(found.end_s)} of the run",
+                hint=f"it ends at {formatting.duration_s(self._past.end_s)}",
+            )
+        added = part.added()
+        snapshot = snapshot_of(self.result.snapshot, part, added)
+        own = replace(found, start_s=part.start_s, end_s=part.end_s)
+        return _finished(replace(self.result, snapshot=snapshot, stretch=own), gathered, added, whole=False)
+
+    def windows(
+        self,
+        step_s: float,
+        start_s: float = 0.0,
+        end_s: float | None = None,
+        percentiles: Sequence[str] | None = None,
+        series: Collection[SeriesId] | None = None,
+    ) -> Iterator[Window]:
+        """The run in steps of `step_s`, which begin at multiples of it since the run's start, in order of time.
+
+        Intervals that overlap `[start_s, end_s)`, each in the window that its middle is in, so that every value is
+        in one of them. Where only coarser intervals are left, windows are as long as these; there is none of what
+        the history knows nothing of. `percentiles`: default those of the result. `series`: only these are added up.
+        Raises RunDirectoryError without a history, UsageError for a step that is not positive or a percentile
+        outside (0, 100].
+        """
+        keys = self._percentiles if percentiles is None else list(percentiles)
+        for key in keys:
+            parse_percentile(key)
+        check_step(step_s)
+        past = self._past
+        end_ns = FAR_NS if end_s is None else past.ns(end_s)
+        return past.windows(step_s, past.ns(start_s), end_ns, keys, past.rows_of(series))
+
+    def digest(self, series: SeriesId, start_s: float = 0.0, end_s: float | None = None) -> Digest:
+        """All values of a series between two moments together, edges as in the history. Raises KeyError for a
+        series that the run does not have, RunDirectoryError without a history."""
+        past = self._past
+        return past.digest(series, past.ns(start_s), FAR_NS if end_s is None else past.ns(end_s))
+
+    # --- how -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _past(self) -> Past:
+        if self.directory is None or not self.has_history:
+            where = f"{self.directory.path} has" if self.directory is not None else "a result that lies alone has"
+            raise RunDirectoryError(
+                f"{where} no history, so nothing can be said of parts of the run",
+                hint="runs keep one unless the setting history.enabled is false",
+            )
+        snapshot = self.result.snapshot
+        return Past(self.directory.history, snapshot.started_ns, snapshot.time_ns)
+
+    @property
+    def _percentiles(self) -> list[str]:
+        keys = dict.fromkeys(key for stat in self.result.snapshot.series for key in stat.percentiles)
+        return [key for key in keys if is_percentile(key)]
+
+    def _gathered(self, start_ns: int, end_ns: int, seconds: float, step_s: float | None) -> _Gathered:
+        """One pass over the windows of a part that takes about so many seconds."""
+        past, stats = self._past, self.result.snapshot.series
+        if step_s is None:
+            step_s = step_for(seconds)
+            stats = busiest(stats, seconds / step_s)
+        else:
+            check_step(step_s)
+            check_points(seconds / step_s, len(stats), step_s)
+        keys = shown(self._percentiles)
+        part, over_time = Part(past.rows), OverTime(stats)
+        with _nothing_collected():
+            for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
+                part.add(window)
+                over_time.add(window)
+        return _Gathered(part, over_time, step_s, past.damage())
+
+    def _whole(self, report: Report, step_s: float | None) -> Report:
+        gathered = self._gathered(0, FAR_NS, self._past.end_s, step_s)
+        early = {series_id(stat) for stat in bounded_series(report.snapshot)}
+        return _finished(
+            report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
+        )
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """No garbage is looked for: nothing of what a report is made of is garbage, and there is a lot of it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Gathered(NamedTuple):
+    part: Part
+    over_time: OverTime
+    step_s: float
+    damage: list[str]
+    """What could not be read of the history."""
+
+
+def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool) -> Report:
+    """With all that the windows and their sum say of it."""
+    part = gathered.part
+    report = replace(
+        report,
+        bounds=series_bounds(report.snapshot.series, added, part.rows),
+        step_s=gathered.step_s,
+        over_time=gathered.over_time.series(),
+    )
+    report = with_requests(report, added, part.rows, part=not whole)
+    covered = Covered(part.start_s, part.end_s, part.seconds, int(added.count.sum()), whole)
+    return replace(report, findings=[*gathered.damage, *findings(report, covered)])

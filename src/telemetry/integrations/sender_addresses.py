@@ -1,0 +1,135 @@
+"""Where a sender listens whose address is not known beforehand: a file that a pattern describes."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from telemetry import limits
+from telemetry.errors import EndpointError
+from telemetry.integrations.socket_owners import CommandProcesses, listener
+from telemetry.transport.endpoints import IPC, refuses
+
+_PATIENCE_S: Final = 30.0
+
+
+def is_pattern(address: str) -> bool:
+    return address.startswith(IPC) and glob.has_magic(address)
+
+
+def listening(patterns: Sequence[str]) -> list[str]:
+    """The ipc addresses that match and that somebody listens at, the newest first. Asks each of the newest few."""
+    newest = [address for address, _ in _matching(patterns)]
+    return [address for address in newest[: limits.FEED_PLACES] if not refuses(address)]
+
+
+def await_listening(
+    patterns: Sequence[str], over: Callable[[], bool], say: Callable[[str], object], look_s: float = 0.1
+) -> str:
+    """The newest address that somebody listens at. Blocks until there is one; empty if it is `over` before."""
+    patient_until_s = time.monotonic() + _PATIENCE_S
+    while not (found := listening(patterns)):
+        if over():
+            return ""
+        if time.monotonic() >= patient_until_s:
+            patient_until_s = math.inf
+            say(f"nobody listens at {' or '.join(patterns)} yet; still waiting")
+        time.sleep(look_s)
+    if len(found) > 1:
+        say(f"{len(found):,} senders are there, and the newest is taken; the others are {', '.join(found[1:])}")
+    return found[0]
+
+
+class SendersOfCommand:
+    """The addresses that processes of a command listen at, each found once.
+
+    Where the system does not tell whose a process is, an address that appeared since the command was started is
+    taken for the command's, and two of them at once are an error.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        processes: CommandProcesses,
+        started_ns: int,
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`started_ns`: a moment before the command was started, of the wall clock."""
+        self._patterns = patterns
+        self._processes = processes
+        self._started_ns = started_ns
+        self._say = say
+        self._clock = clock
+        self._judged: dict[_SocketFile, bool] = {}
+        """Of the sockets that are there, whether they are the command's."""
+        self._patient_until_s = clock() + _PATIENCE_S
+
+    def new(self) -> list[str]:
+        """Addresses of the command that were not there the last time. Raises EndpointError where nobody can tell
+        which one is the command's."""
+        found = self._owned() if self._processes.known else self._appeared()
+        if found:
+            self._patient_until_s = math.inf
+        elif self._clock() >= self._patient_until_s:
+            self._patient_until_s = math.inf
+            others = ", ".join(f"{IPC}{file.path}" for file, ours in self._judged.items() if not ours)
+            where = " or ".join(self._patterns)
+            listen = f"; others listen at {others}" if others else ""
+            self._say(f"no process of the command listens at {where} yet{listen}; still waiting")
+        return found
+
+    def _owned(self) -> list[str]:
+        """Asks no socket again whose owner it knows: whoever listens is not to notice."""
+        there = _matching(self._patterns)
+        self._judged = {file: self._judged[file] for _, file in there if file in self._judged}
+        unknown = [(address, file) for address, file in there if file not in self._judged]
+        found = []
+        for address, file in unknown[: limits.FEED_PLACES]:
+            if not (pid := listener(address.removeprefix(IPC))):
+                continue  # nobody, or one of whom the next look may know more
+            self._judged[file] = self._processes.own(pid)
+            if self._judged[file]:
+                found.append(address)
+        return found
+
+    def _appeared(self) -> list[str]:
+        recent = [
+            (address, file) for address, file in _matching(self._patterns) if file.time_ns >= self._started_ns
+        ]
+        there = [(address, file) for address, file in recent[: limits.FEED_PLACES] if not refuses(address)]
+        if len(there) > 1:
+            names = ", ".join(address for address, _ in there)
+            raise EndpointError(
+                f"{len(there)} senders appeared since the command was started, and this system does not tell which "
+                f"one is the command's: {names}",
+                hint="write the address of the right one after the name of the feed",
+            )
+        new = [address for address, file in there if file not in self._judged]
+        self._judged = {file: True for _, file in there}
+        return new
+
+
+class _SocketFile(NamedTuple):
+    """What tells a socket from another that is bound at the same path later."""
+
+    path: str
+    number: int
+    time_ns: int
+
+
+def _matching(patterns: Sequence[str]) -> list[tuple[str, _SocketFile]]:
+    """Addresses and their files, the newest first, whether somebody listens or not."""
+    found: dict[str, _SocketFile] = {}
+    for pattern in patterns:
+        for path in glob.iglob(pattern.removeprefix(IPC)):
+            try:
+                stat = os.stat(path)
+            except OSError:  # it has just gone
+                continue
+            found[f"{IPC}{path}"] = _SocketFile(path, stat.st_ino, stat.st_mtime_ns)
+    return sorted(found.items(), key=lambda item: (item[1].time_ns, item[0]), reverse=True)

@@ -1,0 +1,241 @@
+"""The snapshot of the merged run: all that is not a series, added up or put beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from telemetry.merge.numbers import carried, total_of
+from telemetry.merge.sources import Input, SeriesId, identity
+from telemetry.request_model import joined, shifted
+from telemetry.wire.events import Scalar
+from telemetry.wire.snapshot import (
+    Accounting,
+    Completeness,
+    CounterStat,
+    GaugeStat,
+    MarkStat,
+    MetricsSnapshot,
+    Pending,
+    ProducerStat,
+    Progress,
+    SelfCost,
+    SeriesStat,
+)
+
+_WORSE: Final[tuple[Completeness, ...]] = ("complete", "lossy", "incomplete", "interrupted")
+_ADDED: Final = "the percentiles of several runs come from their histograms"
+_ROUNDED: Final = "some counters are too large together for a whole number"
+
+_Sum = TypeVar("_Sum", bound=Struct)
+_Stat = TypeVar("_Stat", CounterStat, GaugeStat)
+
+
+def merged_snapshot(
+    inputs: Sequence[Input],
+    series: Sequence[SeriesStat],
+    *,
+    run_id: str,
+    name: str,
+    directory: str,
+    warnings: Sequence[str] = (),
+) -> MetricsSnapshot:
+    """One result of all of them. Rates are those over the whole time from the first start to the last end."""
+    began_ns, ended_ns = min(one.begin_ns for one in inputs), max(one.end_ns for one in inputs)
+    elapsed_s = (ended_ns - began_ns) / 1e9
+    producers = _Producers(inputs)
+    snapshots = [one.snapshot for one in inputs]
+    counters = _counters(inputs, elapsed_s)
+    rounded = any(stat.imprecise for stat in counters)
+    exact = all(one.exact for one in snapshots) and all(stat.exact for stat in series if stat.count) and not rounded
+    added = any(stat.count and not stat.exact for stat in series)
+    why = _ADDED if added else _first(one.exact_reason for one in snapshots) or _ROUNDED
+    return MetricsSnapshot(
+        run_id=run_id,
+        name=name,
+        seq=1,
+        state="INTERRUPTED" if any(one.state == "INTERRUPTED" for one in snapshots) else "COMPLETE",
+        completeness=max((one.completeness for one in snapshots), key=_WORSE.index),
+        reason=f"merged from {sum(len(one.sources) for one in inputs)} runs",
+        exact=exact,
+        exact_reason="" if exact else why,
+        started_ns=began_ns,
+        time_ns=max(one.snapshot.time_ns + one.shift_ns for one in inputs),
+        elapsed_s=elapsed_s,
+        pending=producers.pending(),
+        accounting=_sum(Accounting, [one.accounting for one in snapshots]),
+        producers=producers.stats(),
+        progress=_progress(snapshots),
+        counters=counters,
+        gauges=_gauges(inputs),
+        series=list(series),
+        marks=producers.marks(),
+        params=_params(inputs),
+        cost=_sum(SelfCost, [one.cost for one in snapshots], highest=("tick_ms", "tick_ms_max")),
+        overflow=_added_up(one.overflow for one in snapshots),
+        warnings=[*warnings, *_warnings(inputs)],
+        directory=directory,
+    )
+
+
+def _sum(kind: type[_Sum], parts: Sequence[_Sum], highest: Sequence[str] = ()) -> _Sum:
+    """Numbers and counts by name of each field added up, but for those of which the highest counts."""
+    fields: dict[str, Any] = {}
+    for name in kind.__struct_fields__:
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], dict):
+            fields[name] = _added_up(values)
+        else:
+            fields[name] = max(values) if name in highest else carried(total_of(values))
+    return kind(**fields)
+
+
+def _added_up(parts: Iterable[dict[Any, int]]) -> dict[Any, int]:
+    sums: dict[Any, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next((text for text in texts if text), "")
+
+
+class _Producers:
+    """Their ids are unique in a run; where two runs know one id, the later run's gets its label."""
+
+    def __init__(self, inputs: Sequence[Input]) -> None:
+        self._inputs = inputs
+        self._ids: list[dict[str, str]] = []
+        taken: set[str] = set()
+        for one in inputs:
+            ids = {}
+            for stat in one.snapshot.producers:
+                ids[stat.producer] = _free(stat.producer, one.label, taken)
+            taken.update(ids.values())
+            self._ids.append(ids)
+
+    def stats(self) -> list[ProducerStat]:
+        return [
+            replace(
+                stat,
+                producer=ids[stat.producer],
+                last_seen_ns=_moved(stat.last_seen_ns, one.shift_ns),
+                last_event_ns=_moved(stat.last_event_ns, one.shift_ns),
+            )
+            for one, ids in zip(self._inputs, self._ids, strict=True)
+            for stat in one.snapshot.producers
+        ]
+
+    def marks(self) -> list[MarkStat]:
+        """In order of time."""
+        found = [
+            replace(
+                mark, producer=ids.get(mark.producer, mark.producer), time_ns=_moved(mark.time_ns, one.shift_ns)
+            )
+            for one, ids in zip(self._inputs, self._ids, strict=True)
+            for mark in one.snapshot.marks
+        ]
+        return sorted(found, key=lambda mark: mark.time_ns)
+
+    def pending(self) -> Pending:
+        pending = [one.snapshot.pending for one in self._inputs]
+        return Pending(
+            producers=[
+                ids.get(producer, producer)
+                for part, ids in zip(pending, self._ids, strict=True)
+                for producer in part.producers
+            ],
+            events=sum(part.events for part in pending),
+            deferred=sum(part.deferred for part in pending),
+        )
+
+
+def _free(producer: str, label: str, taken: set[str]) -> str:
+    while producer in taken:
+        producer = f"{producer} ({label})"
+    return producer
+
+
+def _moved(time_ns: int, shift_ns: int) -> int:
+    """0 stands for no time."""
+    return time_ns + shift_ns if time_ns else 0
+
+
+def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
+    found: dict[SeriesId, list[_Stat]] = {}
+    for stat in stats:
+        found.setdefault(identity(stat), []).append(stat)
+    return found
+
+
+def _counters(inputs: Sequence[Input], elapsed_s: float) -> list[CounterStat]:
+    moved = (
+        replace(stat, extent=shifted(stat.extent, one.shift_ns)) for one in inputs for stat in one.snapshot.counters
+    )
+    merged = []
+    for stats in _by_identity(moved).values():
+        whole = total_of(stat.value for stat in stats)
+        value = carried(whole)
+        imprecise = sum(stat.imprecise for stat in stats) or int(value != whole)
+        events = sum(stat.events for stat in stats)
+        rate = value / elapsed_s if elapsed_s > 0.0 else 0.0
+        extent = joined([stat.extent for stat in stats if stat.events] or [stats[0].extent])
+        merged.append(replace(stats[0], value=value, events=events, rate=rate, extent=extent, imprecise=imprecise))
+    return merged
+
+
+def _gauges(inputs: Sequence[Input]) -> list[GaugeStat]:
+    moved = (
+        replace(stat, time_ns=_moved(stat.time_ns, one.shift_ns)) for one in inputs for stat in one.snapshot.gauges
+    )
+    merged = []
+    for stats in _by_identity(moved).values():
+        last = max(
+            (stat for stat in stats if stat.value is not None), key=lambda stat: stat.time_ns, default=stats[0]
+        )
+        least = min((stat.min for stat in stats if stat.min is not None), default=None)
+        most = max((stat.max for stat in stats if stat.max is not None), default=None)
+        events, imprecise = sum(stat.events for stat in stats), sum(stat.imprecise for stat in stats)
+        merged.append(replace(last, min=least, max=most, events=events, imprecise=imprecise))
+    return merged
+
+
+def _progress(snapshots: Sequence[MetricsSnapshot]) -> list[Progress]:
+    found: dict[str, list[Progress]] = {}
+    for snapshot in snapshots:
+        for item in snapshot.progress:
+            found.setdefault(item.name, []).append(item)
+    return [
+        Progress(
+            name=name,
+            done=float(total_of(item.done for item in items)),
+            total=float(total_of(item.total for item in items)),
+        )
+        for name, items in found.items()
+    ]
+
+
+def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
+    """What all runs agree on once; all else by run."""
+    params: dict[str, Scalar] = {}
+    for name in dict.fromkeys(name for one in inputs for name in one.snapshot.params):
+        known = [(one.label, one.snapshot.params[name]) for one in inputs if name in one.snapshot.params]
+        values = [(type(value), value) for _, value in known]
+        if len(known) == len(inputs) and all(value == values[0] for value in values):
+            params[name] = known[0][1]
+        else:
+            params.update((f"{name} ({label})", value) for label, value in known)
+    return params
+
+
+def _warnings(inputs: Sequence[Input]) -> Iterable[str]:
+    """Those of each run, and what interrupted it."""
+    for one in inputs:
+        if one.snapshot.state == "INTERRUPTED":
+            yield f"{one.label}: interrupted: {one.snapshot.reason or 'nobody said why'}"
+        yield from (f"{one.label}: {warning}" for warning in one.snapshot.warnings)

@@ -1,0 +1,115 @@
+"""A run directory made of several: it appears whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from telemetry.errors import RunDirectoryError
+from telemetry.merge.history import OnProgress, add_histories
+from telemetry.merge.odd_sources import sources_of
+from telemetry.merge.result import merged_snapshot
+from telemetry.merge.series import merged_series, percentiles_of
+from telemetry.merge.sources import Input, name_of
+from telemetry.store.append_file import describe
+from telemetry.store.atomic import sync_directory
+from telemetry.store.final_snapshot import write_final
+from telemetry.store.merge_sources import write_sources
+from telemetry.store.run_directory import MergedRun, RunDirectory, directory_name, manifest_for, slug
+from telemetry.wire.codec import carriable
+from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.sources import SourceStat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the result goes, and what it is called; a name that is empty is made of those of the runs."""
+
+    root: Path
+    """The run gets a directory in it, named as all are."""
+    directory: Path | None = None
+    """Or it is this one, which must not exist."""
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    directory: RunDirectory
+    snapshot: MetricsSnapshot
+    sources: tuple[SourceStat, ...]
+
+
+def merge(
+    inputs: Sequence[Input],
+    place: Place,
+    *,
+    coarse: bool = False,
+    argv: Sequence[str] = (),
+    on_progress: OnProgress = lambda *_: None,
+) -> Merged:
+    """Makes the run directory of all `inputs`, of `gather`. Reads their histories, and blocks on the disk.
+
+    Percentiles of a series that several runs have are those of one histogram of all values, with its bound; those
+    of a series that one run has are as they were. `coarse` as in `merged_series`. `latest` stays the newest run.
+
+    Raises UsageError for runs that can't be added, RunDirectoryError if files can't be read or written.
+    """
+    run_id, name = secrets.token_hex(4), place.name or name_of(inputs)
+    began_ns = min(one.begin_ns for one in inputs)
+    path = (place.directory or place.root / directory_name(name, run_id, began_ns)).absolute()
+    run = RunDirectory(path, run_id, slug(name), began_ns)
+    percentiles = percentiles_of(inputs)
+    sources = sources_of(inputs)
+    with _appearing(path) as building:
+        built = RunDirectory(building, run_id, slug(name), began_ns)
+        added = add_histories(inputs, built.history, percentiles, on_progress)
+        series, warnings = merged_series(inputs, added, percentiles, coarse=coarse)
+        if not added.written:
+            lacking = ", ".join(one.label for one in inputs if not one.directory.history.is_dir())
+            warnings.append(f"there is no history: {lacking} has none")
+        snapshot = merged_snapshot(
+            inputs, series, run_id=run_id, name=name, directory=carriable(str(path)), warnings=warnings
+        )
+        built.write_manifest(
+            replace(
+                manifest_for(built, name, run_id, argv, ""),
+                pid=0,
+                merged_from=[
+                    MergedRun(run_id=one.run_id, name=one.name, host=one.host, directory=one.directory)
+                    for one in sources
+                ],
+            )
+        )
+        write_sources(built, sources)
+        write_final(snapshot, [built.final])
+    return Merged(directory=run, snapshot=snapshot, sources=tuple(sources))
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    """A new directory that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Raises RunDirectoryError if there is something already, or the disk refuses.
+    """
+    building = path.with_name(f".{path.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    if os.path.lexists(path):
+        raise RunDirectoryError(f"{path} exists already", hint="choose another -o, or move it away")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        building.mkdir(mode=0o700)
+        yield building
+        os.rename(building, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the merged run can't be written: {describe(error)}", hint="choose a writable place with -o"
+        ) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -1,0 +1,197 @@
+"""The runs that are to become one: what is known of each, and what forbids it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from telemetry import limits
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.store.merge_sources import read_sources
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.codec import carriable
+from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.sources import SourceSeries, SourceStat
+
+SeriesId = tuple[str, tuple[tuple[str, str], ...]]
+"""Name and labels, these sorted."""
+
+_PATIENCE_S: Final = 10.0
+_AGAIN_S: Final = 0.02
+_OVERFLOW: Final = "overflow"
+"""What there was no room for, whatever its kind and unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A finished run, which may be a merged one."""
+
+    directory: RunDirectory
+    snapshot: MetricsSnapshot
+    sources: tuple[SourceStat, ...]
+    """Itself, or what it was merged of."""
+    host: str = ""
+    label: str = ""
+    """What tells it from the others."""
+    shift_ns: int = 0
+    """What is added to all its times."""
+
+    @property
+    def begin_ns(self) -> int:
+        """Wall clock of its start, moved."""
+        started_ns = self.snapshot.started_ns or self.snapshot.time_ns - self._elapsed_ns
+        return max(0, started_ns) + self.shift_ns
+
+    @property
+    def end_ns(self) -> int:
+        return self.begin_ns + self._elapsed_ns
+
+    @property
+    def _elapsed_ns(self) -> int:
+        return max(0, round(self.snapshot.elapsed_s * 1e9))
+
+
+def identity(of: SeriesStat | CounterStat | GaugeStat) -> SeriesId:
+    """What tells an instrument from all others of its kind."""
+    return of.name, tuple(sorted(of.labels.items()))
+
+
+def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_starts: bool = False) -> list[Input]:
+    """Reads what lies beside the results. `align_starts`: all begin when the first of them did.
+
+    Raises UsageError for less than two runs, for one that comes twice, and for instruments that can't be added;
+    RunDirectoryError for a run that has not ended, or whose files can't be read. Blocks for seconds while an
+    aggregator still has a run.
+    """
+    inputs = [_input(directory, snapshot) for directory, snapshot in found]
+    if len(inputs) < 2:
+        raise UsageError("one run is no merge", hint="name two runs or more")
+    _refuse_twice(inputs)
+    refuse_conflicts(inputs)
+    names = labels([(one.snapshot.name, one.host, one.snapshot.run_id) for one in inputs])
+    first_ns = min(one.begin_ns for one in inputs)
+    return [
+        replace(one, label=label, shift_ns=first_ns - one.begin_ns if align_starts else 0)
+        for one, label in zip(inputs, names, strict=True)
+    ]
+
+
+def _input(directory: RunDirectory, snapshot: MetricsSnapshot) -> Input:
+    if snapshot.state not in TERMINAL or not _let_go(directory):
+        raise RunDirectoryError(
+            f"{directory.path} is still going: its aggregator has it", hint="wait for its end, or `telemetry stop`"
+        )
+    sources = read_sources(directory)
+    if sources:
+        return Input(directory=directory, snapshot=snapshot, sources=tuple(sources))
+    host = _host(directory, snapshot)
+    return Input(directory=directory, snapshot=snapshot, sources=(_source(directory, snapshot, host),), host=host)
+
+
+def _let_go(directory: RunDirectory) -> bool:
+    """Whether no aggregator has it. One that has written its result tells others for a moment, then ends."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while directory.locked():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_AGAIN_S)
+    return True
+
+
+def _host(directory: RunDirectory, snapshot: MetricsSnapshot) -> str:
+    """A manifest can be lost; then the only host that recorded is that of the run."""
+    try:
+        return directory.read_manifest().host
+    except RunDirectoryError:
+        hosts = {stat.host for stat in snapshot.producers}
+        return hosts.pop() if len(hosts) == 1 else ""
+
+
+def _source(directory: RunDirectory, snapshot: MetricsSnapshot, host: str) -> SourceStat:
+    return SourceStat(
+        run_id=snapshot.run_id,
+        name=snapshot.name,
+        host=host,
+        directory=carriable(str(directory.path)),
+        started_ns=snapshot.started_ns,
+        elapsed_s=snapshot.elapsed_s,
+        completeness=snapshot.completeness,
+        lost=snapshot.accounting.lost,
+        series=[
+            SourceSeries(
+                name=stat.name,
+                labels=stat.labels,
+                unit=stat.unit,
+                count=stat.count,
+                mean=stat.mean,
+                p50=stat.percentiles.get("50"),
+                p99=stat.percentiles.get("99"),
+                max=stat.max,
+            )
+            for stat in snapshot.series
+            if stat.count
+        ],
+    )
+
+
+def _refuse_twice(inputs: Sequence[Input]) -> None:
+    seen: dict[str, Input] = {}
+    for one in inputs:
+        for run_id in dict.fromkeys((one.snapshot.run_id, *(source.run_id for source in one.sources))):
+            other = seen.setdefault(run_id, one)
+            if other is not one:
+                paths = list(dict.fromkeys(str(found.directory.path) for found in (other, one)))
+                raise UsageError(
+                    f"run {run_id} would count twice: it is in {' and in '.join(paths)}",
+                    hint="leave one of them out" if paths[1:] else "name it once",
+                )
+
+
+def refuse_conflicts(inputs: Sequence[Input]) -> None:
+    """Raises UsageError where two runs mean different things by one name."""
+    known: dict[str, tuple[str, str, Input]] = {}
+    for one in inputs:
+        kinds = (
+            ("counter", one.snapshot.counters),
+            ("gauge", one.snapshot.gauges),
+            ("series", one.snapshot.series),
+        )
+        for kind, stats in kinds:
+            for stat in stats:
+                if stat.name == _OVERFLOW:
+                    continue
+                first_kind, first_unit, first = known.setdefault(stat.name, (kind, stat.unit, one))
+                if (first_kind, first_unit) != (kind, stat.unit):
+                    raise UsageError(
+                        f"{stat.name!r} is a {_described(first_kind, first_unit)} in {first.directory.path} "
+                        f"and a {_described(kind, stat.unit)} in {one.directory.path}",
+                        hint="record it under one name, kind and unit, or leave one of the runs out",
+                    )
+
+
+def _described(kind: str, unit: str) -> str:
+    return f"{kind} in {unit}" if unit else f"{kind} without a unit"
+
+
+def labels(runs: Sequence[tuple[str, str, str]]) -> list[str]:
+    """What tells runs apart, given (name, host, run id) of each: names if these do, else hosts, else both, else run
+    ids."""
+    forms: tuple[Callable[[str, str, str], str], ...] = (
+        lambda name, host, run_id: name,
+        lambda name, host, run_id: host,
+        lambda name, host, run_id: f"{name}@{host}" if host else "",
+    )
+    for form in forms:
+        found = [form(*run) for run in runs]
+        if all(found) and len(set(found)) == len(found):
+            return found
+    return [run_id for _, _, run_id in runs]
+
+
+def name_of(inputs: Sequence[Input]) -> str:
+    """What the merged run is called if nobody says."""
+    names = {one.snapshot.name.removesuffix("-merged") for one in inputs}
+    name = f"{names.pop()}-merged" if len(names) == 1 else "merged"
+    return name[-limits.NAME_CHARS :]

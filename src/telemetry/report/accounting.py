@@ -1,0 +1,119 @@
+"""What a report says of accounts: what was lost and why, and how each producer fared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.formatting import number_of, printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
+
+PRODUCERS_SHOWN: Final = 20
+_GAPS_SHOWN: Final = 4
+
+
+def losses(snapshot: MetricsSnapshot) -> Section:
+    """Events and frames that are in no number, by reason."""
+    account = snapshot.accounting
+    lost = [
+        *((reason, number, "event") for reason, number in account.dropped_by_producer.items()),
+        *((reason, number, "event") for reason, number in account.dropped.items()),
+        *((reason, number, "frame") for reason, number in account.bad_frames.items()),
+    ]
+    rows = [
+        [printable(reason), number_of(number, what), wording.REASON_WORDS.get(reason, "")]
+        for reason, number, what in lost
+    ]
+    if account.missing:
+        rows.append(["missing", number_of(account.missing, "event"), "sent, but never arrived"])
+    if account.waiting:
+        rows.append(["waiting", number_of(account.waiting, "event"), "no definition has come for their id"])
+    return Section(
+        "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
+    )
+
+
+def producers(report: Report) -> Section:
+    """One line if all went well, else a table of those that did not."""
+    everyone, account = report.snapshot.producers, report.snapshot.accounting
+    troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
+    if not everyone:
+        return Section("Producers", ["none"])
+    total = report.snapshot.producer_count
+    fine = formatting.count(total - len(troubled))
+    if not troubled:
+        repaired = f", {wording.batches(account.repaired)} repaired" if account.repaired else ""
+        return Section("Producers", [f"{fine}, all complete{repaired}"])
+    heads = [
+        Column("producer"),
+        Column("status", 2, right=False),
+        Column("result", right=False),
+        Column("emitted", 1),
+        Column("received", 3),
+        Column("applied", 1),
+        Column("missing", 1),
+    ]
+    rows = [_producer_row(stat, over=_is_over(report)) for stat in troubled]
+    notes = [f"{fine} more, all complete"] if len(troubled) < total else []
+    for stat in troubled[:PRODUCERS_SHOWN]:
+        said = list(_producer_notes(stat, report, alone=total == 1))
+        notes += [f"{wording.producer(stat)}: {' · '.join(said)}"] if said else []
+    return Section("Producers", table=Table(heads, rows), notes=notes, rows_shown=PRODUCERS_SHOWN)
+
+
+def _is_over(report: Report) -> bool:
+    """Whether the run goes on no more, as far as anybody knows."""
+    return report.source != "status" or report.final
+
+
+def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
+    """`over`: the run is, and nobody is live."""
+    status = "not ended" if over and stat.status == "live" else stat.status
+    lacks = stat.missing or stat.unrepairable or stat.dropped or stat.dropped_by_producer
+    well = status == "live" and stat.completeness == "incomplete" and not lacks
+    numbers = (stat.emitted, stat.received, stat.applied, stat.missing)
+    return [
+        wording.producer(stat),
+        status,
+        "complete so far" if well else stat.completeness,
+        *(formatting.count(number) for number in numbers),
+    ]
+
+
+def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
+    """What happened to it. Losses of the only producer are those of the run."""
+    if said := _whereabouts(stat, report):
+        yield said
+    losses = {**stat.dropped_by_producer, **stat.dropped}
+    if losses and not alone:
+        yield printable(", ".join(f"{reason} {formatting.count(n)}" for reason, n in losses.items()))
+    if stat.missing_batches:
+        may_come = "" if report.final else ", which may still come"
+        yield f"missing batches {_ranges(stat.missing_batches)}{may_come}"
+    if stat.unrepairable:
+        which = f" ({_ranges(stat.unrepairable_batches)})" if stat.unrepairable_batches else ""
+        yield f"{wording.batches(stat.unrepairable)} lost for good{which}"
+    if stat.repaired:
+        yield f"{wording.batches(stat.repaired)} repaired"
+
+
+def _whereabouts(stat: ProducerStat, report: Report) -> str:
+    """Of one that has not ended, unless it is well."""
+    over = _is_over(report)
+    if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
+        return ""
+    if stat.unfinished:
+        return "was still recording when the run ended"
+    silence = report.snapshot.time_ns - stat.last_event_ns
+    age = f"{formatting.duration_ns(max(0, silence))} {'before the end' if over else 'ago'}"
+    last = f"its last event was {age}" if stat.last_event_ns else "no event of it came"
+    return f"never ended, {last}" if over and stat.completeness == "incomplete" else last
+
+
+def _ranges(batches: Sequence[tuple[int, int]]) -> str:
+    shown = [(formatting.count(first), formatting.count(last)) for first, last in batches[:_GAPS_SHOWN]]
+    said = [first if first == last else f"{first}–{last}" for first, last in shown]
+    return ", ".join([*said, "…"] if len(batches) > _GAPS_SHOWN else said)

@@ -1,0 +1,61 @@
+"""A calibration as people read it: how much figures differ from run to run, and what can be found all the same."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.formatting import NOTHING, printable
+from telemetry.report.table import Column, Section, Table
+from telemetry.report.text import INDENT, render_section
+from telemetry.store.calibrations import Calibration, MetricNoise
+
+_SHOWN: Final = ("5", "10", "20")
+"""Runs a side."""
+
+
+def calibration_text(calibration: Calibration, width: int = 100, color: bool = False) -> str:
+    """Lines that end with a newline; the noisiest figures last."""
+    head = printable(f"calibration {calibration.name}: {calibration.runs} runs that were the same")
+    table = Section(
+        "",
+        [printable(shlex.join(calibration.argv))],
+        _table(calibration),
+        [
+            "noise: the standard deviation between runs, of their mean",
+            f"found with {', '.join(_SHOWN)} runs a side: the smallest difference that nine of ten comparisons "
+            "show of this figure alone; with runs made by turns it may be smaller",
+        ],
+    )
+    bold = f"\x1b[1m{head}\x1b[0m" if color else head
+    lines = [line.removeprefix(INDENT).rstrip() for line in render_section(table, width)]
+    return "\n".join([bold, *lines]) + "\n"
+
+
+def _table(calibration: Calibration) -> Table:
+    heads = [
+        Column("figure"),
+        Column("mean", 2),
+        Column("noise"),
+        *(Column(f"{'found with ' if runs == _SHOWN[0] else ''}{runs}", 1) for runs in _SHOWN),
+    ]
+    ordered = sorted(calibration.metrics, key=lambda metric: float("inf") if metric.cv is None else metric.cv)
+    return Table(heads, [_row(metric) for metric in ordered])
+
+
+def _row(metric: MetricNoise) -> list[str]:
+    unit = metric.unit
+    if metric.of == "command":
+        name = f"command {printable(metric.statistic)}"
+    else:
+        name = f"{wording.instrument(metric.name, metric.labels, unit)} {printable(metric.statistic)}"
+    mean = (
+        formatting.rate(metric.mean, unit) if metric.statistic == "rate" else formatting.quantity(metric.mean, unit)
+    )
+    found = [_percent(metric.detectable.get(runs)) for runs in _SHOWN]
+    return [name, mean, _percent(metric.cv), *found]
+
+
+def _percent(ratio: float | None) -> str:
+    return NOTHING if ratio is None else formatting.percent(ratio)

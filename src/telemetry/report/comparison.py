@@ -1,0 +1,288 @@
+"""A comparison as people read it: text and Markdown, and what the page says in words.
+
+Everything here is a field of the comparison, rounded for reading. All text from outside passes through `printable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from telemetry import formatting, wording
+from telemetry.compare import (
+    COMMAND_WORDS,
+    ONE_SIDED,
+    VERDICT_WORDS,
+    Comparison,
+    MetricResult,
+    RunFacts,
+    Verdict,
+)
+from telemetry.errors import UsageError
+from telemetry.formatting import NOTHING, number_of, printable, printable_json
+from telemetry.report import markdown, text
+from telemetry.report.content import Content
+from telemetry.report.table import Column, Section, Table
+from telemetry.report.text import INDENT
+
+FORMATS: Final = ("text", "md", "json", "html")
+_TOLD: Final = ("worse", "better", "changed")
+_BOLD: Final = "\x1b[1m"
+_RESET: Final = "\x1b[0m"
+_COLORS: Final[dict[Verdict, str]] = {
+    "worse": "\x1b[1;31m",
+    "better": "\x1b[1;32m",
+    "cannot_tell": "\x1b[1;33m",
+    "changed": "\x1b[1;33m",
+}
+_NAMES_SHOWN: Final = 6
+"""Figures without a difference that are named in a summary."""
+_ONE_SIDED_SHOWN: Final = 20
+_FULL_FROM: Final = 10.0
+"""Percentages are written out from ten times on."""
+
+
+def render_comparison(comparison: Comparison, form: str = "text", *, width: int = 100, color: bool = False) -> str:
+    """In a form of `FORMATS`, ending with a newline. `width` (columns) and `color` (ANSI) concern text alone.
+
+    Raises UsageError for an unknown format.
+    """
+    if form == "text":
+        return comparison_text(comparison, width, color)
+    if form == "html":
+        from telemetry.report.comparison_page import comparison_html
+
+        return comparison_html(comparison)
+    if form not in FORMATS:
+        raise UsageError(f"unknown format {form!r} of a comparison", hint=f"one of {', '.join(FORMATS)}")
+    return comparison_json(comparison) if form == "json" else comparison_markdown(comparison)
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """One strict JSON object with the names of `Comparison`, indented, ending with a newline."""
+    return printable_json(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
+
+
+def comparison_text(comparison: Comparison, width: int = 100, color: bool = False) -> str:
+    """Lines that end with a newline. The first is the headline."""
+    said = comparison_content(comparison)
+    lines = [_painted(said.headline, _COLORS.get(comparison.verdict, _BOLD), color)]
+    lines += [line.removeprefix(INDENT) for line in text.render_section(Section("", said.facts), width)]
+    for section in said.sections:
+        lines += ["", _painted(section.title, _BOLD, color)]
+        lines += [line.rstrip() for line in text.render_section(section, width)]
+    return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """GitHub-flavoured Markdown, ending with a newline."""
+    said = comparison_content(comparison)
+    blocks = [f"**{markdown.escape(said.headline)}**", *(markdown.escape(fact) for fact in said.facts)]
+    for section in said.sections:
+        blocks += [f"### {markdown.escape(section.title)}", *markdown.render_section(section)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def comparison_content(comparison: Comparison) -> Content:
+    """The whole comparison; figures without a difference are summarised."""
+    told = [metric for metric in comparison.metrics if metric.verdict in _TOLD]
+    untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
+    single = [metric for metric in untold if metric.before_within is not None]
+    sections = [
+        Section("Notes", [printable(note) for note in comparison.notes]),
+        Section("Differences", table=differences(told), notes=list(reasons(told))),
+        _unchanged(comparison),
+        Section("For information", table=information(single)),
+        obstacles([metric for metric in untold if metric.before_within is None]),
+    ]
+    return Content(
+        printable(comparison.headline()), list(comparison_facts(comparison)), [part for part in sections if part]
+    )
+
+
+def comparison_facts(comparison: Comparison) -> Iterator[str]:
+    """Which runs, and by what rules the verdicts were found."""
+    yield f"before: {_side(comparison.before)}"
+    yield f"after: {_side(comparison.after)}"
+    level = formatting.percent(comparison.confidence)
+    tested = sum(metric.p_adjusted is not None for metric in comparison.metrics)
+    if tested:
+        of_all = f"for all {tested:,} together" if tested > 1 else "for the only one"
+        ways = "each run is held against its neighbour · " if comparison.paired else ""
+        yield (
+            f"{ways}intervals: {level} for one figure · verdicts: {level} {of_all} · "
+            f"smallest difference that matters: {formatting.percent(comparison.min_effect)}"
+        )
+    if comparison.calibration:
+        yield printable(f"noise of runs that are the same: calibration {comparison.calibration}")
+
+
+def figure_name(metric: MetricResult) -> str:
+    """`latency{route=/a} p99`, `command wall time`."""
+    if metric.of == "command":
+        return f"command {COMMAND_WORDS.get(metric.statistic, printable(metric.statistic))}"
+    name = wording.instrument(metric.name, metric.labels, metric.unit)
+    return (
+        name if metric.of == "counter" and metric.statistic == "value" else f"{name} {printable(metric.statistic)}"
+    )
+
+
+def amount(metric: MetricResult, value: float | None) -> str:
+    """A value of this figure, with its unit."""
+    if metric.statistic == "rate":
+        return formatting.rate(value, metric.unit)
+    return formatting.quantity(value, metric.unit)
+
+
+def signed(ratio: float | None) -> str:
+    """`+10.8 %`, `-2 %`, `0 %`."""
+    if ratio is None:
+        return NOTHING
+    words = f"{abs(ratio) * 100:,.0f} %" if abs(ratio) >= _FULL_FROM else formatting.percent(abs(ratio))
+    return words if words == "0 %" else f"{'+' if ratio > 0 else '-'}{words}"
+
+
+def interval(metric: MetricResult) -> str:
+    """`+8.1 % … +13.2 %`; nothing without one."""
+    if metric.method == "" or metric.difference is None:
+        return ""
+    if metric.method == "exact":
+        return "exactly"
+    return f"{signed(metric.low)} … {signed(metric.high)}"
+
+
+def change(metric: MetricResult) -> str:
+    """The difference; what comes from 0 has none."""
+    if metric.difference is None and metric.method == "exact":
+        return "from 0"
+    return signed(metric.difference)
+
+
+def differences(metrics: Sequence[MetricResult]) -> Table:
+    """Figures with a verdict that rests on an interval."""
+    heads = [
+        Column("figure"),
+        Column("before", 2),
+        Column("after", 2),
+        Column("difference"),
+        Column("interval", 1),
+        Column("verdict", right=False),
+    ]
+    return Table(
+        heads, [[*_numbers(metric), interval(metric), VERDICT_WORDS[metric.verdict]] for metric in metrics]
+    )
+
+
+def information(metrics: Sequence[MetricResult]) -> Table:
+    """One run a side: what there is, without a verdict."""
+    heads = [
+        Column("figure"),
+        Column("before", 1),
+        Column("bounds within the run", 3),
+        Column("after", 1),
+        Column("bounds within the run", 3),
+        Column("difference"),
+    ]
+    noisy = any(metric.noise for metric in metrics)
+    rows = []
+    for metric in metrics:
+        name, before, after, difference = _numbers(metric)
+        row = [name, before, _bounds(metric, "before"), after, _bounds(metric, "after"), difference]
+        rows.append([*row, *([_against_noise(metric)] if noisy else [])])
+    return Table([*heads, *([Column("noise", 2, right=False)] if noisy else [])], rows)
+
+
+def obstacles(metrics: Sequence[MetricResult]) -> Section:
+    """Figures that can't be compared, and why. What one side has alone is told once, not figure by figure."""
+    lines = []
+    for reason in ONE_SIDED:
+        names = dict.fromkeys(_instrument(metric) for metric in metrics if metric.reason == reason)
+        if names:
+            lines.append(f"{reason.removesuffix(' it')} {_named(list(names), _ONE_SIDED_SHOWN)}")
+    others = [metric for metric in metrics if metric.reason not in ONE_SIDED]
+    return Section("Cannot tell", lines, table=_whys(others) if others else None)
+
+
+def _whys(metrics: Sequence[MetricResult]) -> Table:
+    heads = [
+        Column("figure"),
+        Column("before", 2),
+        Column("after", 2),
+        Column("difference", 1),
+        Column("why", right=False),
+    ]
+    return Table(heads, [[*_numbers(metric), printable(metric.reason)] for metric in metrics])
+
+
+def _numbers(metric: MetricResult) -> list[str]:
+    """Name, both sides, and the difference."""
+    return [figure_name(metric), amount(metric, metric.before), amount(metric, metric.after), change(metric)]
+
+
+def _bounds(metric: MetricResult, side: str) -> str:
+    within = metric.before_within if side == "before" else metric.after_within
+    if within is None or (within.low is None and within.high is None):
+        return ""
+    return f"{amount(metric, within.low)} … {amount(metric, within.high)}"
+
+
+def _against_noise(metric: MetricResult) -> str:
+    noise = metric.noise
+    if noise is None or noise.exceeded is None:
+        return ""
+    return f"{'larger than' if noise.exceeded else 'within'} ±{formatting.percent(noise.limit)}"
+
+
+def reasons(metrics: Sequence[MetricResult]) -> Iterator[str]:
+    """Each reason once, with the figures that it is of."""
+    for reason in dict.fromkeys(metric.reason for metric in metrics if metric.reason):
+        yield f"{printable(reason)}: {_listed([metric for metric in metrics if metric.reason == reason])}"
+
+
+def _unchanged(comparison: Comparison) -> Section:
+    """One line for each verdict, with what it means."""
+    lines = []
+    meanings: dict[Verdict, str] = {
+        "same": f"surely within ±{formatting.percent(comparison.min_effect)}",
+        "not_shown": "there may be one, too small for these runs to tell from noise",
+    }
+    for verdict, meaning in meanings.items():
+        found = [metric for metric in comparison.metrics if metric.verdict == verdict]
+        if found:
+            lines.append(f"{_count(found)} with {VERDICT_WORDS[verdict]}, {meaning}: {_listed(found)}")
+    notes = list(reasons([metric for metric in comparison.metrics if metric.verdict == "not_shown"]))
+    return Section("Without a difference", lines, notes=notes)
+
+
+def _count(metrics: Sequence[MetricResult]) -> str:
+    return number_of(len(metrics), "figure")
+
+
+def _listed(metrics: Sequence[MetricResult]) -> str:
+    return _named([figure_name(metric) for metric in metrics], _NAMES_SHOWN)
+
+
+def _named(names: Sequence[str], most: int) -> str:
+    return ", ".join([*names[:most], "…"] if len(names) > most else names)
+
+
+def _instrument(metric: MetricResult) -> str:
+    return figure_name(metric) if metric.of == "command" else wording.instrument(metric.name, metric.labels)
+
+
+def _side(runs: Sequence[RunFacts]) -> str:
+    """`10 runs of main, started 2026-11-20 14:17:30 UTC to 14:30:02`."""
+    names = list(dict.fromkeys(printable(run.name) for run in runs))
+    shown = [*names[:3], "…"] if len(names) > 3 else names
+    started = sorted(run.started_ns for run in runs if run.started_ns)
+    when = f", started {formatting.timestamp(started[0])}" if started else ""
+    if len(started) > 1:
+        when += f" to {formatting.timestamp(started[-1])}"
+    which = f"run {printable(runs[0].run_id)}" if len(runs) == 1 else f"{len(runs):,} runs"
+    return f"{which} of {', '.join(shown)}{when}"
+
+
+def _painted(words: str, code: str, color: bool) -> str:
+    return f"{code}{words}{_RESET}" if color else words

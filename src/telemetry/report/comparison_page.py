@@ -1,0 +1,151 @@
+"""A comparison as one HTML file: the verdict first, all figures, then the percentile curves of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from telemetry import formatting, wording
+from telemetry.compare import VERDICT_WORDS, Comparison, Curve, MetricResult, RunFacts, Verdict
+from telemetry.formatting import number_of, printable
+from telemetry.report import comparison as compared
+from telemetry.report.html import curves, page
+from telemetry.report.html.sections import block, table
+from telemetry.report.table import Column, Section, Table
+
+_MARKS: Final[dict[Verdict, tuple[str, str]]] = {
+    "worse": ("bad", "✕"),
+    "better": ("good", "✓"),
+    "changed": ("warn", "≠"),
+    "cannot_tell": ("warn", "?"),
+    "not_shown": ("calm", "≈"),
+    "same": ("calm", "="),
+}
+_CURVES_SHOWN: Final = 100
+"""Charts on the page: those of figures that differ come first."""
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """A whole document, as `page` makes it: one file, nothing from elsewhere."""
+    kind, mark = _MARKS[comparison.verdict]
+    word = VERDICT_WORDS[comparison.verdict]
+    head = (
+        f"<h1>{escape(_title(comparison))}</h1>"
+        f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
+        f"<strong>{escape(word)}</strong> · {escape(comparison.headline().removeprefix(f'{word}: '))}</p>"
+    )
+    facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in compared.comparison_facts(comparison))
+    notes = block(Section("Notes", [printable(note) for note in comparison.notes]), "notes")
+    body = "\n".join((head, facts, notes, *_sections(comparison)))
+    return page(f"{_title(comparison)} – telemetry comparison", body)
+
+
+def _sections(comparison: Comparison) -> Iterator[str]:
+    told = [metric for metric in comparison.metrics if metric.verdict != "cannot_tell"]
+    untold = [metric for metric in comparison.metrics if metric.verdict == "cannot_tell"]
+    single = [metric for metric in untold if metric.before_within is not None]
+    yield block(Section("Figures", notes=list(compared.reasons(told))), "figures", _figures(told))
+    yield block(Section("For information", table=compared.information(single)), "information")
+    others = [metric for metric in untold if metric.before_within is None]
+    yield block(compared.obstacles(others), "untold")
+    yield block(Section("Percentiles"), "curves", _charts(comparison))
+    yield block(Section("Runs"), "runs", _runs(comparison))
+
+
+def _title(comparison: Comparison) -> str:
+    sides = [", ".join(dict.fromkeys(run.name for run in side)) for side in (comparison.before, comparison.after)]
+    return printable(sides[0] if sides[0] == sides[1] else f"{sides[0]} → {sides[1]}")
+
+
+def _figures(metrics: Sequence[MetricResult]) -> str:
+    """All that have an interval, those that differ first."""
+    if not metrics:
+        return ""
+    noisy = any(metric.noise for metric in metrics)
+    titles = [
+        ("figure", ""),
+        ("verdict", ' class="left"'),
+        ("before", ""),
+        ("after", ""),
+        ("difference", ""),
+        ("interval", ""),
+        *([("noise", "")] if noisy else []),
+    ]
+    heads = "".join(f'<th scope="col"{kind}>{title}</th>' for title, kind in titles)
+    rows = "".join(_row(metric, noisy=noisy) for metric in metrics)
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _row(metric: MetricResult, *, noisy: bool) -> str:
+    kind, mark = _MARKS[metric.verdict]
+    cells = [
+        compared.amount(metric, metric.before),
+        compared.amount(metric, metric.after),
+        compared.change(metric),
+        compared.interval(metric),
+    ]
+    if noisy:
+        cells.append(f"±{formatting.percent(metric.noise.limit)}" if metric.noise else "")
+    badge = f'<span class="badge {kind}">{mark} {escape(VERDICT_WORDS[metric.verdict])}</span>'
+    numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    name = escape(compared.figure_name(metric))
+    return f'<tr><th scope="row">{name}</th><td class="left">{badge}</td>{numbers}</tr>'
+
+
+def _charts(comparison: Comparison) -> str:
+    differ = {
+        (metric.name, tuple(sorted(metric.labels.items())))
+        for metric in comparison.metrics
+        if metric.of == "series" and metric.verdict in ("worse", "better", "changed")
+    }
+    ordered = sorted(
+        comparison.curves, key=lambda curve: (curve.name, tuple(sorted(curve.labels.items()))) not in differ
+    )
+    charts = [_chart(curve, comparison) for curve in ordered[:_CURVES_SHOWN]]
+    hidden = len(ordered) - len(charts)
+    left = number_of(hidden, "more series is", "more series are")
+    more = f'<p class="soft">{left} in the JSON form.</p>' if hidden else ""
+    return "".join(charts) + more
+
+
+def _chart(curve: Curve, comparison: Comparison) -> str:
+    lines = [
+        (_side("before", comparison.before), curve.before),
+        (_side("after", comparison.after), curve.after),
+    ]
+    return curves(wording.instrument(curve.name, curve.labels), lines, curve.unit)
+
+
+def _side(side: str, runs: Sequence[RunFacts]) -> str:
+    return side if len(runs) == 1 else f"{side}, median of {len(runs):,} runs"
+
+
+def _runs(comparison: Comparison) -> str:
+    heads = [
+        Column("run"),
+        Column("side", right=False),
+        Column("name", right=False),
+        Column("started", right=False),
+        Column("took"),
+        Column("result", right=False),
+    ]
+    rows = [
+        [
+            printable(run.run_id),
+            side,
+            printable(run.name),
+            formatting.timestamp(run.started_ns) if run.started_ns else formatting.NOTHING,
+            formatting.duration_s(run.seconds),
+            _result(run),
+        ]
+        for side, runs in (("before", comparison.before), ("after", comparison.after))
+        for run in runs
+    ]
+    return table(Table(heads, rows))
+
+
+def _result(run: RunFacts) -> str:
+    if run.signal:
+        return printable(f"{run.completeness}, ended by {run.signal}")
+    return run.completeness if run.exit_code in (0, None) else f"{run.completeness}, exit code {run.exit_code}"

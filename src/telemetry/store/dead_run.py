@@ -1,0 +1,119 @@
+"""Whether a run is dead – its aggregator ended without a result – and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from telemetry.errors import RunDirectoryError
+from telemetry.store.final_snapshot import find_final
+from telemetry.store.journal import JournalReader, segment_files
+from telemetry.store.live_runs import LiveRun, forget, list_live
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.snapshot import TERMINAL
+
+
+@dataclass(frozen=True)
+class Remains:
+    directory: RunDirectory
+    since_ns: int
+    """Wall clock of the last sign of life."""
+    segments: int
+    """Of the journal."""
+    journal_bytes: int
+    obstacle: str = ""
+    """Why no result can be made of it."""
+
+    @property
+    def recoverable(self) -> bool:
+        """There is something to make a result from: a checkpoint, and what came after it."""
+        return not self.obstacle
+
+    @property
+    def remedy(self) -> str:
+        """The command that does it, to be copied."""
+        return f"telemetry recover {shlex.quote(os.fspath(self.directory.path))}"
+
+    @property
+    def way_on(self) -> str:
+        """The command with which the run goes on instead, for those who still record."""
+        return f"telemetry serve --resume {shlex.quote(os.fspath(self.directory.path))}"
+
+
+def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
+    """Nobody has it, and it has no result that can be read, in its directory or where else one may be."""
+    final = find_final(run, fallback_dirs)
+    if final is not None:
+        with suppress(RunDirectoryError):
+            if final.head().state in TERMINAL:
+                return False
+    return not run.locked()
+
+
+def forget_finished(runtime_dir: Path, fallback_dirs: Sequence[str] = ()) -> None:
+    """Remove what killed aggregators left beside their sockets, of runs that have a result or left nothing to make
+    one of. Never raises. Blocks on the disk."""
+    for found in list_live(runtime_dir):
+        if not found.alive and not _may_go_on(found, fallback_dirs):
+            forget(runtime_dir, found.run_id)
+
+
+def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
+    try:
+        run = RunDirectory.open(Path(found.dir))
+    except RunDirectoryError:
+        return False
+    if run.locked():
+        return True
+    facts: list[os.stat_result | None] = []
+    with suppress(OSError):
+        facts = [_facts(path) for path in segment_files(run.journal)]
+    return is_dead(run, fallback_dirs) and any(one.st_size for one in facts if one)
+
+
+def remains(run: RunDirectory) -> Remains:
+    """What a run left. Never raises: what can't be looked at is not there."""
+    segments: list[Path] = []
+    with suppress(OSError):
+        segments = segment_files(run.journal)
+    facts = [found for path in segments if (found := _facts(path))]
+    signs = [*facts, *_other_signs(run)] or [found for path in (run.manifest, run.path) if (found := _facts(path))]
+    return Remains(
+        directory=run,
+        since_ns=max((found.st_mtime_ns for found in signs), default=run.started_ns),
+        segments=len(facts),
+        journal_bytes=sum(found.st_size for found in facts),
+        obstacle=_obstacle(run, facts),
+    )
+
+
+def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
+    if not any(found.st_size for found in segments):
+        return "it left no journal to make one from"
+    try:
+        JournalReader(run.journal).last_checkpoint()
+    except RunDirectoryError as error:
+        return f"no result can be made of its journal: {error.message}"
+    return ""
+
+
+def _other_signs(run: RunDirectory) -> Iterator[os.stat_result]:
+    """Files that a live aggregator writes to all the time; who looks after a dead run writes to its manifest."""
+    paths = [run.log]
+    for folder in (run.history, run.records):
+        with suppress(OSError):
+            paths += folder.iterdir()
+    for path in paths:
+        if found := _facts(path):
+            yield found
+
+
+def _facts(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None

@@ -1,0 +1,255 @@
+"""final_snapshot.json: the result of a run, written whole or not at all, in the first place that takes it."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from telemetry.errors import RunDirectoryError
+from telemetry.owned_file import read_owned
+from telemetry.store.append_file import describe
+from telemetry.store.atomic import OWNER_ONLY, replacing, write_atomic
+from telemetry.store.run_directory import FINAL, RunDirectory
+from telemetry.wire.codec import BAD_INPUT, check_numbers
+from telemetry.wire.consistency import contradiction
+from telemetry.wire.events import Natural
+from telemetry.wire.seal import SEAL, BrokenSeal, check_seal, sealed
+from telemetry.wire.snapshot import Completeness, MetricsSnapshot, State
+from telemetry.wire.version import SCHEMA
+
+_PLAIN: Final = frozenset({bool, int, str, type(None)})
+_PAIR: Final = re.compile(rb"\[\n\s+([-\d.eE+]+),\n\s+([-\d.eE+]+)\n\s+\]")
+
+
+@dataclass(frozen=True)
+class FinalFile:
+    """The result of a run, where it was found."""
+
+    path: Path
+    run: RunDirectory
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it lies outside of the run directory."""
+        return self.path != self.run.final
+
+    def head(self) -> FinalHead:
+        """Read what a list of runs says of it. Raises as `read_final`."""
+        return _head(self._data(), self.path)
+
+    def read(self) -> MetricsSnapshot:
+        """Raises as `read_final`, and for a file outside of the run directory that can't be trusted."""
+        data = self._data()
+        if self.is_elsewhere:
+            _check_run(_head(data, self.path), self.run, self.path)
+        return _decode(data, self.path)
+
+    def _data(self) -> bytes:
+        return _read_elsewhere(self.path, self.run) if self.is_elsewhere else _read(self.path)
+
+
+def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> list[Path]:
+    """Where the final file of a run goes: into its directory, or else the first of these that takes it."""
+    folders = [Path(folder) for folder in fallback_dirs]
+    if temporary := _temporary():
+        folders.append(temporary)
+    return [run.final, *(folder / f"telemetry-{run.run_id}-{FINAL}" for folder in folders)]
+
+
+def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> FinalFile | None:
+    """Find the final file of a run, wherever it went.
+
+    Outside of the run directory anybody may be able to write. There it has to be a regular file, not a link, of
+    this user or of the owner of the run directory, which nobody else may write to, with the id of this run.
+    """
+    for path in final_candidates(run, fallback_dirs):
+        found = FinalFile(path, run)
+        if not found.is_elsewhere:
+            with suppress(OSError):
+                if path.is_file():
+                    return found
+            continue
+        with suppress(RunDirectoryError):
+            _check_run(found.head(), run, path)
+            return found
+    return None
+
+
+def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
+    """Writes the file at the first of `candidates` (file paths) that can be written; returns which.
+
+    Missing directories are made. Outside of a run directory only this user can read the file. Blocks until it is on
+    the disk. Raises RunDirectoryError with every reason.
+    """
+    data = final_json(snapshot)
+    reasons = []
+    for path in candidates:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.name == FINAL:
+                write_atomic(path, data, mode=OWNER_ONLY)
+            else:
+                _write_elsewhere(path, data)
+        except OSError as error:
+            reasons.append(f"{path}: {error.strerror or error}")
+        else:
+            return path
+    raise RunDirectoryError(
+        f"the final result can't be written: {'; '.join(reasons) or 'there is no place for it'}"
+    )
+
+
+def final_json(snapshot: MetricsSnapshot) -> bytes:
+    """Strict, indented JSON with a checksum. A number that is not finite is null, and a warning says which."""
+    return sealed(strict_json(msgspec.to_builtins(snapshot)))
+
+
+def strict_json(document: dict[str, Any]) -> bytes:
+    """`final_json` of a document that has `warnings`, and only builtins in it."""
+    odd: list[str] = []
+    document = _finite(document, "", odd)
+    document["warnings"] = [*document["warnings"], *odd]
+    indented = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    # A raw line break can't be inside a JSON string, so that only pairs of numbers match.
+    return _PAIR.sub(rb"[\1, \2]", indented) + b"\n"
+
+
+class FinalHead(msgspec.Struct):
+    """What a list of runs says of a result."""
+
+    name: str
+    run_id: str
+    state: State
+    completeness: Completeness
+    started_ns: Natural = 0
+
+
+def read_final(path: Path) -> MetricsSnapshot:
+    """Raises RunDirectoryError if the file is missing, broken, of a newer schema, or contradicts itself."""
+    return _decode(_read(path), path)
+
+
+def _head(data: bytes, path: Path) -> FinalHead:
+    """A fraction of the work of `_decode`. Raises RunDirectoryError if it is broken."""
+    try:
+        check_seal(data)
+        return msgspec.json.decode(data, type=FinalHead)
+    except BAD_INPUT as error:
+        raise _damaged(path, error) from error
+
+
+def _decode(data: bytes, path: Path) -> MetricsSnapshot:
+    try:
+        check_seal(data)
+        document = msgspec.json.decode(data)
+        version = document["schema_version"]
+        if version > SCHEMA:
+            raise RunDirectoryError(
+                f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}",
+                hint="read it with the version that wrote it",
+            )
+        check_numbers(document)
+        snapshot = _snapshot(document)
+        problem = contradiction(snapshot)
+    except (*BAD_INPUT, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+    if problem:
+        raise RunDirectoryError(f"{path} contradicts itself: {problem}")
+    return snapshot
+
+
+def _damaged(path: Path, error: Exception) -> RunDirectoryError:
+    hint = f"if you edited it, remove its last field, `{SEAL}`" if isinstance(error, BrokenSeal) else ""
+    return RunDirectoryError(f"{path} is damaged: {error}", hint=hint)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"there is no {path}") from error
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
+    """As `_read`, in a folder in which others may write. Raises RunDirectoryError also for a file of theirs."""
+    try:
+        return read_owned(path, _owners(run))
+    except OSError as error:
+        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+
+
+def _owners(run: RunDirectory) -> set[int]:
+    """Whoever owns the run directory could write anything there, so their file elsewhere is as good."""
+    owners = {os.geteuid()}
+    with suppress(OSError):
+        owners.add(run.path.stat().st_uid)
+    return owners
+
+
+def _check_run(head: FinalHead, run: RunDirectory, path: Path) -> None:
+    if head.run_id != run.run_id:
+        raise RunDirectoryError(f"{path} is the result of run {head.run_id}, not of {run.run_id}")
+
+
+def _write_elsewhere(path: Path, data: bytes) -> None:
+    """May raise OSError."""
+    mode = path.parent.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and path.parent == _temporary():
+        raise PermissionError(errno.EPERM, "other users may replace files in this folder")
+    with replacing(path) as file:
+        os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+        file.write(data)
+
+
+def _temporary() -> Path | None:
+    """Not every machine has one."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        return None
+
+
+def _finite(value: Any, where: str, odd: list[str]) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        odd.append(f"{where} is {value}, written as null")
+        return None
+    if isinstance(value, dict):
+        name = value.get("name")
+        here = f"{where}[{name}]" if isinstance(name, str) and where else where
+        return {key: _finite(item, f"{here}.{key}" if here else str(key), odd) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _PLAIN else _finite(item, where, odd) for item in value]
+    return value
+
+
+def _snapshot(document: Any) -> MetricsSnapshot:
+    try:
+        return msgspec.convert(document, MetricsSnapshot)
+    except msgspec.ValidationError:
+        # A number that was not finite and whose field has no null: the warning in the file speaks of it.
+        return msgspec.convert(_without_nulls(document), MetricsSnapshot)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

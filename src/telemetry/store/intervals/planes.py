@@ -1,0 +1,206 @@
+"""How the columns of a packed interval are taken apart and put together.
+
+A plane is one byte of each number of a column. A mask has a bit for each byte that is not zero in all of the
+interval: other planes are not there. Planes lie one after the other in a raw deflate stream, or as they are if that
+is no longer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.drop_reasons import Reason
+from telemetry.store.append_file import Buffer
+from telemetry.wire.codec import Malformed
+
+Bytes = NDArray[np.uint8]
+Place = tuple[int, int]
+"""(column, byte of its numbers)."""
+Places = tuple[Place, ...]
+Blocks = tuple[Places, ...]
+
+U32: Final = np.dtype("<u4")
+U64: Final = np.dtype("<u8")
+U32_END: Final = 1 << 32
+
+_MEMORY: Final = 8  # of the compressor: 256 KiB, and no more than 16,384 bytes to a block of deflate
+_REMEMBERED: Final = 256  # masks; the intervals of a history have a few
+_WORTH_IT: Final = 64  # bytes; fewer hardly become less
+
+
+def _down(column: int, highest: int) -> tuple[Place, ...]:
+    return tuple((column, byte) for byte in range(highest, -1, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class What:
+    """Columns of one length, and the order of their planes.
+
+    The planes of one of `blocks` share a block of deflate, which has a code of its own: what hardly changes, what
+    is skewed and what is noise don't get into each other's way.
+    """
+
+    kinds: tuple[np.dtype[Any], ...]
+    masks: slice
+    blocks: Blocks
+
+
+ROWS: Final = What(
+    (U32, U64, U32, U64, U64, U64),  # index, count, occupied, total, min, max
+    slice(0, 6),
+    (
+        (*_down(0, 3), *_down(1, 7), *_down(2, 3)),
+        ((3, 7), (4, 7), (5, 7)),
+        ((3, 6), (4, 6), (5, 6)),
+        (*_down(3, 5), *_down(4, 5), *_down(5, 5)),
+    ),
+)
+CELLS: Final = What((U32, U32), slice(6, 8), tuple((place,) for column in (0, 1) for place in _down(column, 3)))
+COUNTERS: Final = What((U32, U64), slice(8, 10), (_down(0, 3), *((place,) for place in _down(1, 7))))
+GAUGES: Final = replace(COUNTERS, masks=slice(10, 12))
+MASKS: Final = 12
+
+
+class Apart(NamedTuple):
+    """Columns taken apart."""
+
+    masks: bytes
+    blocks: Blocks
+    """What is there of them."""
+    planes: dict[Place, Bytes]
+
+
+def apart(columns: Sequence[NDArray[Any]], what: What) -> Apart:
+    masks = bytes(map(_mask, columns))
+    views = [_bytes(column) for column in columns]
+    blocks = _there(masks, what)
+    places = (place for block in blocks for place in block)
+    return Apart(masks, blocks, {place: np.ascontiguousarray(views[place[0]][:, place[1]]) for place in places})
+
+
+def _mask(column: NDArray[Any]) -> int:
+    union = int(np.bitwise_or.reduce(column)) if column.size else 0
+    return sum(1 << byte for byte in range(column.itemsize) if union >> 8 * byte & 0xFF)
+
+
+def _there(masks: bytes, what: What) -> Blocks:
+    """Without the planes of nothing but zeros."""
+    found = (tuple(place for place in block if masks[place[0]] >> place[1] & 1) for block in what.blocks)
+    return tuple(block for block in found if block)
+
+
+@lru_cache(_REMEMBERED)
+def _places(masks: bytes, what: What) -> Places:
+    return tuple(place for block in _there(masks, what) for place in block)
+
+
+def deflated(parts: Sequence[tuple[Apart, slice]]) -> bytes:
+    """The planes of some rows of each part. Neighbours repeat themselves or are noise: only runs are looked for."""
+    blocks = [
+        [columns.planes[place][rows].tobytes() for place in block]
+        for columns, rows in parts
+        for block in columns.blocks
+    ]
+    stored = b"".join([plane for block in blocks for plane in block])
+    if len(stored) < _WORTH_IT:
+        return stored
+    stream = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, _MEMORY, zlib.Z_RLE)
+    pieces = []
+    for block in blocks:
+        pieces += [stream.compress(plane) for plane in block]
+        pieces.append(stream.flush(zlib.Z_BLOCK))
+    packed = b"".join((*pieces, stream.flush()))
+    return packed if len(packed) < len(stored) else stored
+
+
+def places_of(what: What, masks: bytes) -> Places:
+    """What is there of the planes of an interval with these masks."""
+    return _places(masks[what.masks], what)
+
+
+def inflated(data: Buffer, parts: Sequence[tuple[Places, int]]) -> list[Bytes]:
+    """What `deflated` made: for each part, which has so many rows, a line for each plane. Raises Malformed.
+
+    Never holds more than the planes take.
+    """
+    sizes = [len(places) * rows for places, rows in parts]
+    planes = np.frombuffer(_inflated(data, sum(sizes)), np.uint8)
+    return [
+        planes[end - size : end].reshape(len(places), rows)
+        for (places, rows), size, end in zip(parts, sizes, accumulate(sizes), strict=True)
+    ]
+
+
+def _inflated(data: Buffer, size: int) -> Buffer:
+    if len(data) == size:
+        return data
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        found = stream.decompress(data, size + 1)
+    except zlib.error as error:
+        raise damaged(str(error)) from None
+    if len(found) != size or not stream.eof or stream.unused_data:
+        raise damaged("its planes have another length")
+    return found
+
+
+class Joined:
+    """Columns that are put together from the planes of neighbouring rows."""
+
+    def __init__(self, what: What, masks: bytes, size: int) -> None:
+        self.size = size
+        self.places = places_of(what, masks)
+        self._what = what
+        self._planes = np.empty((len(self.places), size), np.uint8)
+
+    def put(self, planes: Bytes, first: int = 0) -> None:
+        """A line for each place; their first row becomes row `first`. Every row is to be put."""
+        self._planes[:, first : first + planes.shape[1]] = planes
+
+    def columns(self) -> list[NDArray[Any]]:
+        return [one_column(self._what, self.places, self._planes, at) for at in range(len(self._what.kinds))]
+
+
+def one_column(what: What, places: Places, planes: Bytes, wanted: int) -> NDArray[Any]:
+    """Put together from planes, a line for each place."""
+    kind = what.kinds[wanted]
+    own = [(byte, plane) for (column, byte), plane in zip(places, planes, strict=True) if column == wanted]
+    if not own:
+        return np.zeros(planes.shape[1], kind)
+    numbers = _moved(*own[0], kind)
+    for byte, plane in own[1:]:
+        numbers |= _moved(byte, plane, kind)
+    return numbers
+
+
+def _moved(byte: int, plane: Bytes, kind: np.dtype[Any]) -> NDArray[Any]:
+    """Numbers that have nothing but this byte."""
+    numbers = plane.astype(kind)
+    if byte:
+        numbers <<= 8 * byte
+    return numbers
+
+
+def one_row(what: What, places: Places, planes: Bytes, row: int) -> list[int]:
+    """A number of each column."""
+    numbers = [0] * len(what.kinds)
+    for (column, byte), value in zip(places, planes[:, row].tolist(), strict=True):
+        numbers[column] |= value << 8 * byte
+    return numbers
+
+
+def _bytes(column: NDArray[Any]) -> Bytes:
+    """A view: a line for each number."""
+    return column.view(np.uint8).reshape(-1, column.itemsize)
+
+
+def damaged(what: str) -> Malformed:
+    return Malformed(Reason.FRAME_UNREADABLE, f"a packed interval: {what}")

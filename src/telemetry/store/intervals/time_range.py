@@ -1,0 +1,264 @@
+"""Which intervals of which level a stretch of time is made of, found by reading little more than where they lie."""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry import limits
+from telemetry.store.framing import Frame, Place, SegmentSteps
+from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, PACKED, Segment, damage, decoded
+from telemetry.store.intervals.packed import OPENING_BYTES, Head, Row, intact, pick
+from telemetry.wire.codec import Malformed
+from telemetry.wire.history import Interval, SeriesColumns
+
+_TIMES: Final = struct.Struct("<qq")
+_COUNT: Final = struct.Struct("<Q")
+_FLOAT: Final = struct.Struct("<d")
+_HEAD_BYTES: Final = 512  # enough for the head of a second of some thousand series
+_END: Final = 1 << 64
+_NO_SLOTS: Final = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What one series did in `[start_ns, end_ns)`."""
+
+    start_ns: int
+    end_ns: int
+    count: int
+    total: float
+    min: float
+    """inf without values, and `max` is -inf."""
+    max: float
+    slots: NDArray[np.uint32]
+    """HDR slots, ascending; where one comes again, both counts are of it."""
+    counts: NDArray[np.uint32]
+
+
+class Opened(NamedTuple):
+    segment: Segment
+    file: io.FileIO
+
+
+class Found:
+    """An interval that lies whole in its file, as its head says.
+
+    Reading it may raise OSError, and RunDirectoryError for what has its checksums and can't be read.
+    """
+
+    __slots__ = ("_data", "_steps", "end_ns", "place", "start_ns")
+
+    def __init__(self, steps: SegmentSteps, place: Place, data: bytes | Interval) -> None:
+        """`data`: its head, or all of it if it has none."""
+        self.place = place
+        self._steps = steps
+        self._data = data
+        if isinstance(data, Interval):
+            self.start_ns, self.end_ns = data.start_ns, data.end_ns
+        else:
+            self.start_ns, self.end_ns = _TIMES.unpack_from(data)
+
+    def interval(self) -> Interval | None:
+        """None if it is torn."""
+        if isinstance(self._data, Interval):
+            return self._data
+        return _whole(self._steps, self.place)
+
+    def pick(self, index: int) -> Picked | None:
+        """One series, also if it has no values; None if it is torn."""
+        try:
+            row = self._row(index)
+        except Malformed as error:
+            if self._steps.payload(self.place) is None:
+                self._steps.tear(self.place)
+                return None
+            raise damage(self._steps.path, error) from error
+        if row is None:
+            row = Row(0, 0.0, math.inf, -math.inf, _NO_SLOTS, _NO_SLOTS)
+        return Picked(self.start_ns, self.end_ns, row.values, row.total, row.min, row.max, row.slots, row.counts)
+
+    def _row(self, index: int) -> Row | None:
+        if isinstance(self._data, Interval):
+            return _row_of(self._data.series, index)
+        head = Head.of(self._data, self.place.length)
+        group = head.group_of(index)
+        if group is None:
+            return None
+        return pick(head, group, self._steps.read(self.place, group.begin, group.bytes), index)
+
+
+def _row_of(series: SeriesColumns, index: int) -> Row | None:
+    indices, occupied, slots, counts = (
+        np.frombuffer(data, "<u4") for data in (series.index, series.occupied, series.slots, series.counts)
+    )
+    row = int(np.searchsorted(indices, index))
+    if row == indices.size or indices[row] != index:
+        return None
+    begin = int(occupied[:row].sum(dtype=np.int64))
+    own = slice(begin, begin + int(occupied[row]))
+    (values,) = _COUNT.unpack_from(series.count, _COUNT.size * row)
+    wide = (series.total, series.min, series.max)
+    total, least, most = (_FLOAT.unpack_from(data, _FLOAT.size * row)[0] for data in wide)
+    return Row(values, total, least, most, slots[own], counts[own])
+
+
+def _whole(steps: SegmentSteps, place: Place) -> Interval | None:
+    """Read with all its checks; None if it is torn."""
+    payload = steps.payload(place)
+    if payload is None:
+        steps.tear(place)
+        return None
+    return decoded(Frame(place.stamp, place.kind, memoryview(payload)), steps.path)
+
+
+def _head(steps: SegmentSteps, place: Place) -> bytes | None:
+    """The head of a packed interval; None if there is none, or it is not what was written."""
+    if place.kind == PACKED:
+        head = steps.read(place, 0, _HEAD_BYTES)
+        if len(head) >= OPENING_BYTES:
+            size = Head.size(head)
+            if len(head) < size <= place.length:
+                head = steps.read(place, 0, size)
+            if len(head) >= size and intact(head[:size], place.length, place.stamp, place.kind):
+                return head[:size]
+    return None
+
+
+def _is_intact(steps: SegmentSteps, place: Place) -> bool:
+    """Whether its stamp, kind and length are those that were written. If not, it is torn."""
+    if _head(steps, place) is None and steps.payload(place) is None:
+        steps.tear(place)
+        return False
+    return True
+
+
+def _found(steps: SegmentSteps, place: Place) -> Found | None:
+    """None if it is torn. Raises as `Found`."""
+    head = _head(steps, place)
+    if head is not None:
+        return Found(steps, place, head)
+    whole = _whole(steps, place)
+    return None if whole is None else Found(steps, place, whole)
+
+
+def _from(steps: SegmentSteps, first: int) -> Place | None:
+    """The next frame of roll `first` or a later one. A stamp that was changed must not hide what it was on."""
+    while (place := steps.next()) is not None and place.stamp < first:
+        _is_intact(steps, place)
+    return place
+
+
+class _Level:
+    """The intervals of one level, from its first segment to its last. It never goes back."""
+
+    def __init__(self, opened: Sequence[Opened]) -> None:
+        self.torn: dict[Path, int] = {}
+        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
+        self.first = opened[0].segment.first if opened else _END
+        """Rolls before this one are in no segment."""
+        self.starts = {item.segment.first: item.segment.start_ns for item in opened}
+        """When rolls began, of those that begin a segment."""
+        self._left = deque(opened)
+        self._steps: SegmentSteps | None = None
+        self._ahead: Place | None = None
+        """What lies beyond the rolls that were asked for."""
+
+    def between(self, first: int, end: int) -> Iterator[Found]:
+        """Those of rolls from `first` up to before `end`, as far as nobody has passed them. Raises as `Found`."""
+        while (place := self._next(first)) is not None:
+            assert self._steps is not None
+            if place.stamp >= end:
+                if _is_intact(self._steps, place):
+                    self._ahead = place
+                    return
+                continue
+            if place.kind not in KINDS:
+                _is_intact(self._steps, place)
+            elif (found := _found(self._steps, place)) is not None:
+                yield found
+
+    def _next(self, first: int) -> Place | None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.stamp >= first:
+            return ahead
+        while self._steps is None or (place := _from(self._steps, first)) is None:
+            if self._steps is not None and self._steps.torn_bytes:
+                self.torn[self._steps.path] = self._steps.torn_bytes
+            if not self._left:
+                self._steps = None
+                return None
+            segment, file = self._left.popleft()
+            while self._left and self._left[0].segment.first <= first:
+                segment, file = self._left.popleft()
+            self._steps = SegmentSteps(file, segment.path, MAGIC)
+        return place
+
+
+class Stretch:
+    """The intervals of some time, once: not of one level, but of the coarsest that serve. For one pass over it."""
+
+    def __init__(self, opened: Sequence[Opened], start_ns: int, end_ns: int, longest_s: int) -> None:
+        """Those that overlap `[start_ns, end_ns)`: none above `longest_s` where a finer one is there, and at the
+        edges, where it does not lie inside, the finest. `opened` is in the order of `levels.segments`."""
+        self._start_ns, self._end_ns, self._longest_s = start_ns, end_ns, longest_s
+        by_level = [[item for item in opened if item.segment.level == level] for level in LEVELS]
+        by_level[-1] = by_level[-1][skipped(by_level[-1], start_ns) :]
+        self._levels = [_Level(items) for items in by_level]
+
+    @property
+    def torn(self) -> dict[Path, int]:
+        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
+        return {path: count for level in self._levels for path, count in level.torn.items()}
+
+    def __iter__(self) -> Iterator[Found]:
+        """In order of time. Raises as `Found`."""
+        coarsest = len(LEVELS) - 1
+        first = self._levels[coarsest].first
+        yield from self._rolls(coarsest, 0 if first == _END else first, _END)
+
+    def _rolls(self, at: int, first: int, end: int, *, jumped: bool = False) -> Iterator[Found]:
+        """Of rolls from `first` up to before `end`. Those that this level has not, a finer one may have. `jumped`:
+        the clock was set in or before the first of them."""
+        until_ns: int | None = None
+        for found in self._levels[at].between(first, end):
+            begin = found.place.stamp
+            if begin > first:
+                until_ns = None
+            if at and begin > first:
+                yield from self._rolls(at - 1, first, begin)
+            first = max(first, begin + LEVELS[at])
+            if until_ns is None:
+                until_ns = self._levels[0].starts.get(begin)
+            if until_ns is not None:
+                jumped = abs(found.start_ns - until_ns) >= limits.CLOCK_STEP_NS
+            until_ns = found.end_ns
+            overlaps = found.start_ns < self._end_ns and found.end_ns > self._start_ns
+            if self._is_split(at, found, overlaps=overlaps, jumped=jumped):
+                yield from self._rolls(at - 1, begin, first, jumped=jumped)
+            elif overlaps:
+                yield found
+        if at and first < end:
+            yield from self._rolls(at - 1, first, end)
+
+    def _is_split(self, at: int, found: Found, *, overlaps: bool, jumped: bool) -> bool:
+        """Whether finer intervals take its place. Where the clock was set, they know what time it was."""
+        jumped = jumped or found.end_ns < found.start_ns
+        inside = not jumped and self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns
+        if not (overlaps or jumped) or (inside and LEVELS[at] <= self._longest_s):
+            return False
+        return any(level.first <= found.place.stamp for level in self._levels[:at])
+
+
+def skipped(opened: Sequence[Opened], start_ns: int) -> int:
+    """How many segments have a successor that begins no later than `start_ns`."""
+    return sum(item.segment.start_ns <= start_ns for item in opened[1:])

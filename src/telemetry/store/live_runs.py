@@ -1,0 +1,158 @@
+"""Runs that are alive on this host: one `run.json` for each, beside its sockets in the runtime directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from telemetry.errors import RunDirectoryError, RunNotFoundError
+from telemetry.store.append_file import describe
+from telemetry.store.atomic import write_atomic
+from telemetry.store.run_directory import LATEST
+from telemetry.wire.codec import BAD_INPUT
+from telemetry.wire.events import Natural
+from telemetry.wire.snapshot import State
+from telemetry.wire.version import SCHEMA
+
+FILE_NAME: Final = "run.json"
+
+
+class LiveRun(Struct, kw_only=True, frozen=True):
+    """An aggregator that announced itself."""
+
+    schema_version: int = SCHEMA
+    run_id: str
+    name: str
+    pid: int
+    endpoint: str
+    """Control."""
+    dir: str
+    state: State
+    started_ns: Natural
+    """Wall clock."""
+    process_started: int = 0
+    """Clock ticks from boot to the start of the process: tells it from a later one with its pid. 0: unknown."""
+    alive: bool = True
+    """Whether the process was there when the list was made."""
+
+
+def announce(runtime_dir: Path, run: LiveRun) -> None:
+    """Makes the run findable, or says its new state. Atomic. Raises RunDirectoryError."""
+    path = _path(runtime_dir, run)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run = replace(run, process_started=_started(run.pid)[0])
+        write_atomic(path, msgspec.json.encode(run) + b"\n")
+    except OSError as error:
+        raise RunDirectoryError(f"the run can't be announced: {describe(error)}") from error
+
+
+def withdraw(runtime_dir: Path, run: LiveRun) -> None:
+    """Takes the announcement back, and its directory if nothing else is in it. Never raises."""
+    path = _path(runtime_dir, run)
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
+
+
+def forget(runtime_dir: Path, run_id: str) -> bool:
+    """Removes what an aggregator that was killed left beside its sockets, and the sockets.
+
+    False, and nothing is touched, if it lives or another one is beginning in its place. Never raises.
+    """
+    folder = runtime_dir / run_id
+    held: list[int] = []
+    try:
+        for path in folder.glob("*.lock"):
+            held.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if any(run.alive for run in list_live(runtime_dir) if run.run_id == run_id):
+            return False
+        for path in folder.iterdir():
+            if path.is_socket() or path.suffix in (".lock", ".tmp") or path.name == FILE_NAME:
+                path.unlink()
+        folder.rmdir()
+    except OSError:
+        return not folder.exists()
+    finally:
+        for fd in held:
+            os.close(fd)
+    return True
+
+
+def list_live(runtime_dir: Path) -> list[LiveRun]:
+    """Announced runs, newest first; those whose process died have `alive` false. Unreadable files are skipped."""
+    found = []
+    for path in runtime_dir.glob(f"*/{FILE_NAME}"):
+        with suppress(OSError, *BAD_INPUT):
+            run = msgspec.json.decode(path.read_bytes(), type=LiveRun)
+            if run.run_id != path.parent.name or "\0" in run.dir:
+                continue
+            found.append(replace(run, alive=process_lives(run.pid, run.process_started)))
+    return sorted(found, key=lambda run: run.started_ns, reverse=True)
+
+
+def find_live(runtime_dir: Path, spec: str | Path) -> LiveRun:
+    """The live run that `spec` means: a run id, a name (the newest), a run directory, or `latest`.
+
+    Raises RunNotFoundError, which names what comes near.
+    """
+    text = str(spec)
+    runs = list_live(runtime_dir)
+    alive = [run for run in runs if run.alive]
+    for run in alive:
+        if text in (run.run_id, run.name, LATEST) or os.path.realpath(text) == os.path.realpath(run.dir):
+            return run
+    raise _not_found(text, runs, alive)
+
+
+def _not_found(text: str, runs: Sequence[LiveRun], alive: Sequence[LiveRun]) -> RunNotFoundError:
+    for run in runs:
+        if text in (run.run_id, run.name):
+            return RunNotFoundError(f"run {text!r} has died (pid {run.pid})", hint=f"what it left is in {run.dir}")
+    names = [word for run in alive for word in (run.name, run.run_id)]
+    near = get_close_matches(text, names, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {', '.join(dict.fromkeys(near))}?"
+    else:
+        hint = "`telemetry ls` lists them" if alive else "nothing runs on this host now"
+    return RunNotFoundError(f"no live run {text!r}", hint=hint)
+
+
+def _path(runtime_dir: Path, run: LiveRun) -> Path:
+    return runtime_dir / run.run_id / FILE_NAME
+
+
+def process_lives(pid: int, started: int = 0) -> bool:
+    """Return whether a process of this host has this pid and has not ended.
+
+    With `started`, its start in clock ticks since boot, a later process of the same pid does not count.
+    """
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # no system has a pid that large
+        return False
+    except PermissionError:
+        return True  # somebody else's process
+    found, zombie = _started(pid)
+    return not zombie and (not found or not started or found == started)
+
+
+def _started(pid: int) -> tuple[int, bool]:
+    """(clock ticks from boot to the start, whether it is a zombie); (0, False) where /proc is missing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19]), fields[0] == "Z"
+    except (OSError, ValueError, IndexError):
+        return 0, False

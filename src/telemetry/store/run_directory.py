@@ -1,0 +1,371 @@
+"""Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding one again.
+
+manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from telemetry.distribution import version
+from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
+from telemetry.store.append_file import describe
+from telemetry.store.atomic import OWNER_ONLY, write_atomic
+from telemetry.store.run_lock import RunLock, Unsupported, take, taken
+from telemetry.wire.codec import BAD_INPUT, carriable
+from telemetry.wire.events import Natural
+from telemetry.wire.masking import mask_secrets
+from telemetry.wire.seal import check_seal, sealed
+from telemetry.wire.version import SCHEMA
+
+__all__ = [
+    "LATEST",
+    "Manifest",
+    "MergedRun",
+    "RunDirectory",
+    "RunLock",
+    "directory_name",
+    "list_runs",
+    "manifest_for",
+    "resolve",
+    "slug",
+]
+
+LATEST: Final = "latest"
+MANIFEST: Final = "manifest.json"
+FINAL: Final = "final_snapshot.json"
+JOURNAL: Final = "journal"
+
+_SLUG_CHARS: Final = 80  # with time and id still far below the 255 bytes of a file name
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
+_RUN_NAME: Final = re.compile(r"(?P<slug>.+)-(?P<time>\d{8}T\d{6}Z)-(?P<run_id>[A-Za-z0-9_]{1,64})")
+_TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+
+
+class MergedRun(Struct, kw_only=True, frozen=True):
+    """A run that a merged one was made of."""
+
+    run_id: str
+    name: str
+    host: str = ""
+    directory: str = ""
+    """Where it was then."""
+
+
+class Manifest(Struct, kw_only=True, frozen=True):
+    """Who ran what, where, with which versions. Written once, at the start."""
+
+    schema_version: int = SCHEMA
+    run_id: str
+    name: str
+    started_ns: Natural = 0
+    """Wall clock."""
+    host: str = ""
+    pid: int = 0
+    platform: str = ""
+    python: str = ""
+    telemetry: str = ""
+    """The version that wrote the run."""
+    cwd: str = ""
+    argv: list[str] = []
+    endpoint: str = ""
+    endpoints: list[str] = []
+    """Where control, events, snapshots and records were bound, so that the run can go on there."""
+    config: dict[str, Any] = {}
+    replay_of: str = ""
+    """The directory of the run that this one shows once more."""
+    merged_from: list[MergedRun] = []
+    """The runs that `telemetry merge` made this one of; no aggregator ever had it."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Where the files of one run are. Making one from a path touches nothing."""
+
+    path: Path
+    run_id: str = ""
+    slug: str = ""
+    started_ns: int = 0
+    """Wall clock; to the second if it comes from the directory's name."""
+
+    @staticmethod
+    def create(root: Path, name: str, run_id: str, started_wall_ns: int, *, latest: bool = True) -> RunDirectory:
+        """Makes the directory, for its owner alone (0700), and points `latest` to it.
+
+        Raises RunDirectoryError, UsageError for a bad id.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
+        try:
+            path = root.absolute() / directory_name(name, run_id, started_wall_ns)
+            link = path.with_name(LATEST)
+            if latest and link.is_dir() and not link.is_symlink():
+                raise RunDirectoryError(
+                    f"{link} is a directory of its own and is left alone",
+                    hint="move it away, or choose another --dir",
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+            if latest:
+                _point(link, path.name)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"the run directory can't be made: {describe(error)}", hint="choose a writable --dir"
+            ) from error
+        return RunDirectory(path, run_id, slug(name), started_wall_ns)
+
+    @staticmethod
+    def open(path: Path) -> RunDirectory:
+        """An existing run directory; what it knows of itself comes from its name, else from its manifest.
+
+        Raises RunDirectoryError if it is not a run directory.
+        """
+        with suppress(ValueError):  # of what can't be a path; then it is no run directory either
+            path = Path(os.path.realpath(path))
+        if not _is_run(path):
+            raise RunDirectoryError(f"{path} is not a run directory", hint=f"it has neither {MANIFEST} nor {FINAL}")
+        named = _named(path)
+        if named is not None:
+            return named
+        with suppress(RunDirectoryError):
+            manifest = RunDirectory(path).read_manifest()
+            return RunDirectory(path, manifest.run_id, slug(manifest.name), manifest.started_ns)
+        return RunDirectory(path)
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / MANIFEST
+
+    @property
+    def final(self) -> Path:
+        return self.path / FINAL
+
+    @property
+    def hlog(self) -> Path:
+        return self.path / "history.hlog"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "daemon.log"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / JOURNAL
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history"
+
+    @property
+    def records(self) -> Path:
+        return self.path / "records"
+
+    def lock(self) -> RunLock:
+        """Makes the directory this process's own. Raises RunDirectoryError if another process has it.
+
+        Where the file system has no locks, the process that the manifest names has it while it lives.
+        """
+        try:
+            lock = take(self.path)
+        except Unsupported:
+            lock = None if self._owner_lives() else RunLock()
+        except OSError as error:
+            raise RunDirectoryError(f"the run directory can't be locked: {describe(error)}") from error
+        if lock is None:
+            raise RunDirectoryError(
+                f"{self.path} belongs to an aggregator that is alive", hint="`telemetry ls` shows it"
+            )
+        return lock
+
+    def locked(self) -> bool:
+        """Whether some process has it; also if nobody can tell."""
+        try:
+            return taken(self.path)
+        except Unsupported:
+            return self._owner_lives()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def _owner_lives(self) -> bool:
+        try:
+            manifest = self.read_manifest()
+        except RunDirectoryError:
+            return False
+        return manifest.host != socket.gethostname() or _process_lives(manifest.pid)
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Atomic; secrets in `argv` and `config` are masked. Blocks on the disk. Raises RunDirectoryError."""
+        masked = replace(manifest, argv=mask_secrets(manifest.argv), config=mask_secrets(manifest.config))
+        try:
+            data = msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n"
+            write_atomic(self.manifest, sealed(data), mode=OWNER_ONLY)
+        except OSError as error:
+            raise RunDirectoryError(f"{self.manifest} can't be written: {describe(error)}") from error
+
+    def read_manifest(self) -> Manifest:
+        """Raises RunDirectoryError if it is missing, broken or newer than this version reads."""
+        try:
+            data = self.manifest.read_bytes()
+            check_seal(data)
+            manifest = msgspec.json.decode(data, type=Manifest)
+        except OSError as error:
+            raise RunDirectoryError(f"the manifest can't be read: {describe(error)}") from error
+        except BAD_INPUT as error:
+            raise RunDirectoryError(f"{self.manifest} is damaged: {error}") from error
+        if manifest.schema_version > SCHEMA:
+            raise RunDirectoryError(
+                f"{self.manifest} has schema version {manifest.schema_version}, this telemetry reads up to {SCHEMA}"
+            )
+        return manifest
+
+
+def manifest_for(
+    directory: RunDirectory,
+    name: str,
+    run_id: str,
+    argv: Sequence[str],
+    endpoint: str,
+    *,
+    endpoints: Sequence[str] = (),
+    config: dict[str, Any] | None = None,
+) -> Manifest:
+    """The manifest of a run of this process."""
+    return Manifest(
+        run_id=run_id,
+        name=name,
+        started_ns=directory.started_ns,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        platform=platform.platform(),
+        python=platform.python_version(),
+        telemetry=version(),
+        cwd=carriable(os.getcwd()),
+        argv=[carriable(argument) for argument in argv],
+        endpoint=endpoint,
+        endpoints=list(endpoints),
+        config=config or {},
+    )
+
+
+def directory_name(name: str, run_id: str, started_wall_ns: int) -> str:
+    """What the directory of a run is called: `<name>-<UTC time>-<run id>`."""
+    stamp = datetime.fromtimestamp(started_wall_ns // 10**9, UTC).strftime(_TIME_FORMAT)
+    return f"{slug(name)}-{stamp}-{run_id}"
+
+
+def slug(name: str) -> str:
+    """A file name for any name: ASCII letters, digits, `.`, `_` and `-`; never empty, hidden or a path."""
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name)[:_SLUG_CHARS].strip("-._") or "run"
+
+
+def list_runs(root: Path) -> list[RunDirectory]:
+    """All runs under `root`, newest first. Empty if there is no such directory. Raises RunDirectoryError."""
+    try:
+        paths = list(root.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunDirectoryError(f"{root} can't be read: {describe(error)}") from error
+    runs = [run for path in paths if not path.is_symlink() and (run := _named(path)) and path.is_dir()]
+    return sorted(runs, key=_age, reverse=True)
+
+
+def resolve(spec: str | Path, root: Path) -> RunDirectory:
+    """The run that `spec` means: a directory, a final_snapshot.json, `latest`, a run id, or a name (the newest).
+
+    Raises RunNotFoundError, which names what comes near; RunDirectoryError if `root` can't be read.
+    """
+    path = Path(spec)
+    if path.name in (FINAL, MANIFEST) and path.is_file():
+        return RunDirectory.open(path.parent)
+    if _is_run(path):
+        return RunDirectory.open(path)
+    text = str(spec)
+    if text == LATEST and _is_run(root / LATEST):
+        return RunDirectory.open(root / LATEST)
+    runs = list_runs(root)
+    for run in runs:
+        if text in (run.run_id, run.path.name):
+            return run
+    for run in runs:
+        if run.slug == slug(text):
+            return run
+    raise _not_found(text, root, runs)
+
+
+def _not_found(text: str, root: Path, runs: Sequence[RunDirectory]) -> RunNotFoundError:
+    known = dict.fromkeys(word for run in runs for word in (run.slug, run.run_id))
+    near = get_close_matches(text, known, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {', '.join(near)}?"
+    elif runs:
+        hint = f"the newest is {runs[0].slug}, run id {runs[0].run_id}"
+    else:
+        hint = f"there are no runs in {root.absolute()}"
+    return RunNotFoundError(f"no run {text!r} in {root}", hint=hint)
+
+
+def _point(link: Path, target: str) -> None:
+    """A rename replaces the old link, so that there is one at every moment."""
+    temporary = link.with_name(f".{LATEST}.{target}"[:200])
+    try:
+        temporary.symlink_to(target, target_is_directory=True)
+        os.replace(temporary, link)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _named(path: Path) -> RunDirectory | None:
+    """What the name of a directory made by `create` says."""
+    match = _RUN_NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    started = datetime.strptime(match["time"], _TIME_FORMAT).replace(tzinfo=UTC)
+    return RunDirectory(path, match["run_id"], match["slug"], int(started.timestamp()) * 10**9)
+
+
+def _age(run: RunDirectory) -> tuple[int, int]:
+    """Runs of the same second are told apart by when their directory was last changed."""
+    try:
+        changed_ns = run.path.stat().st_mtime_ns
+    except OSError:
+        changed_ns = 0
+    return run.started_ns, changed_ns
+
+
+def _process_lives(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # somebody else's
+    return True
+
+
+def _is_run(path: Path) -> bool:
+    if (path / MANIFEST).is_file() or (path / FINAL).is_file():
+        return True
+    return (path / JOURNAL).is_dir() and _named(Path(os.path.realpath(path))) is not None

@@ -1,0 +1,90 @@
+"""Where a run leaves its result, seen from the process that waits for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from telemetry.owned_file import read_owned
+from telemetry.supervise.spawn import Aggregator
+from telemetry.wire.codec import Malformed, snapshot_from_json
+from telemetry.wire.consistency import contradiction
+from telemetry.wire.seal import check_seal
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+FINAL_FILE: Final = "final_snapshot.json"
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Where a run leaves its result."""
+
+    directory: str
+    run_id: str
+    name: str
+    fallback_dirs: tuple[str, ...] = ()
+    """Where the final file goes if it can't be written in the run directory, before the one for temporary files."""
+
+    @staticmethod
+    def of(aggregator: Aggregator, fallback_dirs: Sequence[str]) -> RunFiles:
+        """Relative folders are of the working directory, in which the aggregator was started."""
+        folders = tuple(map(os.path.abspath, fallback_dirs))
+        return RunFiles(aggregator.directory, aggregator.run_id, aggregator.name, folders)
+
+    def has_result(self) -> bool:
+        """Whether there is a final file of a run that came to its end. Blocks on the disk."""
+        snapshot, _ = self.final()
+        return snapshot is not None and snapshot.state in TERMINAL
+
+    def final(self) -> tuple[MetricsSnapshot | None, str]:
+        """The final file that can be read, or why there is none."""
+        why = f"there is no {FINAL_FILE}" + (f" in {self.directory}" if self.directory else "")
+        for path, read in self._places():
+            try:
+                return _decoded(read(path), "" if path.name == FINAL_FILE else self.run_id), ""
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, ValueError, Malformed) as error:
+                why = f"{path.name} can't be read: {error}"
+        return None, why
+
+    @property
+    def has_journal(self) -> bool:
+        return journal_of(self.directory)
+
+    def _places(self) -> Iterator[tuple[Path, Callable[[Path], bytes]]]:
+        """Files, and how each is read. Others may write where the result is not in the run directory."""
+        if self.directory:
+            yield Path(self.directory) / FINAL_FILE, Path.read_bytes
+        if self.run_id:
+            folders = list(self.fallback_dirs)
+            with suppress(OSError):  # not every machine has a directory for temporary files
+                folders.append(tempfile.gettempdir())
+            for folder in folders:
+                path = Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
+                yield path, lambda path: read_owned(path, {os.geteuid()})
+
+
+def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:
+    """`run_id`: the run that it has to be of, or empty. Raises ValueError or Malformed for a damaged file or one
+    of another run."""
+    check_seal(data)
+    snapshot = snapshot_from_json(data)
+    if run_id and snapshot.run_id != run_id:
+        raise ValueError(f"it is the result of run {snapshot.run_id}")
+    if problem := contradiction(snapshot):
+        raise ValueError(f"it contradicts itself: {problem}")
+    return snapshot
+
+
+def journal_of(directory: str) -> bool:
+    """Whether a run directory can be seen from here and has a journal."""
+    try:
+        return bool(directory) and any((Path(directory) / "journal").iterdir())
+    except OSError:
+        return False

@@ -1,0 +1,284 @@
+"""The thread that reads the history of a run, and tells what is asked of it and what is new."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from threading import Condition, Thread
+from typing import Final
+
+from telemetry import limits
+from telemetry.errors import EndpointError, KeysError, TelemetryError
+from telemetry.history.interval_source import Past
+from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.tui.feed.history import everything, size
+from telemetry.tui.feed.news import MomentOf, Note, Tell, TimelineOf, Trends
+from telemetry.tui.model.scene import TREND_POINTS, Moment, SeriesId, series_id
+from telemetry.wire.control import SeriesKey
+from telemetry.wire.history import Interval
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+_SECOND_NS: Final = 1_000_000_000
+_PERIOD_S: Final = 1.0  # a history has an interval each second
+_SHARE: Final = 10  # looking for what is new takes no more than about one part in so many
+_RETRY_S: Final = 10.0  # a history that could not be read is looked for again: the disk may have been far behind
+_PROGRESS_S: Final = 0.5  # what has been read of a long history is shown before all of it is
+_TREND_KEY: Final = "99"
+_TREND_NS: Final = TREND_POINTS * _SECOND_NS
+_CLOSING_NS: Final = _TREND_NS + int((limits.EXACT_BUDGET_S + limits.DRAIN_TIMEOUT_S) * _SECOND_NS)
+"""Before a result: its history ended when the drain did."""
+_JOIN_S: Final = 1.0
+
+_Look = tuple[int, float]
+
+
+class Historian:
+    """Tells the trends of the last minute, then each second what is new; the timeline of the series that is
+    followed, which grows; and the moments it is asked for.
+
+    Where there is no history, the trends are those of the snapshots' windows. All methods return at once, from any
+    thread; `tell` is called from this one's own.
+    """
+
+    def __init__(self, tell: Tell, open_past: Callable[[MetricsSnapshot], Past]) -> None:
+        """`open_past` is called with the newest snapshot and may raise TelemetryError."""
+        self._tell = tell
+        self._open_past = open_past
+        self._changed = Condition()
+        self._closing = False
+        self._newest: MetricsSnapshot | None = None
+        self._unseen = False
+        """A snapshot came after the last look for what is new."""
+        self._asked: SeriesId | None = None
+        self._asked_anew = False
+        self._look: _Look | None = None
+        self._next_s = self._retry_s = 0.0
+        """Monotonic: when to look for what is new, and when to try again to read a history."""
+        self._past: Past | None = None
+        self._keys: dict[int, SeriesKey] = {}
+        self._ids: dict[int, SeriesId] = {}
+        self._cursor_ns = 0
+        """End of the last interval that is in the trends; 0 before the first."""
+        self._second_bytes = 0.0
+        self._noted = False
+        self._followed: SeriesId | None = None
+        self._timeline: Timeline | None = None
+        self._thread = Thread(target=self._run, name="telemetry-historian", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def saw(self, snapshot: MetricsSnapshot) -> None:
+        """A new snapshot of the run."""
+        with self._changed:
+            self._newest, self._unseen = snapshot, True
+            self._changed.notify()
+
+    def follow(self, series: SeriesId | None) -> None:
+        with self._changed:
+            self._asked, self._asked_anew = series, True
+            self._changed.notify()
+
+    def look_at(self, end_ns: int, seconds: float) -> None:
+        """Of several questions the last one is answered."""
+        with self._changed:
+            self._look = end_ns, seconds
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Waits for the thread, but not for an answer that takes more than a second."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (work := self._next_work()) is not None:
+                work()
+        except Exception as error:  # noqa: BLE001 – thread root: what silently stood still would pass for the truth
+            self._tell(Note(f"the history is no longer read: {error!r}", bad=True))
+        finally:
+            if self._past is not None:
+                self._past.close()
+
+    def _next_work(self) -> Callable[[], None] | None:
+        """Waits for something to do; None once there will be nothing any more."""
+        with self._changed:
+            while not self._closing:
+                if self._newest is not None:
+                    if self._look is not None:
+                        return self._answer_look
+                    if self._asked_anew:
+                        return self._answer_follow
+                    if self._unseen and time.monotonic() >= self._next_s:
+                        return self._catch_up
+                due_s = max(0.0, self._next_s - time.monotonic()) if self._unseen and self._newest else None
+                self._changed.wait(due_s)
+        return None
+
+    def _opened(self) -> Past:
+        if self._past is None:
+            assert self._newest is not None
+            self._past = self._open_past(self._newest)
+        return self._past
+
+    # --- what is new -----------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        began_s = time.monotonic()
+        with self._changed:
+            self._unseen, snapshot = False, self._newest
+        assert snapshot is not None
+        first = not self._cursor_ns
+        try:
+            if began_s < self._retry_s:
+                self._tell(_window_trends(snapshot))
+            elif first:
+                self._begin(self._opened(), snapshot)
+            else:
+                self._tell_new(self._opened().intervals(self._cursor_ns))
+        except TelemetryError as error:
+            self._retry_s = began_s + _RETRY_S
+            self._do_without(error, snapshot)
+        took_s = 0.0 if first else time.monotonic() - began_s
+        self._next_s = began_s + max(_PERIOD_S, min(_SHARE * took_s, _RETRY_S))
+
+    def _begin(self, past: Past, snapshot: MetricsSnapshot) -> None:
+        """The trends of the last minute there is."""
+        over = snapshot.state in TERMINAL
+        last = _last(past.intervals(snapshot.time_ns - (_CLOSING_NS if over else _TREND_NS)))
+        if over and not last:  # the result was made much later
+            minutes = deque(past.intervals(0, level_s=60), maxlen=1)
+            last = _last(past.intervals(minutes[-1].end_ns - _TREND_NS)) if minutes else last
+        if last:
+            self._second_bytes = sum(map(size, last)) / len(last)
+        self._tell_new(last)
+
+    def _tell_new(self, intervals: Iterable[Interval]) -> None:
+        points: dict[SeriesId, list[float]] = {}
+        grown = False
+        for interval in intervals:
+            if self._closing:
+                return
+            self._add_trend(interval, points)
+            self._cursor_ns = max(self._cursor_ns, interval.end_ns)
+            if self._timeline is not None and interval.start_ns >= self._timeline.end_ns:
+                self._timeline.add(interval)
+                grown = True
+        if points:
+            self._tell(Trends({series: tuple(values[-TREND_POINTS:]) for series, values in points.items()}))
+        if grown and self._timeline is not None and self._followed is not None:
+            self._tell(TimelineOf(self._followed, self._timeline.copy()))
+        elif self._followed is not None and self._timeline is None:
+            self._load(self._followed)
+
+    def _add_trend(self, interval: Interval, points: dict[SeriesId, list[float]]) -> None:
+        for index, figures in self._stretch([interval], (_TREND_KEY,)).figures().items():
+            if figures.count:
+                points.setdefault(self._ids[index], []).append(figures.percentiles[_TREND_KEY])
+
+    def _stretch(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> Stretch:
+        """All of them added up. Asks for keys once if there are series nobody knew of."""
+        stretch = Stretch(self._keys.values(), percentiles)
+        if not all(stretch.add(interval) for interval in intervals):
+            self._learn()
+            stretch = Stretch(self._keys.values(), percentiles)
+            for interval in intervals:
+                stretch.add(interval)
+        return stretch
+
+    def _learn(self) -> None:
+        keys = self._opened().keys()
+        self._keys = {key.index: key for key in keys if key.kind == "series"}
+        self._ids = {index: series_id(key.name, key.labels) for index, key in self._keys.items()}
+
+    def _do_without(self, error: TelemetryError, snapshot: MetricsSnapshot) -> None:
+        """Who does not answer sends no snapshots either, and that is told by whoever waits for them."""
+        if not self._noted and not isinstance(error, EndpointError | KeysError):
+            self._noted = True
+            self._tell(Note(f"there is no history to look at: {error.message}", bad=True))
+        self._tell(_window_trends(snapshot))
+
+    # --- what is asked for -----------------------------------------------------------------------
+
+    def _answer_look(self) -> None:
+        with self._changed:
+            look, self._look = self._look, None
+        assert look is not None
+        assert self._newest is not None
+        end_ns, seconds = look
+        start_ns = end_ns - int(seconds * 1e9)
+        try:
+            found = _within(list(self._opened().intervals(start_ns, end_ns)), start_ns, end_ns)
+            if not found:
+                self._tell(Note("the history has nothing of that moment"))
+                return
+            figures = self._stretch(found, _percentiles(self._newest)).figures()
+        except TelemetryError as error:
+            self._tell(Note(f"that moment can't be looked at: {error.message}", bad=True))
+            return
+        series = {self._ids[index]: one for index, one in figures.items()}
+        self._tell(MomentOf(Moment(start_ns=found[0].start_ns, end_ns=found[-1].end_ns, series=series)))
+
+    def _answer_follow(self) -> None:
+        with self._changed:
+            self._followed, self._asked_anew = self._asked, False
+        self._timeline = None
+        if self._followed is None:
+            return
+        try:
+            self._load(self._followed)
+        except TelemetryError as error:
+            self._timeline = None
+            self._tell(Note(f"the history of this series can't be read: {error.message}", bad=True))
+
+    def _load(self, series: SeriesId) -> None:
+        """Tells all there is of a series so far; of one that no interval has yet nothing, until there is one."""
+        if series not in self._ids.values():
+            self._learn()
+        key = next((self._keys[index] for index, known in self._ids.items() if known == series), None)
+        if key is None:
+            return
+        assert self._newest is not None
+        timeline = Timeline(key)
+        told_s = time.monotonic()
+        until_ns = max(self._cursor_ns, self._newest.time_ns)
+        for interval in everything(self._opened(), until_ns, self._second_bytes):
+            if self._closing or self._asked_anew:
+                return
+            timeline.add(interval)
+            if time.monotonic() - told_s >= _PROGRESS_S:
+                self._tell(TimelineOf(series, timeline.copy()))
+                told_s = time.monotonic()
+        self._timeline = timeline
+        self._tell(TimelineOf(series, timeline.copy()))
+
+
+def _last(intervals: Iterable[Interval]) -> deque[Interval]:
+    return deque(intervals, maxlen=TREND_POINTS)
+
+
+def _within(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> Sequence[Interval]:
+    """Those that lie in the stretch with their middle; of longer ones all that touch it."""
+    return [one for one in intervals if start_ns <= (one.start_ns + one.end_ns) // 2 < end_ns] or intervals
+
+
+def _percentiles(snapshot: MetricsSnapshot) -> tuple[str, ...]:
+    return next((tuple(stat.percentiles) for stat in snapshot.series if stat.percentiles), ())
+
+
+def _window_trends(snapshot: MetricsSnapshot) -> Trends:
+    """One point of each series that had values in the window."""
+    return Trends(
+        {
+            series_id(stat.name, stat.labels): (float(stat.window.percentiles[_TREND_KEY]),)
+            for stat in snapshot.series
+            if stat.window.count and _TREND_KEY in stat.window.percentiles
+        }
+    )

@@ -1,0 +1,207 @@
+"""What is on the screen, as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.tui.model import series_plots
+from telemetry.tui.model.overview import others_shown
+from telemetry.tui.model.producers import producers
+from telemetry.tui.model.request_flow import Flow
+from telemetry.tui.model.requests import Part, told
+from telemetry.tui.model.rows import COMPARED
+from telemetry.tui.model.scene import Scene, SeriesId, View
+from telemetry.tui.model.series import digest_of, figures_shown, points_of, stat_of
+from telemetry.tui.model.steps import steps_per_s, values_shown
+from telemetry.tui.model.visible_series import Shown, run_figures, shown, stretch_words
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
+
+Json = dict[str, Any]
+_MOST_POINTS = 1_000
+"""Over time: several for each column of the widest screen."""
+
+
+def export_json(
+    scene: Scene, view: View, screen: str, *, series: SeriesId | None = None, timeline: Timeline | None = None
+) -> Json:
+    """Strict JSON: what the screen of this name shows, in its order, values in the units of their series, and
+    nothing that the filter hides. `screen` is `overview`, `series`, `producers`, `log`, `requests` or `steps`; the
+    second of them needs a `series`."""
+    document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
+    if screen == "overview":
+        document |= _overview(scene, view)
+    elif screen == "series" and series is not None:
+        document["series"] = _detail(scene, view, series, timeline)
+    elif screen == "producers":
+        document["producers"] = _producers(scene, view)
+    elif screen == "requests":
+        document["requests"] = [_requests(flow, parts, scene, view) for flow, parts in told(scene, view)]
+    elif screen == "steps":
+        document |= _steps(scene, view)
+    elif screen == "log":
+        snapshot = scene.snapshot
+        document["warnings"] = list(snapshot.warnings) if snapshot else []
+        document["marks"] = msgspec.to_builtins(snapshot.marks) if snapshot else []
+        document["output"] = list(scene.output)
+    plain: Json = _strict(document)
+    return plain
+
+
+def _run(snapshot: MetricsSnapshot | None) -> Json | None:
+    if snapshot is None:
+        return None
+    account = snapshot.accounting
+    return {
+        "run_id": snapshot.run_id,
+        "name": snapshot.name,
+        "state": snapshot.state,
+        "completeness": snapshot.completeness,
+        "reason": snapshot.reason,
+        "started_ns": snapshot.started_ns,
+        "time_ns": snapshot.time_ns,
+        "elapsed_s": snapshot.elapsed_s,
+        "events_per_s": snapshot.cost.events_per_s,
+        "applied": account.applied,
+        "emitted": account.emitted,
+        "lost": account.lost,
+        "progress": msgspec.to_builtins(snapshot.progress),
+        "directory": snapshot.directory,
+    }
+
+
+def _view(scene: Scene, view: View) -> Json:
+    moment = scene.moment
+    return {
+        "stretch": stretch_words(scene, view),
+        "start_ns": moment.start_ns if moment else None,
+        "end_ns": moment.end_ns if moment else None,
+        "sort": view.sort,
+        "descending": view.descending,
+        "filter": view.filter,
+        "group": view.group,
+        "baseline": scene.baseline.run_id if view.compare and scene.baseline else None,
+    }
+
+
+def _overview(scene: Scene, view: View) -> Json:
+    others = [] if scene.moment else list(others_shown(scene, view))
+    return {
+        "series": [_series(item, group.heading, view) for group in shown(scene, view) for item in group.members],
+        "counters": [msgspec.to_builtins(stat) for stat in others if isinstance(stat, CounterStat)],
+        "gauges": [msgspec.to_builtins(stat) for stat in others if not isinstance(stat, CounterStat)],
+        "marks": msgspec.to_builtins(scene.snapshot.marks) if scene.snapshot else [],
+    }
+
+
+def _series(item: Shown, heading: str, view: View) -> Json:
+    row: Json = {
+        "name": item.stat.name,
+        "labels": item.stat.labels,
+        "unit": item.stat.unit,
+        **_figures(item.figures),
+        "run_max": item.stat.max,
+        "p99_each_second": list(item.trend),
+    }
+    if view.group:
+        row["group"] = heading
+    if view.compare and item.base is not None:
+        row["baseline"] = dict(item.base.percentiles)
+        row["change"] = {key: item.change(key) for key in COMPARED if item.change(key) is not None}
+    return row
+
+
+def _figures(figures: Figures) -> Json:
+    return {
+        "seconds": figures.seconds,
+        "count": figures.count,
+        "rate": figures.rate,
+        "min": figures.min,
+        "max": figures.max,
+        "percentiles": dict(figures.percentiles),
+    }
+
+
+def _detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | None) -> Json | None:
+    stat = stat_of(scene.snapshot, series)
+    if stat is None or scene.snapshot is None:
+        return None
+    base = stat_of(scene.baseline, series) if view.compare else None
+    return {
+        **msgspec.to_builtins(stat),
+        "stretch": _figures(figures_shown(scene, view, stat, digest_of(scene, view, timeline))),
+        "baseline": _figures(run_figures(base, scene.baseline.elapsed_s)) if base and scene.baseline else None,
+        "over_time": _points(view, timeline) if timeline is not None and len(timeline) else [],
+    }
+
+
+def _points(view: View, timeline: Timeline) -> list[Json]:
+    """Of the stretch that zoom and pan leave."""
+    points = points_of(timeline, *series_plots.stretch_of(timeline, view), _MOST_POINTS)
+    return [{"start_ns": at.start_ns, "end_ns": at.end_ns, **_figures(at.figures)} for at in points]
+
+
+def _producers(scene: Scene, view: View) -> list[Any]:
+    stats = {stat.producer: stat for stat in scene.snapshot.producers} if scene.snapshot else {}
+    return [msgspec.to_builtins(stats[row.key]) for row in producers(scene, view).rows]
+
+
+def _requests(flow: Flow, parts: Sequence[Part], scene: Scene, view: View) -> Json:
+    funnel = flow.funnel
+    kind = {"kind": funnel.kind, "labels": dict(funnel.labels), **_flow(flow, scene, view)}
+    if flow.windows:
+        kind["windows"] = [{"window": part.flow.funnel.window, **_flow(part.flow, scene, view)} for part in parts]
+    kind["series"] = [_series(item, "", view) for part in parts for item in part.members]
+    return kind
+
+
+def _steps(scene: Scene, view: View) -> Json:
+    """Of all axes; values as far as the filter leaves them, with those of the seconds before."""
+    snapshot = scene.snapshot
+    axes = [
+        {
+            **msgspec.to_builtins(stat),
+            "steps_per_s": steps_per_s(stat, scene, view),
+            "values": dict(values_shown(stat, view)),
+            "while_watched": {
+                name: list(points)
+                for name, _ in values_shown(stat, view)
+                if (points := scene.courses.get(stat.name, {}).get(name))
+            },
+        }
+        for stat in (snapshot.axes if snapshot else [])
+    ]
+    return {"axes": axes, "backends": msgspec.to_builtins(snapshot.backends) if snapshot else []}
+
+
+def _flow(flow: Flow, scene: Scene, view: View) -> Json:
+    """Counts and rates as they are shown; of the past nobody knows reasons."""
+    funnel, past = flow.funnel, scene.moment is not None
+    counts: Json = {name: getattr(flow, name) for name in ("issued", "in_flight", "completed", "failed", "expired")}
+    if not past:
+        counts |= {"failed_by_reason": dict(funnel.failed), "finished": dict(funnel.finishes)}
+        counts["after_end"] = funnel.after_end
+        counts["out_of_order"] = funnel.out_of_order
+    if view.figures == "run" and not past:
+        return {**counts, "rates": msgspec.to_builtins(funnel.rates)}
+    per_s = {
+        "issued": flow.issuing,
+        "completed": flow.completing,
+        "failed": flow.failing,
+        "output_tokens": flow.tokens,
+    }
+    return {**counts, "per_s": per_s}
+
+
+def _strict(value: Any) -> Any:
+    """No NaN and no infinity: JSON has none."""
+    if isinstance(value, dict):
+        return {str(key): _strict(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,147 @@
+"""How many requests there are of each kind, where they are, and how fast they go, in the chosen stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import structs
+
+from telemetry.history.intervals.figures import Figures
+from telemetry.request_model import Funnel, funnels
+from telemetry.tui.model.scene import Moment, Scene, View, series_id
+from telemetry.wire import requests as words
+from telemetry.wire.snapshot import MetricsSnapshot
+
+_SUFFIX: Final = f".{words.ISSUED}"
+_UNIT: Final = words.INSTRUMENTS[words.ISSUED][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """One kind of request, or one tracking window of it. Counts are of the whole run; rates, a second, of the last
+    seconds. While one looks at the past, both are of that stretch. None is what nobody knows."""
+
+    funnel: Funnel
+    issued: float | None = None
+    in_flight: float | None = None
+    completed: float | None = None
+    failed: float | None = None
+    expired: float | None = None
+    issuing: float | None = None
+    completing: float | None = None
+    failing: float | None = None
+    tokens: float | None = None
+    """Of output, of requests that completed."""
+    windows: tuple[Flow, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Flow, ...]:
+        """Those whose series are in the run: a kind with windows has none of its own."""
+        return self.windows or (self,)
+
+
+def has_requests(scene: Scene) -> bool:
+    """Whether there is any kind of request."""
+    counters = scene.snapshot.counters if scene.snapshot else ()
+    return any(stat.name.endswith(_SUFFIX) and stat.name != _SUFFIX and stat.unit == _UNIT for stat in counters)
+
+
+def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
+    """One for each kind and labels, in the order in which they came."""
+    if scene.snapshot is None:
+        return ()
+    found = funnels(scene.snapshot)
+    if scene.moment is not None:
+        return tuple(_whole(one, [_past(part, scene.moment) for part in one.windows or [one]]) for one in found)
+    if view.figures == "run":
+        return tuple(_whole(one, [_counted(part) for part in one.windows or [one]]) for one in found)
+    rates = {_key(part): part for one in funnels(_speeds(scene.snapshot)) for part in (one, *one.windows)}
+    return tuple(
+        _whole(one, [_going(part, rates.get(_key(part)), scene) for part in one.windows or [one]]) for one in found
+    )
+
+
+def _whole(funnel: Funnel, parts: list[Flow]) -> Flow:
+    """All windows together."""
+    if not funnel.windows:
+        return parts[0]
+    return Flow(
+        funnel=funnel,
+        issued=_sum(part.issued for part in parts),
+        in_flight=_sum(part.in_flight for part in parts),
+        completed=_sum(part.completed for part in parts),
+        failed=_sum(part.failed for part in parts),
+        expired=_sum(part.expired for part in parts),
+        issuing=_sum(part.issuing for part in parts),
+        completing=_sum(part.completing for part in parts),
+        failing=_sum(part.failing for part in parts),
+        tokens=_sum(part.tokens for part in parts),
+        windows=tuple(parts),
+    )
+
+
+def _sum(values: Iterator[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _counted(funnel: Funnel) -> Flow:
+    return Flow(
+        funnel=funnel,
+        issued=funnel.issued,
+        in_flight=funnel.in_flight,
+        completed=funnel.completed,
+        failed=funnel.failures,
+        expired=funnel.expired,
+    )
+
+
+def _going(funnel: Funnel, rates: Funnel | None, scene: Scene) -> Flow:
+    """`rates` is the same funnel, with what happens each second in place of counts."""
+    stat = funnel.series.get(words.OUTPUT_TOKENS)
+    return Flow(
+        funnel=funnel,
+        issued=funnel.issued,
+        in_flight=funnel.in_flight,
+        completed=funnel.completed,
+        failed=funnel.failures,
+        expired=funnel.expired,
+        issuing=rates.issued if rates else 0.0,
+        completing=rates.completed if rates else 0.0,
+        failing=rates.failures if rates else 0.0,
+        tokens=scene.tokens_per_s.get(series_id(stat.name, stat.labels)) if stat else None,
+    )
+
+
+def _past(funnel: Funnel, moment: Moment) -> Flow:
+    """The history has series only: what completed and what failed, not what was issued."""
+    seconds = (moment.end_ns - moment.start_ns) / 1e9
+    completed = _figures(funnel, words.LATENCY, moment).count
+    failed = _figures(funnel, words.FAILED_LATENCY, moment).count
+    tokens = words.OUTPUT_TOKENS in funnel.series
+    return Flow(
+        funnel=funnel,
+        completed=completed,
+        failed=failed,
+        completing=completed / seconds,
+        failing=failed / seconds,
+        tokens=_figures(funnel, words.OUTPUT_TOKENS, moment).total / seconds if tokens else None,
+    )
+
+
+def _figures(funnel: Funnel, word: str, moment: Moment) -> Figures:
+    stat = funnel.series.get(word)
+    return moment.series.get(series_id(stat.name, stat.labels), Figures()) if stat else Figures()
+
+
+def _speeds(snapshot: MetricsSnapshot) -> MetricsSnapshot:
+    """Its counters alone, each with its rate in place of its value: what sums of them say is a rate, too."""
+    counters = [structs.replace(stat, value=stat.rate) for stat in snapshot.counters]
+    return structs.replace(snapshot, counters=counters, series=[])
+
+
+def _key(funnel: Funnel) -> tuple[str, tuple[tuple[str, str], ...], str | None]:
+    return funnel.kind, tuple(sorted(funnel.labels.items())), funnel.window

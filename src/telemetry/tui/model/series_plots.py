@@ -1,0 +1,256 @@
+"""The pictures of one series: percentile curve, histogram, and figures over time."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from telemetry import formatting
+from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.timeline import Point, Timeline
+from telemetry.tui.model import numbers
+from telemetry.tui.model.axes import Axis, axis_of, spaced, tick_words, time_ticks, value_axis
+from telemetry.tui.model.grid import Tone
+from telemetry.tui.model.plot import Plot, Tick, Trace
+from telemetry.tui.model.scene import Scene, SeriesId, Units, View
+from telemetry.tui.model.visible_series import beyond, is_over, is_read
+from telemetry.wire.cells import edge
+from telemetry.wire.snapshot import SeriesStat
+
+CURVE_POINTS: Final = 200
+"""More than a terminal has columns, twice for braille."""
+_LEAST_SPAN_NS: Final = 5_000_000_000
+"""Zooming further would show single intervals."""
+_NAMED: Final[tuple[Tick, ...]] = ((0.0, "0 %"), (math.log10(2), "50 %"), (1.0, "90 %"), (2.0, "99 %"))
+_OVER_TIME: Final[tuple[tuple[str, Tone], ...]] = (("max", "bad"), ("p99", "warn"), ("p50", "good"))
+"""Later ones are drawn over earlier ones: where few values make p99 the maximum, p99 is seen."""
+OVER_TIME_PERCENTILES: Final = ("50", "99")
+NO_HISTORY: Final = "no history of this series has come"
+READING: Final = "no history has been read yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values up to which so large fractions of `count` values reach, ascending."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    count: int
+    tone: Tone
+
+
+def curve_of(stat: SeriesStat, name: str, tone: Tone) -> Curve:
+    """As much as a snapshot knows of its whole run: the extremes and the percentiles that it has."""
+    if not stat.count or stat.min is None or stat.max is None:
+        return Curve(name, (), 0, tone)
+    points = [(0.0, float(stat.min)), (1.0, float(stat.max))]
+    for key, value in stat.percentiles.items():
+        above = beyond(key, stat.count)
+        if above:
+            points.append((1 - above / stat.count, float(value)))
+    return Curve(name, sorted(points), stat.count, tone)
+
+
+def curve_of_digest(digest: Digest, name: str, tone: Tone) -> Curve:
+    return Curve(name, digest.curve(CURVE_POINTS), digest.count, tone)
+
+
+def percentile_place(fraction: float, count: int) -> float:
+    """HdrHistogram's axis: 0 at 0 %, 1 at 90 %, 2 at 99 %, 3 at 99.9 % … The greatest of `count` values, which
+    would be infinitely far, is half a value before."""
+    return -math.log10(max(1 - fraction, 0.5 / count))
+
+
+def curve_plot(title: str, curves: Sequence[Curve], unit: str, units: Units, width: int) -> Plot:
+    """Value by percentile; `width` in columns."""
+    drawn = [curve for curve in curves if curve.points]
+    if not drawn:
+        return Plot(title=title)
+    axis = value_axis((value for curve in drawn for _, value in curve.points), unit, units)
+    traces = tuple(
+        Trace(
+            curve.name,
+            tuple(percentile_place(fraction, curve.count) for fraction, _ in curve.points),
+            tuple(axis.at(value) for _, value in curve.points),
+            curve.tone,
+        )
+        for curve in drawn
+    )
+    end = max(trace.xs[-1] for trace in traces)
+    marks = [*_NAMED, *((float(nines), _nines(nines)) for nines in range(3, math.floor(end) + 1))]
+    ticks = spaced([mark for mark in marks if mark[0] <= end], 0.0, end, width)
+    return _plot(title, traces, axis, x_ticks=ticks, x_range=(0.0, end))
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A display histogram; see `telemetry.wire.cells`. Edges are times `unit`."""
+
+    counts: Sequence[tuple[int, int]]
+    unit: float
+
+
+def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int) -> Plot:
+    """Values by display cell. The x axis counts cells, four to each doubling, so it is logarithmic; neighbours
+    share a bar where `width` columns have no room for all."""
+    known = {cell: count for cell, count in cells.counts if count > 0}
+    if not known or cells.unit <= 0:
+        return Plot(title=title, kind="bars")
+    first, last = min(known), max(known)
+    per_bar = max(1, math.ceil((last - first + 1) / max(1, width)))
+    bars = dict.fromkeys(range(first // per_bar, last // per_bar + 1), 0)
+    for cell, count in known.items():
+        bars[cell // per_bar] += count
+    low, high = min(bars) * per_bar, (max(bars) + 1) * per_bar
+    axis = axis_of((0.0, float(max(bars.values()))), formatting.scaled)
+    xs = tuple((bar + 0.5) * per_bar for bar in bars)
+    trace = Trace("values", xs, tuple(float(count) for count in bars.values()), "accent")
+    values = value_axis((edge(max(low, 1)) * cells.unit, edge(high) * cells.unit), unit, units)
+    marks = [(_cell_place(_value_at(values, mark) / cells.unit, low, high), words) for mark, words in values.ticks]
+    inside = [(place, words) for place, words in marks if low <= place <= high]
+    ticks = spaced(inside, low, high, width)
+    return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(float(low), float(high))), kind="bars")
+
+
+def stretch_of(timeline: Timeline, view: View) -> tuple[int, int]:
+    """What zoom and pan leave of the history, wall clock. Each step of the zoom halves it; panned back by tenths of
+    what is shown, as far as there is any."""
+    whole_ns = max(1, timeline.end_ns - timeline.start_ns)
+    span_ns = min(whole_ns, max(_LEAST_SPAN_NS, whole_ns >> max(0, view.zoom)))
+    end_ns = timeline.end_ns - max(0, view.pan) * span_ns // 10
+    end_ns = max(end_ns, timeline.start_ns + span_ns)
+    return end_ns - span_ns, end_ns
+
+
+class Times(NamedTuple):
+    """The axis of time that plots below each other share."""
+
+    start_ns: int
+    end_ns: int
+    origin_ns: int
+    """Zero of the axis, which counts seconds."""
+    cursor_ns: int | None
+    width: int
+
+    def at(self, wall_ns: int) -> float:
+        return (wall_ns - self.origin_ns) / 1e9
+
+    def place(self, point: Point) -> float:
+        """The middle of what is seen of a point."""
+        return (self.at(max(point.start_ns, self.start_ns)) + self.at(min(point.end_ns, self.end_ns))) / 2
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        return time_ticks(self.start_ns, self.end_ns, self.origin_ns, self.width)
+
+    @property
+    def cursor(self) -> float | None:
+        """None also for a moment that is not in sight."""
+        seen = self.cursor_ns is not None and self.start_ns <= self.cursor_ns <= self.end_ns
+        return self.at(self.cursor_ns) if seen and self.cursor_ns is not None else None
+
+
+def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Units) -> Plot:
+    """p50, p99 and max. Where there were no values the line goes straight on; the plot of the rate shows a zero."""
+    title = f"over {_span_words(times)}, UTC"
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in _OVER_TIME}
+    for point in points:
+        for name, line in lines.items():
+            value = _figure(point, name)
+            if value is not None:
+                line.append((times.place(point), value))
+    if not any(lines.values()):
+        return Plot(title=title, empty="no values in this stretch")
+    axis = value_axis((value for line in lines.values() for _, value in line), unit, units)
+    traces = tuple(
+        Trace(name, tuple(place for place, _ in line), tuple(axis.at(value) for _, value in line), tone)
+        for name, tone in _OVER_TIME
+        if (line := lines[name])
+    )
+    return _over_time(title, traces, axis, times)
+
+
+def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
+    """Values a second, from zero: a stall is seen here."""
+    if not points:
+        return Plot(title="rate", empty="no values in this stretch")
+    rates = tuple(point.figures.rate for point in points)
+    axis = axis_of((0.0, max(rates)), lambda rate: numbers.rate(rate, "", units))
+    trace = Trace("rate", tuple(times.place(point) for point in points), rates, "accent")
+    return _over_time("rate", (trace,), axis, times)
+
+
+def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
+    """p99 of the last seconds: what is known while no history has come. Of the past there is only the place where
+    it lies in them."""
+    over = is_over(scene)
+    title = f"p99 of {'its' if over else 'the'} last minute"
+    trend = scene.trends.get(series, ())
+    if not trend:
+        return Plot(title=title, empty=NO_HISTORY if is_read(scene) else READING)
+    cursor = None
+    if scene.moment is not None and scene.snapshot is not None:
+        cursor = (scene.moment.end_ns - scene.snapshot.time_ns) / 1e9
+        if cursor < 1 - len(trend):
+            return Plot(title=title, empty="that was before; opened, the series shows it")
+    axis = value_axis(trend, unit, units)
+    places = tuple(float(place) for place in range(1 - len(trend), 1))
+    traces = (Trace("p99", places, tuple(map(axis.at, trend)), "warn"),)
+    start = min(places[0], -1.0)
+    ticks = ((start, f"{start:.0f} s"), (0.0, _end_words(scene) if over else "now"))
+    return replace(_plot(title, traces, axis, x_ticks=ticks, x_range=(start, 0.0)), cursor=cursor)
+
+
+def _end_words(scene: Scene) -> str:
+    """The right end of what a run that is over has left."""
+    return f"end, {formatting.clock_time(scene.snapshot.time_ns)[:8]} UTC" if scene.snapshot else "end"
+
+
+def _over_time(title: str, traces: tuple[Trace, ...], axis: Axis, times: Times) -> Plot:
+    span = times.at(times.start_ns), times.at(times.end_ns)
+    return replace(_plot(title, traces, axis, x_ticks=times.ticks, x_range=span), cursor=times.cursor)
+
+
+def _plot(
+    title: str, traces: tuple[Trace, ...], axis: Axis, *, x_ticks: tuple[Tick, ...], x_range: tuple[float, float]
+) -> Plot:
+    return Plot(
+        title=f"{title} (log)" if axis.log else title,
+        traces=traces,
+        x_ticks=x_ticks,
+        y_ticks=axis.ticks,
+        x_range=x_range,
+        y_range=(axis.low, axis.high),
+    )
+
+
+def _figure(point: Point, name: str) -> float | None:
+    figures = point.figures
+    return figures.max if name == "max" else figures.percentiles.get(name[1:])
+
+
+def _span_words(times: Times) -> str:
+    return tick_words(numbers.seconds((times.end_ns - times.start_ns) / 1e9))
+
+
+def _nines(number: int) -> str:
+    """`99.9 %` for 3."""
+    return f"99.{'9' * (number - 2)} %"
+
+
+def _value_at(axis: Axis, place: float) -> float:
+    return 10.0**place if axis.log else place
+
+
+def _cell_place(ticks: float, low: int, high: int) -> float:
+    """Where between the edges of cells a value lies, in cells."""
+    upper = bisect_left(range(low, high + 1), ticks, key=edge) + low
+    if upper <= low:
+        return float(low)
+    if upper > high:
+        return float(high) + 1
+    below, above = edge(upper - 1), edge(upper)
+    return upper - 1 + (ticks - below) / (above - below)

@@ -1,0 +1,259 @@
+"""Which series the viewer sees, in what order, and with the figures of which stretch of time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from telemetry import formatting, wording
+from telemetry.errors import UsageError
+from telemetry.formatting import printable
+from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history.intervals.figures import Figures
+from telemetry.tui.model import numbers
+from telemetry.tui.model.scene import Moment, Scene, SeriesId, View, series_id
+from telemetry.tui.model.sparkline import movement
+from telemetry.wire.requests import WINDOW, window_ages
+from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+
+PINNED: Final = "pinned"
+WHOLE_RUN: Final = "whole run"
+FEW: Final = 10
+"""A percentile that fewer values lie beyond is nearly one of them."""
+_DELTA: Final = "dp"
+"""Columns of differences are called by this and the percentile."""
+
+_Item = TypeVar("_Item")
+Stat = SeriesStat | CounterStat | GaugeStat
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A series as it is shown. `figures` are those of the stretch that `stretch_words` names."""
+
+    series: SeriesId
+    stat: SeriesStat
+    figures: Figures
+    trend: tuple[float, ...]
+    base: SeriesStat | None
+    """The same series of the baseline, if it has the same unit."""
+    max: float | None = None
+    """The greatest value of the stretch; of a window only that of the whole run is known."""
+    pinned: bool = False
+
+    def change(self, percentile: str) -> float | None:
+        """Relative difference from the baseline's whole run."""
+        before = self.base.percentiles.get(percentile) if self.base else None
+        return numbers.change(self.figures.percentiles.get(percentile), before)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`heading` is empty where nothing is grouped."""
+
+    heading: str
+    members: tuple[Shown, ...]
+
+
+@lru_cache(maxsize=1 << 12)  # twice as many as there are series
+def key_of(series: SeriesId) -> str:
+    """What a row is called: no two series have the same."""
+    return json.dumps(series, ensure_ascii=False)
+
+
+def moment_words(moment: Moment) -> str:
+    """`12:00:40–12:00:50`: in whole seconds that are as far apart as the stretch is long."""
+    start_s = round(moment.start_ns / 1e9)
+    seconds = round((moment.end_ns - moment.start_ns) / 1e9)
+    return "–".join(formatting.clock_time(at * 1_000_000_000)[:8] for at in (start_s, start_s + seconds))
+
+
+def stretch_words(scene: Scene, view: View) -> str:
+    """What stretch of time the figures are of: `last 10 s`, `whole run`, `12:00:40–12:00:50 UTC`."""
+    if scene.moment:
+        return f"{moment_words(scene.moment)} UTC"
+    if view.figures == "run" or scene.snapshot is None:
+        return WHOLE_RUN
+    over = "" if scene.live else "the "
+    return f"{over}last {scene.snapshot.window_s:g} s"
+
+
+def is_over(scene: Scene) -> bool:
+    """Whether the run goes on no more."""
+    return not scene.live or (scene.snapshot is not None and scene.snapshot.state in TERMINAL)
+
+
+def is_read(scene: Scene) -> bool:
+    """Whether anything of the history has come: of a run that is over, all that there is takes a while."""
+    return bool(scene.trends) or not is_over(scene)
+
+
+def figures_of(stat: SeriesStat, scene: Scene, view: View) -> Figures:
+    """Of the chosen stretch. A window's least and greatest values are not known."""
+    if scene.moment:
+        seconds = (scene.moment.end_ns - scene.moment.start_ns) / 1e9
+        return scene.moment.series.get(series_id(stat.name, stat.labels), Figures(seconds=seconds))
+    if view.figures == "run" or scene.snapshot is None:
+        return run_figures(stat, scene.snapshot.elapsed_s if scene.snapshot else 0.0)
+    window = stat.window
+    return Figures(seconds=window.seconds, count=window.count, rate=window.rate, percentiles=window.percentiles)
+
+
+def run_figures(stat: SeriesStat, elapsed_s: float) -> Figures:
+    return Figures(
+        seconds=elapsed_s,
+        count=stat.count,
+        rate=numbers.per_s(stat.count, elapsed_s),
+        total=stat.total,
+        min=stat.min,
+        max=stat.max,
+        percentiles=stat.percentiles,
+    )
+
+
+def percentile_keys(snapshot: MetricsSnapshot | None) -> tuple[str, ...]:
+    """All that any series has, ascending."""
+    if snapshot is None:
+        return ()
+    keys = {key for stat in snapshot.series for part in (stat, stat.window) for key in part.percentiles}
+    return tuple(sorted(keys, key=by_number))
+
+
+@lru_cache(maxsize=64)  # a snapshot has 32 at most
+def ratio_of(percentile: str) -> tuple[int, int] | None:
+    """None for what is no percentile."""
+    try:
+        return parse_percentile(percentile)
+    except UsageError:
+        return None
+
+
+def beyond(percentile: str, count: int) -> int | None:
+    """How many of `count` values are above the rank of a percentile; None for what is none."""
+    ratio = ratio_of(percentile)
+    return None if ratio is None else count - min(count, rank(ratio, count))
+
+
+def few_beyond(percentile: str, count: int) -> bool:
+    """Whether a percentile rests on few values: `(1 - p) * count < FEW`. The greatest value, "100", does not."""
+    ratio = ratio_of(percentile)
+    return ratio is not None and 0 < (ratio[1] - ratio[0]) * count < FEW * ratio[1]
+
+
+def matches(text: str, wanted: str) -> bool:
+    """Whether all words of the filter are in the text, whatever their case."""
+    folded = text.casefold()
+    return all(word in folded for word in wanted.casefold().split())
+
+
+def shown(scene: Scene, view: View) -> tuple[Group, ...]:
+    """What passes the filter: pinned ones first, then group by group; within a group in the order of the view."""
+    everything = newest_window_first(passing(scene, view), lambda item: item.stat, scene.snapshot)
+    ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
+    if not view.group:
+        members = tuple(sorted(ordered, key=lambda item: not item.pinned))
+        return (Group("", members),) if members else ()
+    heads: dict[tuple[int, str], list[Shown]] = {}
+    for item in ordered:
+        heads.setdefault(_head(item, view.group), []).append(item)
+    return tuple(Group(head[1], tuple(heads[head])) for head in sorted(heads))
+
+
+def in_order(
+    items: Iterable[_Item], sorter: Callable[[_Item], float | str | None] | None, *, descending: bool
+) -> list[_Item]:
+    """Sorted; what has no value comes last in either direction, and equals stay as they were."""
+    if sorter is None:
+        return list(items)
+    valued, empty = [], []
+    for item in items:
+        value = sorter(item)
+        if value is None:
+            empty.append(item)
+        else:
+            valued.append((value, item))
+    valued.sort(key=lambda pair: pair[0], reverse=descending)
+    return [item for _, item in valued] + empty
+
+
+def newest_window_first(
+    items: Iterable[_Item], stat_of: Callable[[_Item], Stat], snapshot: MetricsSnapshot | None
+) -> list[_Item]:
+    """Instruments that tracking windows tell apart: what is measured now is looked at, not the warm-up before it.
+    They stand below all others, and else as they were. `snapshot` is the one that they are of."""
+    if snapshot is None:
+        return list(items)
+    ages = window_ages(snapshot)
+    stats: tuple[Stat, ...] = (*snapshot.counters, *snapshot.series, *snapshot.gauges)
+    apart = {stat.name for stat in stats if WINDOW in stat.labels}
+
+    def youth(item: _Item) -> int:
+        stat = stat_of(item)
+        return -ages[stat.labels.get(WINDOW, "")] if stat.name in apart else -len(ages)
+
+    return sorted(items, key=youth)
+
+
+def delta_column(percentile: str) -> str:
+    return f"{_DELTA}{percentile}"
+
+
+def by_number(percentile: str) -> tuple[bool, float, str]:
+    """What is no number comes last."""
+    try:
+        return False, float(percentile), percentile
+    except ValueError:
+        return True, 0.0, percentile
+
+
+def passing(scene: Scene, view: View) -> Iterator[Shown]:
+    """What passes the filter, in the order in which it was defined."""
+    known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
+    for stat in scene.snapshot.series if scene.snapshot else ():
+        if view.filter and not matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter):
+            continue
+        series = series_id(stat.name, stat.labels)
+        base = known.get(series)
+        figures = figures_of(stat, scene, view)
+        yield Shown(
+            series,
+            stat,
+            figures,
+            trend=() if scene.moment else scene.trends.get(series, ()),
+            base=base if base is not None and base.unit == stat.unit else None,
+            max=figures.max if scene.moment else stat.max,
+            pinned=series in view.pinned,
+        )
+
+
+def _head(item: Shown, label: str) -> tuple[int, str]:
+    """Order and words of the group that a series belongs to."""
+    if item.pinned:
+        return 0, PINNED
+    value = item.stat.labels.get(label)
+    return (2, printable(f"without {label}")) if value is None else (1, printable(f"{label}={value}"))
+
+
+def _sorter(column: str) -> Callable[[Shown], float | str | None] | None:
+    """What the series are compared by: the values, not what is written of them."""
+    fixed: dict[str, Callable[[Shown], float | str | None]] = {
+        "name": lambda item: wording.instrument(item.stat.name, item.stat.labels).casefold(),
+        "count": lambda item: item.figures.count,
+        "rate": lambda item: item.figures.rate,
+        "max": lambda item: _comparable(item.max, item.stat.unit),
+        "trend": lambda item: movement(item.trend),
+    }
+    if column in fixed:
+        return fixed[column]
+    if column.startswith(_DELTA):
+        return lambda item: item.change(column.removeprefix(_DELTA))
+    if column.startswith("p"):
+        return lambda item: _comparable(item.figures.percentiles.get(column[1:]), item.stat.unit)
+    return None
+
+
+def _comparable(value: float | None, unit: str) -> float | None:
+    return None if value is None else value * numbers.base_units(unit)

@@ -1,0 +1,98 @@
+"""What has become known of a run from all news so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from telemetry.history.intervals.timeline import Timeline
+from telemetry.tui.feed.news import Fresh, MomentOf, News, Output, TimelineOf, Trends, Trouble
+from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
+from telemetry.tui.rates import Growth, closed_steps, output_tokens
+from telemetry.tui.step_curves import StepCourses
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
+
+FRESH_S: Final = 2.0
+"""A snapshot comes ten times a second; one this old is worth a word."""
+_INTERVALS_FRESH: Final = 3.0
+"""Where snapshots are rarer than that, so many of them may be missing."""
+
+
+_Trends = Mapping[SeriesId, tuple[float, ...]]
+
+
+class Known:
+    """Folds news into a Scene. One thread; times are of the monotonic clock."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._scene = Scene()
+        self._tokens = Growth(output_tokens)
+        self._steps = Growth(closed_steps)
+        self._courses = StepCourses()
+        self._heard_ns = now_ns
+        self._timeline: TimelineOf | None = None
+        self._past = False
+
+    def learn(self, news: News) -> None:
+        """Notes are for the viewer and change nothing."""
+        scene = self._scene
+        if isinstance(news, Fresh):
+            self._heard_ns = news.at_ns
+            self._scene = replace(
+                scene,
+                snapshot=news.snapshot,
+                live=news.live,
+                tokens_per_s=self._tokens.learn(news.snapshot),
+                steps_per_s=self._steps.learn(news.snapshot),
+                courses=self._courses.learn(news.snapshot),
+            )
+        elif isinstance(news, Trouble):
+            self._scene = replace(scene, trouble=news.words)
+        elif isinstance(news, Trends):
+            self._scene = replace(scene, trends=_extended(scene.trends, news.points))
+        elif isinstance(news, Output):
+            self._scene = replace(scene, output=news.lines)
+        elif isinstance(news, TimelineOf):
+            self._timeline = news
+        elif isinstance(news, MomentOf) and self._past:
+            self._scene = replace(scene, moment=news.moment)
+
+    def look_back(self) -> None:
+        """From now on an answer about the past is part of the scene."""
+        self._past = True
+
+    def return_to_now(self) -> None:
+        self._past = False
+        self._scene = replace(self._scene, moment=None)
+
+    def compare_with(self, baseline: MetricsSnapshot | None) -> None:
+        self._scene = replace(self._scene, baseline=baseline)
+
+    def scene(self, now_ns: int) -> Scene:
+        silence_s = self._silence_s(now_ns)
+        return replace(self._scene, silence_s=silence_s) if silence_s else self._scene
+
+    def timeline(self, series: SeriesId) -> Timeline | None:
+        """None while the history of this series has not come."""
+        known = self._timeline
+        return known.timeline if known is not None and known.series == series else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be expected of the run."""
+        snapshot = self._scene.snapshot
+        return not self._scene.live or (snapshot is not None and snapshot.state in TERMINAL)
+
+    def _silence_s(self, now_ns: int) -> float:
+        if self.ended:
+            return 0.0
+        silence_s = (now_ns - self._heard_ns) / 1e9
+        snapshot = self._scene.snapshot
+        slow_s = _INTERVALS_FRESH / snapshot.refresh_hz if snapshot and snapshot.refresh_hz else 0.0
+        return silence_s if silence_s > max(FRESH_S, slow_s) else 0.0
+
+
+def _extended(known: _Trends, points: _Trends) -> _Trends:
+    changed = {series: (known.get(series, ()) + more)[-TREND_POINTS:] for series, more in points.items()}
+    return {**known, **changed}

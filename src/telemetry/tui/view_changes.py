@@ -1,0 +1,100 @@
+"""What keys do to a View: pure steps from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from telemetry.tui.model.scene import Scene, SeriesId, View
+
+_NAMES: Final = "name"
+"""The column of words."""
+ZOOM_MOST: Final = 12
+"""A day halved so often is 21 seconds; a history has no more than one interval a second."""
+PAN_STEP: Final = 2
+"""Tenths of the shown stretch: what one sees stays in sight."""
+
+
+def next_sort(view: View, keys: Sequence[str]) -> View:
+    """Sorted by the column after the one it is sorted by now, numbers the greatest first."""
+    if not keys:
+        return view
+    index = keys.index(view.sort) + 1 if view.sort in keys else 0
+    return replace(view, sort=(key := keys[index % len(keys)]), descending=key != _NAMES)
+
+
+def sort_by(view: View, key: str) -> View:
+    """Sorted by this column; turned round if it is so already."""
+    return replace(view, sort=key, descending=not view.descending if key == view.sort else key != _NAMES)
+
+
+def reverse(view: View) -> View:
+    return replace(view, descending=not view.descending)
+
+
+def other_figures(view: View) -> View:
+    return replace(view, figures="run" if view.figures == "window" else "window")
+
+
+def other_units(view: View) -> View:
+    return replace(view, units="raw" if view.units == "readable" else "readable")
+
+
+def next_group(view: View, labels: Sequence[str]) -> View:
+    """Grouped by the label after the one it is grouped by; after the last by none."""
+    index = labels.index(view.group) + 1 if view.group in labels else 0
+    return replace(view, group=labels[index] if index < len(labels) else "")
+
+
+def pin(view: View, series: SeriesId) -> View:
+    """Pinned, or no longer."""
+    return replace(view, pinned=view.pinned ^ {series})
+
+
+def zoom(view: View, step: int) -> View:
+    """In by one step or out by one; what is seen at the right edge stays there."""
+    to = min(max(view.zoom + step, 0), ZOOM_MOST)
+    return _panned(replace(view, zoom=to), int(view.pan * 2.0 ** (to - view.zoom)))
+
+
+def pan(view: View, step: int) -> View:
+    """Back in time for +1, on for -1, and never beyond what there is."""
+    return _panned(view, view.pan + step * PAN_STEP)
+
+
+def _panned(view: View, tenths: int) -> View:
+    return replace(view, pan=min(max(tenths, 0), 10 * (2**view.zoom - 1)))
+
+
+class Past(NamedTuple):
+    """The stretch of history that is looked at: `seconds` before `end_ns`, wall clock."""
+
+    end_ns: int
+    seconds: float
+
+
+_SECOND_NS: Final = 1_000_000_000
+STRETCHES_S: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
+"""Lengths that zooming goes through while looking at the past."""
+
+
+def scrub(scene: Scene, past: Past | None, steps: int) -> Past | None:
+    """One stretch back for -1, on for +1. None: now, or nothing is known of a past."""
+    snapshot = scene.snapshot
+    if snapshot is None or not snapshot.started_ns:
+        return None
+    if past is None:
+        past = Past(snapshot.time_ns, snapshot.window_s or STRETCHES_S[0])
+        if steps > 0:
+            return None
+    end_ns = past.end_ns + round(steps * past.seconds * 1e9)
+    if end_ns >= snapshot.time_ns:
+        return None
+    return past._replace(end_ns=max(end_ns, snapshot.started_ns + _SECOND_NS))
+
+
+def stretch(past: Past, step: int) -> Past:
+    """The next longer stretch for -1, the next shorter for +1."""
+    others = [each for each in STRETCHES_S if (each > past.seconds if step < 0 else each < past.seconds)]
+    return past._replace(seconds=(others[0] if step < 0 else others[-1]) if others else past.seconds)

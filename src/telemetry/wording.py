@@ -1,0 +1,222 @@
+"""What parts of a snapshot are called, the same in every report and on every screen.
+
+All text from outside passes through `printable`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from telemetry import formatting, limits
+from telemetry.drop_reasons import Reason
+from telemetry.formatting import NOTHING, number_of, printable
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    TERMINAL,
+    BackendStat,
+    CommandFacts,
+    CounterStat,
+    GaugeStat,
+    MetricsSnapshot,
+    ProducerStat,
+    SeriesStat,
+)
+
+Health = Literal["good", "calm", "warn", "bad"]
+
+
+class BackendWords(NamedTuple):
+    """`✓ 12,300`, so much was delivered, or what is wrong: `retrying`; how much of what: `, 3,200 queued`; and why,
+    if that is known."""
+
+    state: str
+    amounts: str
+    why: str
+    health: Health
+
+    def __str__(self) -> str:
+        return f"{self.state}{self.amounts}{f': {self.why}' if self.why else ''}"
+
+
+REASON_WORDS: Final[dict[str, str]] = {
+    Reason.BUFFER_FULL: "the producer's buffer was full",
+    Reason.BLOCK_TIMEOUT: "the producer waited for room, then gave up",
+    Reason.NOT_A_NUMBER: "the producer was given no number",
+    Reason.UNENCODABLE: "the producer could not encode it",
+    Reason.AFTER_FINISH: "recorded after the producer's finish",
+    Reason.UNSENT_AT_EXIT: "unsent when the producer's process ended",
+    Reason.NOT_FINITE: "the value was NaN or infinite",
+    Reason.NEGATIVE: "a negative value or increment",
+    Reason.UNKNOWN_ID: "no definition came for its id",
+    Reason.DEFINITION_CONFLICT: "the name has another kind or unit",
+    Reason.DEFINITION_INVALID: "its definition was not valid",
+    Reason.MALFORMED_RECORD: "the record could not be read",
+    Reason.MALFORMED_ROWS: "the rows could not be read",
+    Reason.AFTER_END: "arrived after the producer's end",
+    Reason.TEXTS_FULL: "too many texts waited to be counted",
+    Reason.RECORDS_FULL: "the record log was full",
+    Reason.STEPS_FULL: "too many axes, or values in open steps",
+    Reason.STEP_TOO_LATE: "the step was closed long before",
+    Reason.FRAME_TOO_LARGE: "larger than the protocol allows",
+    Reason.FRAME_UNREADABLE: "not a message of this protocol",
+    Reason.WRONG_TOPIC: "sent under another topic",
+    Reason.WRONG_VERSION: "another protocol version",
+    Reason.TOO_MANY_PRODUCERS: "too many producers",
+    Reason.IMPLAUSIBLE: "its numbering can't be true",
+}
+"""Why an event or a frame is lost, short enough for 80 columns."""
+HANGING_S: Final = 5.0
+"""A call into a tracker's library that takes longer is worth a word: most take milliseconds."""
+_HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
+    "starting": ("starting", "calm"),
+    "writing": ("writing", "good"),
+    "idle": ("up to date", "good"),
+    "retrying": ("retrying", "warn"),
+    "closing": ("closing", "calm"),
+    "done": ("done", "good"),
+    "undelivered": ("undelivered", "bad"),
+    "failed": ("failed", "bad"),
+}
+
+
+def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
+    """`name{key=value} [unit]`; the unit only where the numbers don't carry it."""
+    inside = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    text = f"{name}{{{inside}}}" if inside else name
+    return printable(text if not unit or unit == "1" or formatting.carries_unit(unit) else f"{text} [{unit}]")
+
+
+def error_bound(stat: SeriesStat) -> str:
+    """`exact`, `±0.1 %`, `±0.1 % or ±1.00 ns`, `unbounded`; nothing for a series without values.
+
+    The resolution is named only where the smallest value is small enough for it to matter.
+    """
+    if not stat.count:
+        return NOTHING
+    if stat.exact:
+        return "exact"
+    if stat.error_bound is None:
+        return "unbounded"
+    text = f"±{formatting.percent(stat.error_bound)}"
+    matters_below = stat.resolution / stat.error_bound if stat.error_bound else 0.0
+    coarse = (stat.min or 0) < matters_below  # whole numbers of any size can be compared, not multiplied
+    return f"{text} or ±{formatting.quantity(stat.resolution, stat.unit)}" if coarse else text
+
+
+def producer(stat: ProducerStat) -> str:
+    rank = f" rank {stat.rank}" if stat.rank is not None else ""
+    where = f" ({stat.host}:{stat.pid})" if stat.host and stat.pid else ""
+    return printable(f"{stat.name or stat.producer}{rank}{where}")
+
+
+def batches(number: int) -> str:
+    return number_of(number, "batch", "batches")
+
+
+def waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
+    """What has come and is in no number: while a run drains that is what it waits for, beside producers."""
+    pending, yet = snapshot.pending, "" if snapshot.state in TERMINAL else " yet"
+    if pending.events:
+        yield f"{number_of(pending.events, 'event')} without a definition"
+    if pending.deferred:
+        yield f"{number_of(pending.deferred, 'text')} not counted{yet}"
+
+
+def outside(stat: SeriesStat | CounterStat | GaugeStat) -> str:
+    """Values that an instrument could not count as they are; empty if there are none."""
+    parts = {"beyond 2^53, rounded": stat.imprecise}
+    if isinstance(stat, SeriesStat):
+        parts = {"below the range": stat.below, "above the range": stat.above, **parts}
+    return ", ".join(f"{formatting.count(number)} {what}" for what, number in parts.items() if number)
+
+
+def ending(command: CommandFacts) -> str:
+    """How a command ended: `exit code 0`, `ended by SIGTERM`, `still running`."""
+    if command.signal:
+        return printable(f"ended by {command.signal}")
+    return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
+
+
+def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:
+    """What a writer does, in few words, and whether that is well; `now_ns`: wall clock."""
+    if is_silent(stat, now_ns):
+        return f"silent for {_seconds((now_ns - stat.time_ns) / 1e9)}", "warn"
+    if stat.calling_s > HANGING_S and stat.state not in BACKEND_ENDED:
+        for_s = f"for {_seconds(stat.calling_s)}"
+        return (f"closing {for_s}", "calm") if stat.state == "closing" else (f"hanging {for_s}", "warn")
+    return _HEALTH[stat.state]
+
+
+def looked_at_ns(stat: BackendStat, snapshot: MetricsSnapshot) -> int:
+    """When a writer's report is looked at, wall clock: at the moment of the snapshot that has it; now, if it came
+    after the end of its run, as only a writer on this machine is heard then, and no snapshot follows."""
+    afterwards = snapshot.state in TERMINAL and stat.time_ns > snapshot.time_ns
+    return time.time_ns() if afterwards else snapshot.time_ns
+
+
+def is_silent(stat: BackendStat, now_ns: int) -> bool:
+    """Whether a writer that has not ended should have said something since."""
+    silent_s = (now_ns - stat.time_ns) / 1e9 if stat.time_ns else 0.0
+    return stat.state not in BACKEND_ENDED and silent_s > limits.BACKEND_SILENT_S
+
+
+def backend(stat: BackendStat, now_ns: int) -> BackendWords:
+    """How a backend is, in part of a line."""
+    state, health = backend_state(stat, now_ns)
+    dropped = sum(stat.dropped.values())
+    behind = stat.queued > limits.BACKEND_QUEUE_ITEMS
+    waiting = f", {formatting.count(stat.queued)} queued" if stat.queued and (behind or health != "good") else ""
+    lost = f", {formatting.count(dropped)} dropped" if dropped else ""
+    if health == "good":
+        health = "warn" if dropped or behind else health
+        return BackendWords(f"✓ {formatting.count(stat.written)}", f"{waiting}{lost}", "", health)
+    return BackendWords(state, f"{waiting}{lost}", printable(stat.last_error), health)
+
+
+def shortfall(stat: BackendStat, directory: str) -> str:
+    """What a writer that has ended did not deliver, in words, and what to do; empty if it is nothing."""
+    words = undelivered(stat)
+    if words:
+        how = f"; {'once that is mended, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
+        return f"{words}{how if resumable(stat) else ''}"
+    if stat.dropped:
+        lost = sum(stat.dropped.values())
+        what = number_of(lost, "item was", "items were")
+        return f"{printable(stat.name)}: {what} not taken: {counted(stat.dropped)}"
+    return ""
+
+
+def undelivered(stat: BackendStat) -> str:
+    """What a writer that has ended has left to be delivered, in words; empty if it is nothing."""
+    why = f" ({printable(stat.last_error)})" if stat.last_error else ""
+    if stat.state == "failed":
+        what = "has given up" if stat.next_record or stat.written else "could not begin"
+        return f"{printable(stat.name)}: its writer {what}{why}"
+    if stat.state == "done":
+        return ""
+    what = f"{number_of(stat.queued, 'record is', 'records are')} not" if stat.queued else "not all is"
+    return f"{printable(stat.name)}: {what} delivered{why}"
+
+
+def resumable(stat: BackendStat) -> bool:
+    """Whether there is anything to go on with, for a writer that has not delivered all. One that failed before it
+    could say anything, such as for a backend that nobody has, has left nothing."""
+    return stat.state != "failed" or stat.time_ns > 0
+
+
+def resume_command(directory: str) -> str:
+    """What delivers it."""
+    return printable(f"telemetry export --resume {shlex.quote(directory) if directory else 'RUN'}")
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """`12 refused, 3 too_large`, in the order of the alphabet."""
+    return ", ".join(f"{formatting.count(number)} {printable(what)}" for what, number in sorted(numbers.items()))
+
+
+def _seconds(duration_s: float) -> str:
+    """Whole ones: they are always moving."""
+    return f"{duration_s:.0f} s" if duration_s < 120 else formatting.duration_s(duration_s)

@@ -1,0 +1,44 @@
+"""Names of values that are shown: so many, and so many characters, for whoever comes first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from telemetry import limits
+from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.steps.shown import Showing
+
+WARNING = "steps: values of more than 3 names, or too long ones: the rest is not shown"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STEP_NAMES_SHOWN", 3)
+    monkeypatch.setattr(limits, "STEP_NAME_CHARS_SHOWN", 8)
+
+
+def test_names_and_their_characters_are_bounded() -> None:
+    """A name that is too long takes nothing from those that follow; what is not shown is told once."""
+    warnings: list[str] = []
+    showing = Showing(warnings.append)
+    assert [showing.take(name) for name in ("x", "nine char", "five5", "yy", "z", "q")] == [
+        *(True, False, True, True, False, False),
+    ]
+    assert warnings == [WARNING]
+
+
+def test_a_restored_one_goes_on() -> None:
+    """With the room that was left; it tells nothing again."""
+    warnings: list[str] = []
+    showing = Showing(warnings.append)
+    assert showing.take("five5")
+    assert not showing.take("four")
+    again = Showing(warnings.append)
+    load(again, msgspec.msgpack.decode(encode(save(showing))))
+    assert again.take_again(["five5"])
+    assert not again.take("four")
+    assert again.take("two")
+    assert warnings == [WARNING]
+    assert not Showing(warnings.append).take_again(["a", "b", "c", "d"])
+    assert not Showing(warnings.append).take_again(["nine char"])

@@ -1,0 +1,79 @@
+"""What a writer says of itself."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from telemetry import limits
+from telemetry.backends.backend import NotConfigured, Unavailable
+from telemetry.backends.sources.source import Position
+from telemetry.backends.writer.tally import Tally, words
+from telemetry.store.backends import Counts
+from telemetry.wire.snapshot import BackendStat
+
+
+def test_a_report_has_everything() -> None:
+    """With what processes before this one came to; and it can be told to an aggregator."""
+    now = [10.0]
+    tally = Tally("w", "wandb", Counts(written=5, dropped={"x": 1}), restarts=2, clock=lambda: now[0])
+    tally.position, tally.known = Position(next_record=7), lambda: 10
+    tally.calling_since_s = 8.0
+    tally.add("dropped", "x", 2)
+    tally.said(ValueError("a\x1b"))
+    stat = tally.stat()
+    assert (stat.name, stat.kind, stat.pid, stat.restarts) == ("w", "wandb", os.getpid(), 2)
+    assert (stat.next_record, stat.queued, stat.written, stat.dropped) == (7, 3, 5, {"x": 3})
+    assert (stat.calling_s, stat.last_error) == (2.0, "ValueError: a\\x1b")
+    assert msgspec.json.decode(msgspec.json.encode(stat), type=BackendStat) == stat
+    assert tally.counts() == Counts(written=5, dropped={"x": 3})
+
+
+def test_reasons_are_bounded() -> None:
+    """A backend that invents one for each item is put together as `other`, and its words are cut."""
+    tally = Tally("w", "wandb")
+    for number in range(100):
+        tally.add("dropped", f"reason {number} {'x' * 100}", 1)
+    tally.add("no_place", "", 1)
+    tally.add("dropped", "none", 0)
+    tally.last_error = "e" * limits.TEXT_CHARS
+    assert len(tally.dropped) == limits.DROP_REASONS
+    assert sum(tally.dropped.values()) == 100
+    assert tally.dropped["other"] == 100 - limits.DROP_REASONS + 1
+    assert tally.no_place == {"other": 1}
+    data = msgspec.json.encode(tally.stat())
+    assert msgspec.json.decode(data, type=BackendStat).dropped == tally.dropped
+
+
+def test_who_reads_sees_whole_tables() -> None:
+    """One that somebody is reading does not change."""
+    tally = Tally("w", "wandb")
+    before = tally.dropped
+    tally.add("dropped", "x", 1)
+    assert before == {}
+
+
+def test_errors_in_words() -> None:
+    """Ours are sentences already; those of others need their kind."""
+    assert words(Unavailable("busy")) == "busy"
+    assert words(KeyError("x")) == "KeyError: 'x'"
+    assert words(TimeoutError()) == "TimeoutError"
+
+
+def test_what_it_tells_has_no_secrets_and_can_be_told() -> None:
+    """An address with a password, a path whose bytes are no text, and an error of any length."""
+    tally = Tally("w", "mlflow")
+    tally.place = "http://me:hunter2@host/\udcff"
+    tally.said(OSError(f"http://me:hunter2@host/ answers 500, token=abc123 {'x' * limits.TEXT_CHARS}"))
+    data = msgspec.json.encode(tally.stat())
+    stat = msgspec.json.decode(data, type=BackendStat)
+    assert (b"hunter2" in data, b"abc123" in data) == (False, False)
+    assert (stat.place, len(stat.last_error)) == ("http://me:***@host/\\udcff", limits.TEXT_CHARS)
+
+
+def test_an_error_does_not_say_the_backend_s_name_again() -> None:
+    """It always stands beside it."""
+    tally = Tally("mine", "prometheus")
+    tally.said(NotConfigured("prometheus: port 9599 is taken"))
+    assert tally.last_error == "port 9599 is taken"

@@ -1,0 +1,246 @@
+"""`telemetry feed` without its sockets: which run is meant, when it is over, and who may say stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import telemetry.transport
+import telemetry.transport.endpoints
+from telemetry import limits
+from telemetry.cli.commands import feed
+from telemetry.cli.main import build_parser, main
+from telemetry.errors import EndpointError, RunNotFoundError
+from telemetry.integrations.feed_loop import Pump
+from telemetry.integrations.feeds import FeedSpec
+from telemetry.wire.snapshot import MetricsSnapshot
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Handlers are as they were afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Snapshots:
+    """A subscription that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.next: list[str] = []
+        self.closed = False
+
+    def recv(self, timeout_s: float) -> MetricsSnapshot | None:
+        assert timeout_s == 0.0
+        return MetricsSnapshot(run_id="r", name="n", state=self.next.pop(0)) if self.next else None  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> Snapshots:
+    made = Snapshots()
+    monkeypatch.setattr(telemetry.transport, "subscribe", lambda endpoint: made)
+    return made
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """`now(s)` sets the clock."""
+    times = [0.0]
+    monkeypatch.setattr(feed.time, "monotonic", lambda: times[0])
+    return lambda now_s: times.__setitem__(0, now_s)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, refuses: bool) -> None:
+    monkeypatch.setattr(telemetry.transport.endpoints, "refuses", lambda endpoint: refuses)
+
+
+@pytest.mark.parametrize(
+    ("state", "over"), [("INITIALIZE", False), ("LIVE", False), ("DRAINING", True), ("COMPLETE", True)]
+)
+def test_a_run_that_takes_nothing_more_is_over(snapshots: Snapshots, state: str, over: bool) -> None:
+    """And stays so."""
+    with feed._Watch("ipc:///r") as watch:
+        assert not watch.over()
+        snapshots.next = [state]
+        assert watch.over() == over
+        assert watch.over() == over
+    assert snapshots.closed
+
+
+def test_a_run_whose_aggregator_died_may_go_on(
+    snapshots: Snapshots, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For as long as others may start another; one that is only silent is there."""
+    refuse(monkeypatch, False)
+    with feed._Watch("ipc:///r") as watch:
+        now(100.0)
+        assert not watch.over()
+        refuse(monkeypatch, True)
+        now(100.0 + limits.RETURN_S - 1.0)
+        assert not watch.over()
+        snapshots.next = ["LIVE"]
+        assert not watch.over()
+        now(100.0 + 2 * limits.RETURN_S - 2.0)
+        assert not watch.over()
+        now(100.0 + 3 * limits.RETURN_S)
+        assert watch.over()
+
+
+def test_signals_say_stop(signals: None) -> None:
+    """Also those that were blocked by whoever started it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        stop = feed._Stop()
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop
+
+
+def test_the_run_is_the_one_around_unless_one_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `telemetry run` that is the run."""
+    monkeypatch.setattr(feed.find_run, "check_listened", lambda endpoint: None)
+    parser = build_parser("feed")
+
+    def endpoint(*words: str) -> Any:
+        return feed._endpoint(parser.parse_args(["feed", "endpoints", *words]))
+
+    with pytest.raises(RunNotFoundError):
+        endpoint()
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", "ipc:///around")
+    assert endpoint() == "ipc:///around"
+    assert endpoint("ipc:///named") == "ipc:///named"
+
+
+class Messages:
+    """A subscription that has these."""
+
+    connected = ever_connected = True
+
+    def __init__(self, address: str, messages: list[bytes]) -> None:
+        self.address = address
+        self._messages = messages
+
+    def __enter__(self) -> Messages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def recv(self, timeout_s: float) -> bytes | None:
+        return self._messages.pop(0) if self._messages else None
+
+
+class Kind:
+    """A feed that takes anything, or breaks."""
+
+    topics = (b"",)
+    addresses = ()
+    over = False
+
+    def __init__(self, run: Any, options: Any) -> None:
+        pass
+
+    def take(self, message: bytes) -> None:
+        if message == b"break":
+            raise RuntimeError("broken")
+
+    def close(self) -> None:
+        pass
+
+
+class Marked:
+    """A run that keeps its marks."""
+
+    def __init__(self) -> None:
+        self.marks: list[str] = []
+
+    def mark(self, text: str) -> None:
+        self.marks.append(text)
+
+
+def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address: str = "ipc:///x") -> int:
+    """What `_feed` returns if it is told to stop at once."""
+    monkeypatch.setattr(
+        "telemetry.transport.foreign_subscription.ForeignSubscription",
+        lambda where, topics: Messages(where, list(messages)),
+    )
+    watch: Any = SimpleNamespace(over=lambda: False)
+    stop: Any = True
+    run: Any = one
+    return feed._feed(feed._Fed(FeedSpec("endpoints", address), Kind, run, texts=True), watch, stop)
+
+
+def test_a_feed_that_took_something_leaves_no_mark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And ends well."""
+    one = Marked()
+    assert fed(monkeypatch, one, b"a", b"b") == 0
+    assert one.marks == []
+    assert "endpoints: stopped; 2 messages taken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["ipc:///x", "ipc:///no*where"])
+def test_a_feed_to_which_nothing_came_is_in_the_result(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not anybody was found, with a code of its own."""
+    one = Marked()
+    assert fed(monkeypatch, one, address=address) == 6
+    assert one.marks == [f"feed endpoints:{address}: nothing came"]
+    assert "endpoints: stopped; nothing came" in capsys.readouterr().err
+
+
+def test_waiting_for_long_is_in_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While there is still somebody to take it."""
+    monkeypatch.setattr("telemetry.integrations.feed_loop._QUIET_S", -1.0)
+    one = Marked()
+    fed(monkeypatch, one)
+    waiting = "nothing comes from ipc:///x for -1 s now; still waiting"
+    assert one.marks[0] == f"feed endpoints:ipc:///x: {waiting}"
+    assert f"endpoints: {waiting}" in capsys.readouterr().err
+
+
+def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was wrong, if that is known."""
+    one = Marked()
+    with pytest.raises(EndpointError):
+        fed(monkeypatch, one, address="")
+    with pytest.raises(RuntimeError):
+        fed(monkeypatch, one, b"break")
+    assert one.marks == [
+        "feed endpoints: endpoints is nowhere by itself (write endpoints:ADDRESS)",
+        "feed endpoints:ipc:///x: it failed",
+    ]
+
+
+def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had sent is there all the same."""
+
+    def gone(pump: Pump) -> str:
+        pump.taken = 3
+        return "gone"
+
+    one = Marked()
+    monkeypatch.setattr(Pump, "run", gone)
+    assert fed(monkeypatch, one) == 1
+    assert one.marks == ["feed endpoints:ipc:///x: the sender has gone without a word"]
+
+
+def test_a_wrong_feed_is_said(root: Path, signals: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anybody is asked."""
+    assert main(["feed", "endpoint"]) == 2
+    assert "did you mean endpoints?" in capsys.readouterr().err

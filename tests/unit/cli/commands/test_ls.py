@@ -1,0 +1,208 @@
+"""The list of runs: what is on disk, and what is left of aggregators that died."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.main import main
+from telemetry.store.live_runs import LiveRun, announce
+from telemetry.store.run_directory import RunDirectory
+from telemetry.transport import runtime_directory
+from telemetry.transport.keeper_lock import Keeping
+
+STARTED_NS = 1_772_366_400_000_000_000
+MakeRun = Callable[..., RunDirectory]
+
+
+def test_ls_of_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without runs the list is empty and valid, and a person is told so."""
+    assert main(["ls", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["ls"]) == 0
+    assert capsys.readouterr() == ("", "telemetry: no runs\n")
+
+
+def test_ls_lists_finished_and_dead_runs(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each run has the promised keys; one whose aggregator died without a result is DEAD."""
+    make_run("job", "aaaa1111")
+    make_run("killed", "bbbb2222", ended=False)
+    assert main(["ls", "--json"]) == 0
+    found = {item["run_id"]: item for item in json.loads(capsys.readouterr().out)}
+    assert found["aaaa1111"]["state"] == "COMPLETE"
+    assert found["aaaa1111"]["completeness"] == "complete"
+    assert found["bbbb2222"]["state"] == "DEAD"
+    assert found["bbbb2222"]["name"] == "killed"
+    for item in found.values():
+        assert {"name", "run_id", "state", "pid", "endpoint", "dir"} <= set(item)
+        assert (item["pid"], item["endpoint"]) == (None, None)
+        assert Path(item["dir"]).is_dir()
+    assert main(["ls"]) == 0
+    assert "killed" in capsys.readouterr().out
+    assert main(["ls", "--live", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_dead_aggregators_announcement_is_not_a_live_run(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file left behind by a killed aggregator neither lists nor resolves as live."""
+    directory = make_run("killed", "bbbb2222", ended=False)
+    gone = LiveRun(
+        run_id="bbbb2222",
+        name="killed",
+        pid=2**22 + 1,
+        endpoint="ipc:///nowhere",
+        dir=str(directory.path),
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+    announce(runtime_directory(), gone)
+    assert main(["ls", "--live", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["stop", "killed"]) == 1
+    assert "has died" in capsys.readouterr().err
+
+
+def died(directory: RunDirectory) -> LiveRun:
+    """The announcement of an aggregator that was killed."""
+    gone = LiveRun(
+        run_id=directory.run_id,
+        name=directory.slug,
+        pid=2**22 + 1,
+        endpoint="ipc:///nowhere",
+        dir=str(directory.path),
+        state="LIVE",
+        started_ns=STARTED_NS,
+    )
+    announce(runtime_directory(), gone)
+    return gone
+
+
+def test_a_dead_run_is_offered_for_recovery(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON says that there is a journal, people get the command to copy; stdout stays a table or JSON."""
+    monkeypatch.setenv("COLUMNS", "400")
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
+    make_run("empty", "cccc3333", ended=False)
+    make_run("job", "aaaa1111", journal=True)
+    assert main(["ls", "--json"]) == 0
+    captured = capsys.readouterr()
+    found = {item["run_id"]: item["recoverable"] for item in json.loads(captured.out)}
+    assert found == {"aaaa1111": False, "bbbb2222": True, "cccc3333": False}
+    assert captured.err == ""
+    assert main(["ls"]) == 0
+    captured = capsys.readouterr()
+    command = f"`telemetry recover {directory.path}`"
+    assert captured.err == f"telemetry: killed is dead; {command} makes a result of what it left\n"
+    assert "recover" not in captured.out
+
+
+def test_a_run_that_is_about_to_go_on_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody sees to another aggregator: `recover` is not offered meanwhile."""
+    make_run("killed", "bbbb2222", ended=False, journal=True)
+    keeping = Keeping("bbbb2222")
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["recoverable"]) == ("RESTARTING", False)
+    assert main(["ls"]) == 0
+    assert "recover" not in capsys.readouterr().err
+    keeping.end()
+
+
+def test_many_dead_runs_take_few_lines(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of dead runs does not bury the table."""
+    monkeypatch.setenv("COLUMNS", "400")
+    for number in range(8):
+        make_run("killed", f"r{number}", ended=False, journal=True)
+    assert main(["ls"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 6
+    assert said[-1] == "telemetry: and 3 more"
+
+
+def test_a_run_that_somebody_has_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """It begins this moment or is on another host, and nobody is told to recover it."""
+    directory = make_run("job", "bbbb2222", ended=False, journal=True)
+    lock = directory.lock()
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["recoverable"], item["endpoint"]) == ("LIVE", False, None)
+    lock.release()
+
+
+def test_a_dead_run_elsewhere_is_listed_until_it_has_a_result(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed aggregator of another folder is DEAD here too; once there is a result, or nothing, its files go."""
+    directory = make_run("killed", "bbbb2222", ended=False, journal=True)
+    died(directory)
+    assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["run_id"], item["state"], item["dir"]) == ("bbbb2222", "DEAD", str(directory.path))
+    assert (runtime_directory() / "bbbb2222").exists()
+    directory.final.write_text('{"run_id":"bbbb2222","name":"killed","state":"COMPLETE","completeness":"lossy"}')
+    died(RunDirectory(Path("/nowhere"), "cccc3333", "gone"))
+    assert main(["ls", "--json", "--dir", "elsewhere"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert [path.name for path in runtime_directory().iterdir()] == []
+
+
+def test_a_result_that_went_elsewhere_is_listed(
+    make_run: MakeRun, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose directory could not be written is not dead."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("TELEMETRY_RUN__FALLBACK_DIRS", str(root.parent / "spare"))
+    (root.parent / "spare").mkdir()
+    directory.final.rename(root.parent / "spare" / "telemetry-aaaa1111-final_snapshot.json")
+    assert main(["ls", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)
+    assert (item["state"], item["completeness"]) == ("COMPLETE", "complete")
+    assert main(["report", "job"]) == 0
+    assert "could not be written" in capsys.readouterr().out
+
+
+def test_what_has_no_room_is_said(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column does not vanish silently."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["ls"]) == 0
+    said = capsys.readouterr()
+    assert directory.path.name not in said.out
+    assert said.err == "telemetry: no room for pid and directory: a wider terminal shows it, or --json\n"
+    monkeypatch.setenv("COLUMNS", "500")
+    assert main(["ls"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f" runs/{directory.path.name}\n" in said.out
+
+
+def test_a_directory_elsewhere_is_shown_whole(
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One below the working directory is short, and can be copied all the same."""
+    directory = make_run("job", "aaaa1111")
+    monkeypatch.setenv("COLUMNS", "500")
+    monkeypatch.chdir(tmp_path)
+    assert main(["ls", "--dir", str(directory.path.parent)]) == 0
+    assert f" {directory.path}\n" in capsys.readouterr().out
+
+
+def test_the_sockets_of_a_dead_run_that_nothing_can_be_made_of_go(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody will ever listen there again; those of one that can be recovered stay."""
+    died(make_run("killed", "bbbb2222", ended=False))
+    died(make_run("kept", "cccc3333", ended=False, journal=True))
+    assert main(["ls", "--json"]) == 0
+    assert [item["state"] for item in json.loads(capsys.readouterr().out)] == ["DEAD", "DEAD"]
+    assert [path.name for path in runtime_directory().iterdir()] == ["cccc3333"]

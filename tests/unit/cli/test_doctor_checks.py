@@ -1,0 +1,130 @@
+"""The doctor's checks find what they look for."""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from telemetry import limits
+from telemetry.cli import doctor_checks
+from telemetry.config import Config, JournalConfig, RunConfig, TransportConfig
+from telemetry.transport.keys import KeyFolder
+from telemetry.transport.zmq_version import ZmqFacts
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(root: Path) -> None:
+    """Nothing of this machine's settings or runs is seen."""
+
+
+def test_a_long_socket_path_fails(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """A runtime directory in which no socket path fits is found before a run fails on it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(root / ("x" * 100)))
+    status, _, advice = doctor_checks.check_runtime_directory(Config())
+    assert status == "fail"
+    assert "XDG_RUNTIME_DIR" in advice
+
+
+@pytest.mark.parametrize(
+    ("free", "status"), [(10 * limits.MIB, "fail"), (limits.GIB, "warn"), (100 * limits.GIB, "ok")]
+)
+def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, status: str) -> None:
+    """Too little room for a run fails; less than the journal may take warns."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _path: usage(0, 0, free))
+    assert doctor_checks.check_run_directory(Config())[0] == status
+
+
+def test_no_journal_needs_less_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a journal its cap is no concern."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _path: usage(0, 0, limits.GIB))
+    assert doctor_checks.check_run_directory(Config(journal=JournalConfig(enabled=False)))[0] == "ok"
+
+
+def test_a_file_in_the_place_of_the_run_directory_fails(root: Path) -> None:
+    """Runs can't be made below a file."""
+    root.write_text("")
+    assert doctor_checks.check_run_directory(Config(run=RunConfig(dir="runs/deeper")))[0] == "fail"
+
+
+def test_few_descriptors_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A low limit on open files is told with the command that raises it."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 4_096))
+    status, _, advice = doctor_checks.check_open_files(Config())
+    assert status == "warn"
+    assert "ulimit -n 4096" in advice
+
+
+def test_what_is_compiled_is_told(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing need be; what it costs and what helps is said."""
+    assert doctor_checks.check_compiled(Config()) == ("ok", "what the aggregator does with most rows")
+    monkeypatch.setattr("telemetry.aggregator.compiled.record_usual", None)
+    status, found, *advice = doctor_checks.check_compiled(Config())
+    assert (status, "twice the time" in found) == ("ok", True)
+    assert "gcc and python3-dev" in advice[0]
+
+
+def test_a_stale_endpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exported address at which nobody answers would make every `start` fail."""
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", f"ipc://{os.getcwd()}/nobody")
+    monkeypatch.setattr(doctor_checks, "_HELLO_TIMEOUT_S", 0.1)
+    status, found, advice = doctor_checks.check_endpoint(Config())
+    assert status == "fail"
+    assert "nobody" in found
+    assert "unset TELEMETRY_ENDPOINT" in advice
+
+
+def test_keys_are_no_matter_without_any() -> None:
+    """As long as nothing leaves the machine."""
+    status, found, *_ = doctor_checks.check_keys(Config())
+    assert (status, found.startswith("none in ")) == ("ok", True)
+    reachable = Config(transport=TransportConfig(bind="tcp://0.0.0.0:*"))
+    status, found, *advice = doctor_checks.check_keys(reachable)
+    assert (status, "there are no keys" in found) == ("fail", True)
+    assert "telemetry keys new" in advice[0]
+
+
+def test_keys_are_looked_at(root: Path) -> None:
+    """Fit for use; a file that is not believed; a secret that others can read, with what mends it."""
+    folder = KeyFolder(root.parent / "telemetry" / "keys")
+    folder.make_pair()
+    folder.trust("ann", folder.own().public.decode())
+    status, found, *_ = doctor_checks.check_keys(Config())
+    assert (status, "1 other trusted" in found) == ("ok", True)
+    (folder.trusted_path / "bob").write_text("nonsense")
+    status, found, *_ = doctor_checks.check_keys(Config())
+    assert (status, "bob holds no public key" in found) == ("warn", True)
+    folder.secret.chmod(0o644)
+    assert doctor_checks.check_keys(Config())[0::2] == ("fail", f"chmod 600 {folder.secret}")
+
+
+def test_a_library_that_cannot_encrypt_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where it is needed."""
+    facts = ZmqFacts("27", "4.3.5", ipc=True, curve=False)
+    monkeypatch.setattr("telemetry.transport.zmq_version.zmq_facts", lambda: facts)
+    assert doctor_checks.check_keys(Config())[0] == "ok"
+    KeyFolder(root.parent / "telemetry" / "keys").make_pair()
+    assert doctor_checks.check_keys(Config())[0] == "fail"
+
+
+def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is alive, so to unset the variable would be the wrong advice."""
+    monkeypatch.setenv("TELEMETRY_ENDPOINT", "tcp://127.0.0.1:1#somebody")
+    status, found, *advice = doctor_checks.check_endpoint(Config())
+    assert (status, "no keys in" in found) == ("fail", True)
+    assert advice == ["`telemetry keys new` makes them"]
+
+
+def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its package overwrites files of this one; the advice repairs that."""
+    monkeypatch.setattr(doctor_checks, "version", lambda package: "1.0")
+    status, found, *advice = doctor_checks.check_versions(Config())
+    assert status == "fail"
+    assert "`telemetry` is installed too, another project" in found
+    assert advice == ["pip uninstall telemetry, then pip install --force-reinstall telemetryd"]

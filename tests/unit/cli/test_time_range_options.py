@@ -1,0 +1,119 @@
+"""Parts of runs as they are asked for on a command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.history.runs import Making
+
+from telemetry.cli import find_run
+from telemetry.cli.main import main
+from telemetry.cli.time_range_options import add_part_arguments, choice_of, report_of, step_of
+from telemetry.errors import UsageError
+from telemetry.history import Choice
+from telemetry.wire.events import Define
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import MetricsSnapshot
+
+DEFINITIONS = (Define(0, "latency", "series", "ms"), Define(1, "requests", "counter"))
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_part_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.fixture
+def run(root: Path) -> Path:
+    """Forty seconds of one run, in `runs`."""
+    rows = [[(0, 1.0 + second)] * 10 + [(1, 2.0)] for second in range(40)]
+    Making(root, DEFINITIONS).write(rows)
+    return root
+
+
+def test_flags_become_a_choice() -> None:
+    """Times from either end; a negative one is a value, not a flag."""
+    assert choice_of(parsed()).whole
+    assert choice_of(parsed("--from", "30s", "--to", "5m")) == Choice(from_s=30.0, to_s=300.0)
+    assert choice_of(parsed("--from", "-1m", "--to=-10s")) == Choice(from_s=-60.0, to_s=-10.0)
+    assert choice_of(parsed("--steady", "--to", "9")) == Choice(steady=True, to_s=9.0)
+    assert choice_of(parsed("--trim-warmup")) == Choice(trim_warmup=True)
+    assert step_of(parsed()) is None
+    assert step_of(parsed("--every", "1m")) == 60.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--from", "soon"), "--from: 'soon' is no time"),
+        (("--to", "10 parsecs"), "--to: '10 parsecs' is no time"),
+        (("--every", "often"), "--every: 'often' is no time"),
+        (("--every", "0"), "--every 0: steps take longer than that"),
+        (("--every=-5s",), "--every -5s: steps take longer than that"),
+    ],
+)
+def test_wrong_values_name_their_flag(words: tuple[str, ...], said: str) -> None:
+    """And say how a time is written."""
+    args = parsed(*words)
+    with pytest.raises(UsageError) as caught:
+        step_of(args) if args.every else choice_of(args)
+    assert caught.value.message == said
+    assert "10s" in caught.value.hint
+
+
+def test_a_report_of_a_run_that_has_ended(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By itself it has bounds, figures over time and findings."""
+    assert main(["report", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["stretch"] is None
+    assert document["bounds"][0]["percentiles"]["50"]["low"] < document["bounds"][0]["percentiles"]["50"]["high"]
+    assert len(document["over_time"][0]["points"]) == 40
+    assert document["step_s"] == 1.0
+    assert document["findings"] == ["p99.9 of latency rests on 400 samples: no upper bound at 95 %; it takes 3,688"]
+
+
+def test_a_report_of_a_part(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers are those of the part, in steps of the length that was asked for."""
+    assert main(["report", "--json", "--from", "10s", "--to", "-10s", "--every", "5s"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stretch"]["start_s"], document["stretch"]["end_s"]) == (10.0, 30.0)
+    latency = document["series"][0]
+    assert (latency["count"], latency["min"], latency["max"], latency["exact"]) == (200, 11, 30, False)
+    assert document["counters"][0]["value"] == 40
+    assert [point["count"] for point in document["over_time"][0]["points"]] == [50] * 4
+    assert "of a part of the run, 10.0 s to 30.0 s" in document["findings"][0]
+
+
+def test_mistakes_are_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and one line with what would do."""
+    assert main(["report", "--from", "50s"]) == 2
+    assert "nothing lies between 50.0 s and 40.0 s of the run" in capsys.readouterr().err
+    assert main(["report", "--every", "soon"]) == 2
+    assert "--every: 'soon' is no time" in capsys.readouterr().err
+    assert main(["report", "--steady", "--trim-warmup"]) == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_no_history_no_parts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A result that was copied is reported as a whole, and says why it can't be as a part."""
+    alone = run.parent / "baseline.json"
+    alone.write_bytes((run / "latest" / "final_snapshot.json").read_bytes())
+    assert main(["report", str(alone), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bounds"]
+    assert main(["report", str(alone), "--steady"]) == 1
+    assert "a result that lies alone has no history" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its report is that of its aggregator; parts of it are not to be had."""
+    live = Report(snapshot=MetricsSnapshot(run_id="r", name="n", state="LIVE"), source="status")
+    monkeypatch.setattr(find_run, "report_of", lambda target: live)
+    target = find_run.Target("job", Path("runs"), endpoint="ipc:///nowhere")
+    assert report_of(target, Choice(), None) is live
+    for choice, step_s in ((Choice(from_s=1.0), None), (Choice(), 5.0)):
+        with pytest.raises(UsageError, match="the run goes on"):
+            report_of(target, choice, step_s)

@@ -1,0 +1,30 @@
+"""Who has the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from telemetry.cli.wrapped.stage import PlainStage, open_stage
+from telemetry.errors import UsageError
+
+
+def test_without_a_viewer_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command is an ordinary child, talk goes to stderr at once, and nobody is waited for."""
+    with open_stage(tui=False) as stage:
+        assert isinstance(stage, PlainStage)
+        assert stage.launch is None
+        stage.begin("/nowhere", {})
+        stage.say("a word")
+        stage.pass_by("a line\n")
+        stage.over()
+        stage.await_leave(patient=True)
+    assert capsys.readouterr().err == "telemetry: a word\na line\n"
+
+
+def test_a_viewer_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that can place characters, on both streams; what to do instead is said."""
+    for term in ("dumb", "xterm"):
+        monkeypatch.setenv("TERM", term)
+        with pytest.raises(UsageError, match="--tui needs a terminal") as caught:
+            open_stage(tui=True)
+        assert "telemetry top" in caught.value.hint

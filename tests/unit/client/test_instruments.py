@@ -1,0 +1,58 @@
+"""What a program holds in its hands."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from telemetry.client.catalog import Catalog
+from telemetry.client.instruments import Counter, Gauge, Series
+from telemetry.client.process import PROCESS
+from telemetry.client.recorders import Recorders, build_recorders
+from telemetry.client.tally import Tally
+from telemetry.errors import InstrumentError
+
+
+@pytest.fixture
+def recorders() -> Recorders:
+    made = build_recorders(now=lambda: 1)
+    made.install(made.buffer.extend)
+    return made
+
+
+def test_each_kind_has_its_verb(recorders: Recorders) -> None:
+    """`add`, `set` and `record` put rows with the instrument's id into the buffer."""
+    catalog = Catalog(recorders, Tally())
+    counter, gauge, series = (catalog.instrument(kind, kind) for kind in ("counter", "gauge", "series"))
+    assert isinstance(counter, Counter)
+    assert isinstance(gauge, Gauge)
+    assert isinstance(series, Series)
+    counter.add(2)
+    gauge.set(3)
+    series.record(4)
+    assert recorders.buffer == [0.0, 1, 2.0, 1.0, 1, 3.0, 2.0, 1, 4.0]
+
+
+def test_what_an_instrument_is_can_be_read(recorders: Recorders) -> None:
+    """Also from its repr."""
+    made = Catalog(recorders, Tally()).instrument("gauge", "memory", "B", {"gpu": 1})
+    assert (made.name, made.unit, dict(made.labels)) == ("memory", "B", {"gpu": "1"})
+    assert repr(made) == "<Gauge 'memory', unit='B', gpu='1'>"
+
+
+@pytest.mark.parametrize("unit", ["", "B", "requests"])
+def test_only_a_time_can_be_timed(recorders: Recorders, unit: str) -> None:
+    """The error is raised at the call, not when the block ends."""
+    made = Catalog(recorders, Tally()).instrument("series", "s", unit)
+    assert isinstance(made, Series)
+    with pytest.raises(InstrumentError, match="no unit of time"):
+        made.time()
+
+
+def test_an_instrument_travels_to_another_process_as_itself() -> None:
+    """Pickled, as an argument of a worker, it becomes the instrument of the same name there."""
+    made = PROCESS.instrument("series", "test.pickled", "ms", {"a": "b"}, digits=2, low=0.5, high=9.0)
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert copy.deepcopy(made) is made

@@ -1,0 +1,452 @@
+"""The life of a process's one producer, against an aggregator in a thread."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.client import records
+from telemetry.client.instruments import Counter, Series
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process, program_name
+from telemetry.config import EmitConfig
+from telemetry.errors import EndpointError, ProtocolError
+from telemetry.testing.aggregator import FakeAggregator
+from telemetry.wire.events import Uncounted
+
+WaitUntil = Callable[..., Any]
+QUICK = EmitConfig(flush_ms=2, start_timeout_s=5, finish_timeout_s=5)
+
+
+@pytest.fixture
+def aggregator(short_dir: Path) -> Iterator[FakeAggregator]:
+    with FakeAggregator(short_dir) as made:
+        yield made
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    """A process that is not the test's own; its exit hooks don't run."""
+    monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
+    monkeypatch.setattr(Process, "_hook_exits", lambda self: None)
+    made = Process()
+    yield made
+    made.finish(0.2)
+
+
+def counter(process: Process, name: str = "n") -> Counter:
+    made = process.instrument("counter", name, "", {})
+    assert isinstance(made, Counter)
+    return made
+
+
+def test_before_an_attach_instruments_are_null_objects(process: Process) -> None:
+    """Nothing is kept, nothing is counted."""
+    counter(process).add()
+    process.put_records(lambda: [records.mark("m", {}, 0)])
+    assert process.recorders.buffer == []
+    assert process.state == "idle"
+
+
+def test_instruments_made_before_bind_when_the_run_comes(process: Process, aggregator: FakeAggregator) -> None:
+    """What was bound long ago records from then on."""
+    add = counter(process).add
+    add(1)
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    add(2)
+    counter(process, "later").add(3)
+    process.put_records(lambda: [records.mark("m", {}, 7)])
+    ending = process.finish(5.0)
+    assert ending.account is not None
+    assert (ending.account.emitted, ending.account.missing) == (3, 0)
+    assert (aggregator.values("n"), aggregator.values("later")) == ([2.0], [3.0])
+    [heard] = aggregator.heard.values()
+    assert heard.records == [records_mark("m", 7)]
+    assert heard.hello is not None
+    assert (heard.hello.name, heard.hello.pid) == ("job", os.getpid())
+
+
+def records_mark(text: str, time_ns: int) -> Any:
+    from telemetry.wire.events import Mark
+
+    return Mark(text=text, time_ns=time_ns)
+
+
+def test_after_a_finish_events_are_counted_and_said_once(
+    process: Process, aggregator: FakeAggregator, said: Callable[[], list[str]]
+) -> None:
+    """At exit, in one line."""
+    made = counter(process)
+    process.attach(aggregator.endpoint, "job", QUICK)
+    process.finish(5.0)
+    made.add()
+    process.put_records(lambda: [records.mark("m", {}, 0)])
+    process._end_of_process()
+    process._end_of_process()
+    assert said() == ["telemetry: 2 events were recorded after finish() and are not in the result"]
+    assert process.recorders.buffer == []
+
+
+def test_a_new_run_after_a_finish_is_a_new_producer(process: Process, aggregator: FakeAggregator) -> None:
+    """With the same instruments, announced again."""
+    made = counter(process)
+    for value in (1, 2):
+        process.reopen()
+        process.attach(aggregator.endpoint, "job", QUICK)
+        made.add(value)
+        process.finish(5.0)
+    assert sorted(heard.received for heard in aggregator.heard.values()) == [1, 1]
+    assert sorted(aggregator.values("n")) == [1.0, 2.0]
+
+
+def test_many_threads_share_an_instrument(process: Process, aggregator: FakeAggregator) -> None:
+    """No event is lost, none is doubled."""
+    process.attach(aggregator.endpoint, "job", QUICK)
+
+    def work() -> None:
+        made = counter(process)
+        for _ in range(20_000):
+            made.add()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ending = process.finish(20.0)
+    assert ending.account is not None
+    assert (ending.account.received, ending.account.missing) == (80_000, 0)
+    assert sum(aggregator.values("n")) == 80_000
+
+
+def test_policy_block_loses_nothing_while_the_aggregator_is_behind(
+    process: Process, aggregator: FakeAggregator
+) -> None:
+    """The callers wait for room."""
+    config = EmitConfig(policy="block", buffer_events=1_000, flush_ms=1, block_timeout_s=30)
+    process.attach(aggregator.endpoint, "job", config).wait_for_welcome(5.0)
+    aggregator.reading = False
+    made = counter(process)
+    threads = [threading.Thread(target=lambda: [made.add() for _ in range(5_000)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    aggregator.reading = True
+    for thread in threads:
+        thread.join()
+    ending = process.finish(20.0)
+    assert ending.account is not None
+    assert (ending.account.emitted, ending.account.received) == (10_000, 10_000)
+
+
+def test_bad_values_are_counted_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
+    """And so is a record whose text can't be made."""
+
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    made = process.instrument("series", "s", "ms", {})
+    assert isinstance(made, Series)
+    process.attach(aggregator.endpoint, "job", QUICK)
+    for value in (1, "2", None, 3.0):
+        made.record(value)  # type: ignore[arg-type]
+    process.put_records(lambda: [records.mark(Mute(), {}, 0)])
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert heard.end.emitted == 5
+    assert heard.end.dropped == {"not_a_number": 2, "unencodable": 1}
+    assert aggregator.values("s") == [1.0, 3.0]
+
+
+def test_with_an_endpoint_in_the_environment_an_instrument_attaches(
+    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to call `start`; it never waits."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+    counter(process).add(5)
+    assert process.state == "live"
+    ending = process.finish(10.0)
+    assert ending.account is not None
+    assert aggregator.values("n") == [5.0]
+    [heard] = aggregator.heard.values()
+    assert heard.hello is not None
+    assert heard.hello.name == program_name()
+
+
+def test_an_endpoint_nobody_listens_at_is_one_line(
+    process: Process, short_dir: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """The variable is left over from another run: instruments stay null objects."""
+    for endpoint in (f"ipc://{short_dir}/none", "nonsense"):
+        monkeypatch.setenv(ENDPOINT_VARIABLE, endpoint)
+        for _ in range(3):
+            counter(process).add()
+    assert process.recorders.buffer == [] or process.state == "live"
+    assert f"nobody listens at ipc://{short_dir}/none" in said()[0]
+
+
+def test_an_address_that_never_answers_is_given_up(
+    process: Process, short_dir: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    """After the start timeout, so that nothing piles up for ever."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "mute"))
+        listener.listen(16)
+        monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/mute")
+        monkeypatch.setenv("TELEMETRY_EMIT__START_TIMEOUT_S", "0.1")
+        counter(process).add()
+        assert process.state == "live"
+        wait_until(lambda: process.state == "idle", what="giving up")
+    assert process.recorders.buffer == []
+
+
+def test_a_start_takes_over_what_attached_by_itself(process: Process, aggregator: FakeAggregator) -> None:
+    """Its policy and bounds hold from then on."""
+    process.attach(aggregator.endpoint, "job", QUICK)
+    attached = process.flusher
+    config = EmitConfig(policy="block", buffer_events=1_000, block_timeout_s=0)
+    assert process.join(aggregator.endpoint, "job", config) is attached
+    aggregator.reading = False
+    made = counter(process)
+    for _ in range(50_000):
+        made.add()
+    aggregator.reading = True
+    process.finish(10.0)
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert set(heard.end.dropped) <= {"block_timeout"}
+    assert heard.received + heard.end.dropped.get("block_timeout", 0) == 50_000
+
+
+def test_a_run_that_is_over_is_not_joined_again(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
+) -> None:
+    """Its flusher has ended; the next start gets one of its own, and nothing is kept for the old one."""
+    first = process.attach(aggregator.endpoint, "job", QUICK)
+    first.wait_for_welcome(5.0)
+    aggregator.state = "DRAINING"
+    wait_until(lambda: process.state == "finished", what="noticing the end")
+    aggregator.state = "LIVE"
+    process.reopen()
+    second = process.join(aggregator.endpoint, "job", QUICK)
+    assert second is not first
+    counter(process).add(3)
+    ending = process.finish(10.0)
+    assert ending.account is not None
+    assert aggregator.values("n") == [3.0]
+
+
+def test_who_joins_another_run_leaves_the_first_one(process: Process, aggregator: FakeAggregator) -> None:
+    """Each run gets what was recorded for it, and the end of its producer."""
+    folder = Path(tempfile.mkdtemp(prefix="tm"))
+    try:
+        with FakeAggregator(folder) as other:
+            process.attach(aggregator.endpoint, "job", QUICK)
+            counter(process).add(1)
+            process.join(other.endpoint, "job", QUICK)
+            counter(process).add(2)
+            assert process.finish(10.0).account is not None
+            assert (aggregator.values("n"), other.values("n")) == ([1.0], [2.0])
+            assert all(heard.end is not None for heard in (*aggregator.heard.values(), *other.heard.values()))
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_refusal_in_mid_run_makes_null_objects(
+    process: Process,
+    aggregator: FakeAggregator,
+    wait_until: WaitUntil,
+    said: Callable[[], list[str]],
+    awaited: bool,
+) -> None:
+    """Nothing piles up for an aggregator that will never take it, and one line says so."""
+    flusher = process.attach(aggregator.endpoint, "job", QUICK, awaited=awaited)
+    flusher.wait_for_welcome(5.0)
+    assert flusher._conversation is not None
+    flusher._conversation.refused = ProtocolError("more than 4,096 producers")
+    wait_until(lambda: process.state == "idle", what="giving up")
+    counter(process).add()
+    assert (process.recorders.buffer, process.flusher) == ([], None)
+    wait_until(said, what="a line")
+    assert said() == ["telemetry: nothing is recorded: more than 4,096 producers"]
+
+
+def test_without_room_for_a_thread_instruments_are_null_objects(
+    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+) -> None:
+    """Also in a forked child, whose recording calls don't raise; and nobody waits for that thread at exit."""
+
+    def fail(_self: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    parents = process.flusher
+    assert parents is not None
+    made = counter(process)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        for record in (made.add, lambda: process.put_records(lambda: [records.mark("m", {}, 0)])):
+            process.after_fork_in_child()
+            process.state = "inherited"
+            process.recorders.install(process._first_rows)
+            record()
+            assert (process.state, process.flusher, process.recorders.buffer) == ("idle", None, [])
+        patched.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+        counter(process, "another").add()
+    process._end_of_process()
+    parents.finish(5.0)
+    assert len(said()) == 3
+    assert all("can't start new thread" in line for line in said())
+
+
+def test_an_event_on_its_way_when_the_flusher_ends_is_counted(
+    process: Process, aggregator: FakeAggregator, said: Callable[[], list[str]]
+) -> None:
+    """A value may take its time to become a number; the event is in no result, and that is said."""
+
+    class Slow:
+        def __float__(self) -> float:
+            process.finish(5.0)
+            return 1.0
+
+    made = process.instrument("series", "s", "", {})
+    assert isinstance(made, Series)
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    made.record(Slow())
+    process._end_of_process()
+    assert said() == ["telemetry: 1 event was recorded after finish() and is not in the result"]
+    assert process.recorders.buffer == []
+
+
+def test_an_attach_can_be_taken_back(process: Process, short_dir: Path) -> None:
+    """`start` does so if nobody answers."""
+    flusher = process.attach(f"ipc://{short_dir}/none", "job", QUICK)
+    with pytest.raises(EndpointError):
+        flusher.wait_for_welcome(0.05)
+    process.detach()
+    counter(process).add()
+    assert (process.state, process.recorders.buffer, process.flusher) == ("idle", [], None)
+
+
+def test_a_run_that_ends_elsewhere_makes_later_events_late(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
+) -> None:
+    """Earlier ones are in it."""
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    made = counter(process)
+    made.add()
+    aggregator.state = "DRAINING"
+    wait_until(lambda: process.state == "finished", what="noticing the end")
+    made.add()
+    ending = process.finish(5.0)
+    assert ending.account is not None
+    assert aggregator.values("n") == [1.0]
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert heard.end.unfinished
+
+
+def test_a_program_that_finishes_before_the_run_says_so(process: Process, aggregator: FakeAggregator) -> None:
+    """Nothing more comes of it."""
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert heard.end is not None
+    assert not heard.end.unfinished
+
+
+@pytest.mark.parametrize("variable", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])
+def test_a_launchers_rank_is_told(
+    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Reports name ranks, not process ids."""
+    monkeypatch.setenv(variable, "3")
+    process.attach(aggregator.endpoint, "job", QUICK)
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert heard.hello is not None
+    assert heard.hello.rank == 3
+
+
+def test_requests_live_and_end_with_the_run(process: Process, aggregator: FakeAggregator) -> None:
+    """Before it they are null objects; what is left of conversations is recorded at its end; another run does not
+    know them."""
+    llm = process.requests("llm", {})
+    llm.issue(conversation="c").complete()
+    process.attach(aggregator.endpoint, "job", QUICK)
+    made = llm.issue(conversation="c")
+    made.first()
+    kept = llm.issue(key="k", conversation="c")
+    made.complete()
+    process.finish(5.0)
+    assert aggregator.values("llm.issued") == [1.0, 1.0]
+    assert aggregator.values("llm.conversation.turns") == [2.0]
+    assert process._late.total == 0
+    llm.issue().complete()
+    assert process._late.total == 3
+    process.attach(aggregator.endpoint, "job", QUICK)
+    assert llm.in_flight == 0
+    kept.complete()
+    process.finish(5.0)
+    assert (aggregator.values("llm.completed"), aggregator.values("llm.after_end")) == ([1.0], [1.0])
+
+
+def test_requests_expire_on_the_flushers_thread(
+    process: Process, aggregator: FakeAggregator, wait_until: WaitUntil
+) -> None:
+    """Also with policy block, where it is the one that makes room."""
+    config = EmitConfig(policy="block", buffer_events=1_000, flush_ms=1, block_timeout_s=30)
+    process.attach(aggregator.endpoint, "job", config)
+    llm = process.requests("llm", {}, expire_s=0.001)
+    for _ in range(2_000):
+        llm.issue()
+    wait_until(lambda: llm.in_flight == 0, what="their expiry")
+    process.finish(5.0)
+    assert (len(aggregator.values("llm.issued")), len(aggregator.values("llm.expired"))) == (2_000, 2_000)
+
+
+def test_a_forked_child_knows_none_of_the_parents_requests(process: Process, aggregator: FakeAggregator) -> None:
+    """Its first own request brings it to life, and has all its figures."""
+    process.attach(aggregator.endpoint, "job", QUICK).wait_for_welcome(5.0)
+    parents = process.flusher
+    assert parents is not None
+    llm = process.requests("llm", {})
+    llm.issue(key="k", conversation="c")
+    parents.finish(5.0)  # a thread is not forked: in a real child it does not take what the child records
+    process.after_fork_in_child()
+    assert (llm.in_flight, process.state) == (0, "inherited")
+    with llm.issue(key="k") as made:
+        assert llm.find("k") is made
+    process.finish(5.0)
+    child = list(aggregator.heard.values())[-1]
+    assert [name for name, *_ in child.rows()] == ["llm.issued", "llm.completed", "llm.latency"]
+
+
+def test_texts_are_records(process: Process, aggregator: FakeAggregator) -> None:
+    """One that can't be encoded is counted with the run, and costs the others nothing."""
+    process.attach(aggregator.endpoint, "job", QUICK)
+    llm = process.requests("llm", {})
+    llm.issue(input_text="ask").complete(output_text="\udc00")
+    process.finish(5.0)
+    [heard] = aggregator.heard.values()
+    assert [record.text for record in heard.records if isinstance(record, Uncounted)] == ["ask"]
+    assert heard.end is not None
+    assert heard.end.dropped == {"unencodable": 1}
+
+
+def test_a_kind_of_request_is_the_same_in_another_process(process: Process) -> None:
+    """As an instrument is: by its name."""
+    import pickle
+
+    made = PROCESS.requests("pickled", {"a": 1}, 5.0, "p99 known")
+    assert pickle.loads(pickle.dumps(made)) is made

@@ -1,0 +1,179 @@
+"""Two sets of runs in, verdicts out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from telemetry.compare import Comparison, Directions, MetricResult, Options, compare
+from telemetry.errors import UsageError
+from telemetry.store.calibrations import Calibration, MetricNoise
+from telemetry.wire.report import Bounds, Report, SeriesBounds
+from telemetry.wire.snapshot import CounterStat
+
+Run = Callable[..., Report]
+ByTurns = Callable[..., tuple[list[Report], list[Report]]]
+NOISY = [10.0, 10.4, 9.7, 10.1, 9.9, 10.3, 9.8, 10.2]
+
+
+def metric(comparison: Comparison, statistic: str, name: str = "latency") -> MetricResult:
+    return next(one for one in comparison.metrics if (one.name, one.statistic) == (name, statistic))
+
+
+def scaled(values: list[float], factor: float) -> list[float]:
+    """By about so much, with noise of its own."""
+    source = random.Random(1)
+    return [value * factor * source.gauss(1, 0.005) for value in values]
+
+
+def test_what_became_slower_is_worse_and_comes_first(by_turns: ByTurns) -> None:
+    """All percentiles of the series; the command and the counter did not change."""
+    found = compare(*by_turns(NOISY, scaled(NOISY, 1.10)))
+    assert found.paired
+    assert found.verdict == "worse"
+    worse = [(one.name, one.statistic) for one in found.metrics if one.verdict == "worse"]
+    assert sorted(worse) == [("latency", statistic) for statistic in ("mean", "p50", "p90", "p99")]
+    assert [one.verdict for one in found.metrics[:4]] == ["worse"] * 4
+    p50 = metric(found, "p50")
+    assert p50.low is not None
+    assert p50.high is not None
+    assert p50.low < 0.10 < p50.high
+    assert p50.p_value is not None
+    assert p50.p_adjusted is not None
+    assert p50.p_value < p50.p_adjusted < 0.05
+    assert metric(found, "wall", "").verdict == "same"
+
+
+def test_what_became_faster_is_better(by_turns: ByTurns) -> None:
+    """And a pattern turns that round."""
+    sides = by_turns(NOISY, scaled(NOISY, 0.9))
+    assert metric(compare(*sides), "p50").verdict == "better"
+    turned = Options(directions=Directions(higher=["latency"]))
+    assert metric(compare(*sides, turned), "p50").verdict == "worse"
+
+
+def test_many_figures_need_more_than_one_does(run: Run, series: Callable[..., Any]) -> None:
+    """A difference that would count alone does not among fifty series of noise (Holm); asked for alone it does."""
+    source = random.Random(5)
+
+    def noisy(p50: float, at: float) -> Report:
+        others = [series(f"s{number}", source.gauss(10, 0.5)) for number in range(50)]
+        return run(at=at, series=[series("latency", p50), *others])
+
+    wave = [3.0, 2.0, 2.5, 1.0, 3.5, 0.5, 2.0, -0.5]
+    before = [noisy(10.0, 2 * number) for number in range(8)]
+    after = [noisy(10.0 * (1 + off / 100), 2 * number + 1) for number, off in enumerate(wave)]
+    alone = compare(before, after, Options(only=["latency:p50"], min_effect=0.0))
+    assert [one.verdict for one in alone.metrics] == ["worse"]
+    p_alone = metric(alone, "p50").p_value
+    assert p_alone is not None
+    among = compare(before, after, Options(min_effect=0.0))
+    p50 = metric(among, "p50")
+    assert p50.p_value == p_alone
+    assert p50.p_adjusted is not None
+    assert p50.p_adjusted > 10 * p_alone
+    assert p50.verdict == "not_shown"
+
+
+@pytest.mark.slow
+def test_noise_alone_raises_no_alarm_in_nineteen_of_twenty_comparisons(
+    run: Run, series: Callable[..., Any]
+) -> None:
+    """Twenty series of noise, eight runs a side, sixty times: any figure called different is an alarm."""
+    source = random.Random(11)
+
+    def noisy(at: float) -> Report:
+        made = [series(f"s{number}", source.lognormvariate(0, 0.1)) for number in range(20)]
+        return run(at=at, series=made, counters=[], command=None)
+
+    alarms = {True: 0, False: 0}
+    for _ in range(60):
+        for turns in alarms:
+            before = [noisy(2 * number) for number in range(8)]
+            after = [noisy(2 * number + 1 if turns else 100 + number) for number in range(8)]
+            found = compare(before, after, Options(min_effect=0.0, only=["*:p50"]))
+            assert found.paired is turns
+            alarms[turns] += found.verdict != "not_shown"
+    assert alarms[True] <= 9
+    assert alarms[False] <= 7
+
+
+def test_with_one_run_a_side_nothing_is_claimed(run: Run) -> None:
+    """The difference and the bounds within each run are there, for information."""
+    bounds = SeriesBounds(name="latency", percentiles={"50": Bounds(low=9.0, high=11.0)})
+    before, after = replace(run(10.0), bounds=[bounds]), run(20.0)
+    found = compare([before], [after])
+    assert {one.verdict for one in found.metrics} == {"cannot_tell"}
+    assert "nobody can know how much runs differ by themselves" in found.notes[0]
+    p50 = metric(found, "p50")
+    assert (p50.reason, p50.difference, p50.low, p50.p_value) == ("one run a side", 1.0, None, None)
+    assert p50.before_within is not None
+    assert (p50.before_within.value, p50.before_within.low, p50.before_within.high) == (10.0, 9.0, 11.0)
+    assert p50.after_within is not None
+    assert (p50.after_within.value, p50.after_within.low) == (20.0, None)
+
+
+def test_with_one_run_a_side_a_calibration_says_whether_noise_reaches_so_far(run: Run) -> None:
+    """Still no verdict: nobody knows what else changed between the two."""
+    known = MetricNoise(of="series", statistic="p50", name="latency", values=[1.0] * 10, cv=0.05, mean=1.0)
+    calibration = Calibration(name="bench", metrics=[known])
+    found = compare([run(10.0)], [run(20.0)], calibration=calibration)
+    assert found.calibration == "bench"
+    p50 = metric(found, "p50")
+    assert p50.verdict == "cannot_tell"
+    assert p50.noise is not None
+    assert p50.noise.exceeded is True
+    assert "larger than what the noise of the calibration comes to" in p50.reason
+    assert metric(found, "p90").noise is None
+
+
+@pytest.mark.parametrize(("lone", "place"), [(30.0, "above all of"), (1.0, "below all of"), (10.0, "among")])
+def test_one_run_against_many(run: Run, lone: float, place: str) -> None:
+    """No verdict, but where it lies."""
+    many = [run(p50) for p50 in NOISY]
+    assert metric(compare(many, [run(lone)]), "p50").reason == f"one run after: it is {place} the 8 before"
+    assert metric(compare([run(lone)], many), "p50").reason == f"one run before: it is {place} the 8 after"
+
+
+def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
+    """What the machine did in between looks like a difference of the program."""
+    before, after = [run(10.0, at=number) for number in range(5)], [run(10.0, at=9 + number) for number in range(5)]
+    assert any("one side ran after the other" in note for note in compare(before, after).notes)
+    assert any("one side ran after the other" in note for note in compare(after, before).notes)
+    assert not any("after the other" in note for note in compare(*by_turns([10.0] * 5, [10.0] * 5)).notes)
+
+
+def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None:
+    """Once, with the number of values it takes; two are named, more are counted."""
+    for names, said in (("a", "a has"), ("ab", "a and b have"), ("abc", "3 series have")):
+        found = compare(*[[run(series=[series(name, 10.0) for name in names]) for _ in "12"] for _ in "12"])
+        assert found.notes[-1] == f"{said} too few values for p99.9, which needs 3,688 in each run"
+
+
+def test_errors_that_were_not_there_before(run: Run) -> None:
+    """Worse, though nothing is relative to 0; and first of all."""
+    before = [run(at=2 * number, counters=[CounterStat(name="errors", value=0)]) for number in range(6)]
+    after = [run(at=2 * number + 1, counters=[CounterStat(name="errors", value=3 + number)]) for number in range(6)]
+    found = compare(before, after)
+    assert [(one.name, one.verdict, one.difference) for one in found.metrics[:2]] == [("errors", "worse", None)] * 2
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_both_sides_need_runs(run: Run, side: int) -> None:
+    """Nothing is compared with nothing."""
+    sides: list[list[Report]] = [[], [run()]]
+    with pytest.raises(UsageError, match="runs on both sides"):
+        compare(sides[side], sides[1 - side])
+
+
+def test_a_run_is_on_one_side_once(run: Run) -> None:
+    """Twice would be a sample of itself."""
+    one = run()
+    with pytest.raises(UsageError, match="is there twice"):
+        compare([one], [run(), one])
+    with pytest.raises(UsageError, match="is there twice"):
+        compare([one, one], [run()])

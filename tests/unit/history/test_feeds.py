@@ -1,0 +1,30 @@
+"""What a report says of the feeds of its run."""
+
+from __future__ import annotations
+
+from telemetry.history.feeds import of_feeds
+from telemetry.wire.feeds import REFUSED, UNFINISHED
+from telemetry.wire.report import Report
+from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
+
+
+def said(*counters: CounterStat) -> list[str]:
+    snapshot = MetricsSnapshot(run_id="r", name="n", state="COMPLETE", counters=list(counters))
+    return list(of_feeds(Report(snapshot=snapshot, source="file")))
+
+
+def test_a_sender_that_went_without_a_word_is_a_warning() -> None:
+    """All events of the run are in its numbers, but nobody knows which never came."""
+    assert "has not said that it ended" in said(CounterStat(name=UNFINISHED, value=1))[0]
+
+
+def test_what_was_refused_is_named_by_reason() -> None:
+    """In one line."""
+    frames = CounterStat(name=REFUSED, labels={"reason": "frame"}, value=2)
+    events = CounterStat(name=REFUSED, labels={"reason": "no_id"}, value=1_000)
+    assert said(frames, events) == ["a feed could not use some of what it was sent: frame 2, no_id 1,000"]
+
+
+def test_a_feed_that_went_well_is_not_mentioned() -> None:
+    """Neither are other counters, nor those that were never raised."""
+    assert said(CounterStat(name="errors", value=3), CounterStat(name=UNFINISHED, value=0)) == []

@@ -1,0 +1,138 @@
+"""Requests of a recorded run: their figures, and what a reader should know of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.history.test_early_stopping import recorded
+from tests.unit.test_request_model import SECOND, counter, series, snapshot
+
+from telemetry.history import Choice
+from telemetry.history.requests import bounded_series, of_requests, with_requests
+from telemetry.wire.report import Report, Stretch
+from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
+from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
+
+EXTENT = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=5 * SECOND, inside=8)
+
+
+def report(*stats: CounterStat | SeriesStat) -> Report:
+    whole = replace(snapshot(*stats), state="COMPLETE", completeness="complete")
+    return Report(snapshot=whole, source="file")
+
+
+def planned(raw: list[int], late: list[int], **labels: str) -> list[CounterStat | SeriesStat]:
+    return [
+        counter(ISSUED, len(raw), **labels),
+        counter(COMPLETED, len(raw), **labels),
+        series(LATENCY, raw, **labels),
+        series(QUEUE_DELAY, late, **labels),
+        series(CORRECTED, [value + after for value, after in zip(raw, late, strict=True)], **labels),
+    ]
+
+
+def test_a_report_without_requests_is_left_as_it_is() -> None:
+    """Nothing is looked for where nothing was issued."""
+    plain = report(series(LATENCY, [1]))
+    assert with_requests(plain) is plain
+    assert list(of_requests(plain)) == []
+
+
+def test_figures_have_what_the_funnel_has() -> None:
+    """Windows in them, and bounds of each that is a series; windows together are none."""
+    whole = with_requests(
+        report(
+            counter(ISSUED, 101, window="a"),
+            counter(ISSUED, 100),
+            counter(COMPLETED, 100, window="a", finish="stop"),
+            counter(COMPLETED, 100),
+            counter(FAILED, 1, window="a", reason="timeout"),
+            series(LATENCY, [1] * 100, extent=EXTENT, window="a"),
+            series(LATENCY, [2] * 100, extent=EXTENT),
+            series(TTFT, [1] * 12, window="a"),
+        )
+    )
+    (one,) = whole.requests
+    assert (one.issued, one.completed, one.failed, one.finishes) == (201, 200, {"timeout": 1}, {"stop": 100})
+    assert (one.in_flight, one.window, [part.window for part in one.windows]) == (0, None, ["", "a"])
+    assert set(one.early_stopping) == {"ttft"}
+    assert one.windows[1].early_stopping["latency"]["90"].bound == 1
+    assert one.windows[1].early_stopping["ttft"]["90"].missing == 52
+    assert one.windows[1].rates.while_issuing.requests_per_s == 8.0
+    assert {(stat.name, stat.count) for stat in bounded_series(whole.snapshot)} >= {("llm.ttft", 12)}
+
+
+def test_a_part_of_a_run_has_neither_rates_nor_requests_in_flight(tmp_path: Path) -> None:
+    """What began before it may end in it, and when is in no history."""
+    run = recorded(tmp_path, [5] * 90)
+    (whole,) = run.report().requests
+    (part,) = run.stretch(Choice(from_s=1.0, to_s=2.0)).requests
+    assert (whole.issued, whole.in_flight) == (90, 0)
+    assert (part.issued, part.completed, part.in_flight) == (30, 30, None)
+    assert part.rates.overall.requests_per_s is None
+    assert part.early_stopping["latency"]["90"].missing == 34
+
+
+def test_coordinated_omission_is_said_where_it_is_clear() -> None:
+    """By the figures of those who came on time; a load generator that is a little late is as all are."""
+    stalled = planned([3_100_000] * 100, [0] * 50 + [2 * SECOND - n * SECOND // 50 for n in range(50)])
+    assert list(of_requests(report(*stalled))) == [
+        "requests of llm went out up to 2.00 s late: from when they were planned,"
+        " p99 latency is 1.98 s, not 3.10 ms"
+    ]
+    assert list(of_requests(report(*planned([3_000_000] * 100, [500_000] * 100)))) == []
+
+
+def test_which_of_them_were_planned_is_said() -> None:
+    """The two percentiles are not of the same requests then."""
+    stats = planned([1_000] * 100, [9_000] * 100, window="measured")
+    stats[2] = series(LATENCY, [1_000] * 300, window="measured")
+    (said,) = of_requests(report(*stats))
+    assert said.startswith("requests of llm, window measured went out up to 9.00 µs late")
+    assert "p99 latency of the 100 of 300 that were planned is 10.0 µs, not 1.00 µs" in said
+
+
+def test_planned_requests_that_were_slower_by_themselves_were_not_late() -> None:
+    """As those of another load in a merged run: nothing was omitted."""
+    stats = planned([1_000_000] * 100, [20_000] * 100)
+    stats[2] = series(LATENCY, [100_000] * 900 + [1_000_000])
+    assert list(of_requests(report(*stats))) == []
+
+
+def test_requests_that_are_in_no_latency_are_named() -> None:
+    """In flight at the end, or expired: a result without them looks better than it was."""
+    left = report(counter(ISSUED, 10), counter(COMPLETED, 7), counter("expired", 1))
+    assert list(of_requests(left)) == [
+        "in flight at the end: 2 of 10 requests of llm, which no latency has",
+        "expired: 1 of 10 requests of llm, which no latency has",
+    ]
+
+
+def test_tokens_of_some_requests_alone_are_said_to_be() -> None:
+    """Their rate is that of a faster server otherwise; of no tokens there is no rate."""
+    counted = [counter(ISSUED, 8), counter(COMPLETED, 8)]
+    assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 2)))) == [
+        "output tokens are known of 2 of 8 completed requests of llm: tokens a second are at least so many"
+    ]
+    assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 8)))) == []
+    assert list(of_requests(report(*counted))) == []
+
+
+@pytest.mark.parametrize("how", ["live", "part"])
+def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
+    """While the run goes on, and in a part of it."""
+    left = report(counter(ISSUED, 10), counter(COMPLETED, 7))
+    if how == "live":
+        left = replace(left, snapshot=replace(left.snapshot, state="LIVE"))
+    else:
+        left = replace(left, stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given"))
+    assert list(of_requests(left)) == []
+
+
+def test_one_is_singular() -> None:
+    """Of the whole number, for shares too."""
+    assert list(of_requests(report(counter(ISSUED, 1)))) == [
+        "in flight at the end: 1 of 1 request of llm, which no latency has"
+    ]

@@ -1,0 +1,352 @@
+"""A run as it was recorded: the whole of it, and parts of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.history.runs import Making, Row
+
+from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
+from telemetry.history.run import RecordedRun, open_run
+from telemetry.history.time_range import Choice
+from telemetry.wire.events import Define
+
+DEFINITIONS = (
+    Define(0, "latency", "series", "ms"),
+    Define(1, "requests", "counter"),
+    Define(2, "load", "gauge"),
+    Define(3, "rare", "series", "s"),
+)
+
+
+def seconds(number: int, seed: int = 1) -> list[Sequence[Row] | None]:
+    """Fifty latencies, three requests and the load in each; something rare in the first."""
+    rng = random.Random(seed)
+    rows: list[Sequence[Row] | None] = []
+    for second in range(number):
+        latencies = [(0, rng.lognormvariate(2.0, 1.0)) for _ in range(50)]
+        rows.append([*latencies, (1, 3.0), (2, float(second)), *([] if second else [(3, 5.0)])])
+    return rows
+
+
+def test_a_whole_run_has_bounds_and_steps(tmp_path: Path) -> None:
+    """The result itself is untouched; its percentiles lie within their bounds, and steps hold all values."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    report = run.report()
+    assert report.snapshot == run.result.snapshot
+    assert (report.source, report.stretch, report.step_s) == ("file", None, 5.0)
+    stat = report.series("latency")
+    bounds = report.bounds_of(stat)
+    assert bounds is not None
+    for percentile, value in stat.percentiles.items():
+        found = bounds.percentiles[percentile]
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= value <= found.high
+        assert found.high <= 2.5 * found.low
+    latency, rare = report.over_time
+    assert [point.start_s for point in latency.points] == [5.0 * step for step in range(25)]
+    assert sum(point.count for point in latency.points) == stat.count
+    assert [point.count for point in rare.points] == [1] + [0] * 24
+    assert rare.points[3].percentiles == {}
+    assert not report.trusted(report.series("rare"), "50")
+    assert report.findings == ["too few values for any percentile of rare: 1 sample"]
+
+
+def test_a_part_of_a_run(tmp_path: Path) -> None:
+    """Edges go outward to those of the seconds; counters tell their increase, gauges their last value."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    report = run.stretch(Choice(from_s=10.5, to_s=69.5))
+    assert report.stretch is not None
+    assert (report.stretch.start_s, report.stretch.end_s, report.stretch.chosen) == (10.0, 70.0, "given")
+    stat = report.series("latency")
+    assert (stat.count, stat.exact, stat.error_bound, stat.stddev) == (3_000, False, 0.001, None)
+    assert (stat.min, stat.max) != (None, None)
+    assert report.series("rare").count == 0
+    assert (report.counter("requests").value, report.counter("requests").rate) == (180, 3.0)
+    assert isinstance(report.counter("requests").value, int)
+    assert report.gauge("load").value == 69
+    assert report.snapshot.accounting == run.result.snapshot.accounting
+    assert report.snapshot.exact_reason == "percentiles of a part of a run come from its history"
+    assert "of a part of the run, 10.0 s to 70.0 s" in report.findings[0]
+    assert sum(point.count for point in report.over_time[0].points) == 3_000
+
+
+@pytest.mark.parametrize(
+    ("choice", "part"),
+    [
+        (Choice(from_s=-10.0), (115.0, 125.0)),
+        (Choice(to_s=-100.0), (0.0, 25.0)),
+        (Choice(from_s=-20.0, to_s=-10.0), (105.0, 115.0)),
+        (Choice(from_s=-500.0, to_s=1.0), (0.0, 1.0)),
+        (Choice(from_s=120.0, to_s=500.0), (120.0, 125.0)),
+        (Choice(from_s=100.0, to_s=-0.0), (100.0, 125.0)),
+    ],
+)
+def test_moments_count_from_either_end(tmp_path: Path, choice: Choice, part: tuple[float, float]) -> None:
+    """Negative ones are before the end; beyond the run there is nothing."""
+    report = Making(tmp_path, DEFINITIONS).run(seconds(125)).stretch(choice)
+    assert report.stretch is not None
+    assert (report.stretch.start_s, report.stretch.end_s) == part
+    assert report.series("latency").count == 50 * (part[1] - part[0])
+
+
+def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
+    """Whoever chooses everything gets the result itself, order statistics and all."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(20))
+    assert run.stretch(Choice()) == run.report()
+    report = run.stretch(Choice(from_s=0.0, to_s=20.0))
+    assert report.snapshot is run.result.snapshot
+    assert report.stretch is not None
+    assert not [line for line in report.findings if "part of the run" in line]
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (Choice(from_s=20.0), "nothing lies between 20.0 s and 20.0 s"),
+        (Choice(from_s=5.0, to_s=5.0), "nothing lies between"),
+        (Choice(from_s=9.0, to_s=-15.0), "nothing lies between 9.00 s and 5.00 s"),
+    ],
+)
+def test_a_part_outside_of_the_run(tmp_path: Path, choice: Choice, said: str) -> None:
+    """Is the asker's mistake, who is told how long it took."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(20))
+    with pytest.raises(UsageError, match=said) as caught:
+        run.stretch(choice)
+    assert "it took 20.0 s" in str(caught.value)
+
+
+def test_a_part_the_history_knows_nothing_of(tmp_path: Path) -> None:
+    """Seconds that were lost are no seconds without values."""
+    rows = seconds(30)
+    rows[10:20] = [None] * 10
+    run = Making(tmp_path, DEFINITIONS).run(rows)
+    with pytest.raises(UsageError, match=r"has nothing between 12\.0 s and 18\.0 s"):
+        run.stretch(Choice(from_s=12.0, to_s=18.0))
+    assert "the history knows nothing of 10.0 s in between" in run.report().findings
+
+
+def test_warm_up_and_steady_part(tmp_path: Path) -> None:
+    """They are found in rate and median; the reason says how, and the finding what the numbers are of."""
+    rng = random.Random(3)
+    rows = [
+        [(0, rng.lognormvariate(2.0, 0.3) * (3 if second < 20 else 1)) for _ in range(50)] for second in range(125)
+    ]
+    run = Making(tmp_path).run(rows)
+    for choice in (Choice(trim_warmup=True), Choice(steady=True)):
+        report = run.stretch(choice)
+        assert report.stretch is not None
+        assert (report.stretch.start_s, report.stretch.end_s, report.stretch.found) == (20.0, 125.0, True)
+        assert "by rate and median of latency in steps of 1 s" in report.stretch.reason
+        assert report.series("latency").count == 105 * 50
+    later = run.stretch(Choice(trim_warmup=True, from_s=5.0, to_s=100.0))
+    assert later.stretch is not None
+    assert (later.stretch.start_s, later.stretch.end_s) == (20.0, 100.0)
+
+
+def test_no_steady_part(tmp_path: Path) -> None:
+    """Then it is the whole run, exact as it was, and it says so first."""
+    rows = [[(0, 1.0 + second)] * 50 for second in range(60)]
+    run = Making(tmp_path).run(rows)
+    report = run.stretch(Choice(steady=True))
+    assert report.stretch is not None
+    assert (report.stretch.found, report.stretch.start_s, report.stretch.end_s) == (False, 0.0, 60.0)
+    assert report.snapshot is run.result.snapshot
+    assert "these are the numbers of the whole run" in report.findings[0]
+    part = run.stretch(Choice(steady=True, from_s=10.0, to_s=50.0))
+    assert part.stretch is not None
+    assert (part.stretch.found, part.stretch.start_s, part.stretch.end_s) == (False, 10.0, 50.0)
+    assert "these are the numbers of 10.0 s to 50.0 s" in part.findings[0]
+    assert part.series("latency").count == 2_000
+
+
+def test_a_run_without_a_history(tmp_path: Path) -> None:
+    """Its report has the bounds that the display histogram allows; parts of it are refused with the reason."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(20))
+    fine = run.report().bounds_of(run.result.series("latency"))
+    assert run.directory is not None
+    shutil.rmtree(run.directory.history)
+    run = open_run("job", tmp_path)
+    assert not run.has_history
+    report = run.report()
+    assert (report.over_time, report.step_s, report.snapshot) == ([], 0.0, run.result.snapshot)
+    wide = report.bounds_of(report.series("latency"))
+    assert fine is not None
+    assert wide is not None
+    for percentile, value in report.series("latency").percentiles.items():
+        inner, outer = fine.percentiles[percentile], wide.percentiles[percentile]
+        assert inner.beyond == outer.beyond
+        assert outer.low is None or outer.low <= (inner.low or 0.0) <= value
+        assert outer.high is None or outer.high >= (inner.high or 0.0) >= value
+    assert wide.percentiles["50"].low is not None
+    for ask in (
+        lambda: run.stretch(Choice(steady=True)),
+        lambda: run.report(10.0),
+        lambda: run.windows(1.0),
+        lambda: run.digest(("latency", ())),
+        lambda: run.end_s,
+    ):
+        with pytest.raises(RunDirectoryError, match=r"has no history.*history\.enabled"):
+            ask()
+
+
+def test_a_damaged_history_costs_no_report(tmp_path: Path) -> None:
+    """It is said, and only who asks for a part of the run fails."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(20))
+    assert run.directory is not None
+    (run.directory.history / "keys.jsonl").write_text("{}\nnonsense\n")
+    report = open_run("job", tmp_path).report()
+    assert report.bounds
+    assert not report.over_time
+    assert "the history can't be read" in report.findings[0]
+    with pytest.raises(RunDirectoryError, match="damaged"):
+        open_run("job", tmp_path).stretch(Choice(from_s=1.0))
+
+
+def test_a_result_that_lies_alone(tmp_path: Path) -> None:
+    """Whatever a copy of the file is called, it is a report; a name that is no file is looked for among runs."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(5))
+    assert run.directory is not None
+    alone = tmp_path / "baseline.json"
+    alone.write_bytes(run.directory.final.read_bytes())
+    copy = open_run(alone)
+    assert copy.directory is None
+    assert copy.report().bounds_of(copy.result.series("latency")) is not None
+    with pytest.raises(RunDirectoryError, match="a result that lies alone has no history"):
+        copy.stretch(Choice(from_s=1.0))
+    with pytest.raises(RunNotFoundError):
+        open_run("missing.json", tmp_path)
+    assert open_run(run.directory.final).directory == run.directory
+
+
+def test_seconds_that_retention_took(tmp_path: Path) -> None:
+    """Where only coarser intervals are left, parts go outward to their edges, and steps are as long as they are."""
+    making = Making(tmp_path, DEFINITIONS, retention_s={1: 60.0, 10: 120.0, 60: None})
+    run = making.run(seconds(400))
+    report = run.stretch(Choice(from_s=61.0, to_s=62.0))
+    assert report.stretch is not None
+    assert (report.stretch.start_s, report.stretch.end_s) == (60.0, 120.0)
+    assert report.series("latency").count == 3_000
+    fine = run.stretch(Choice(from_s=391.0, to_s=392.0))
+    assert fine.stretch is not None
+    assert (fine.stretch.start_s, fine.stretch.end_s, fine.series("latency").count) == (391.0, 392.0, 50)
+    windows = list(run.windows(5.0))
+    assert [window.end_s - window.start_s for window in windows[:3]] == [60.0] * 3
+    assert sum(window.series["latency", ()].count for window in windows) == 20_000
+    assert windows[-1].end_s - windows[-1].start_s == 5.0
+    assert run.report().findings == ["too few values for any percentile of rare: 1 sample"]
+
+
+def test_a_history_without_its_last_roll_ups(tmp_path: Path) -> None:
+    """A run that has just ended, or was killed: what is not rolled up yet comes from the seconds."""
+    making = Making(tmp_path, DEFINITIONS, close=False)
+    run = making.run(seconds(207))
+    for step_s in (1.0, 10.0, 30.0, 60.0):
+        windows = list(run.windows(step_s))
+        assert sum(window.series["latency", ()].count for window in windows) == 207 * 50
+        assert [window.start_s for window in windows] == [step_s * number for number in range(len(windows))]
+    assert run.report().findings == ["too few values for any percentile of rare: 1 sample"]
+    assert run.end_s == 207.0
+
+
+def test_windows(tmp_path: Path) -> None:
+    """Each has the figures, increases and last values of its time, and bounds for who asks."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    windows = list(run.windows(30.0, percentiles=("50", "99.9")))
+    assert [(window.start_s, window.end_s, window.seconds) for window in windows] == [
+        *((30.0 * number, 30.0 * number + 30.0, 30.0) for number in range(4)),
+        (120.0, 125.0, 5.0),
+    ]
+    first, last = windows[0], windows[-1]
+    assert set(first.series) == {("latency", ()), ("rare", ())}
+    assert set(last.series) == {("latency", ())}
+    assert (first.series["latency", ()].count, last.series["latency", ()].rate) == (1_500, 50.0)
+    assert list(first.series["latency", ()].percentiles) == ["50", "99.9"]
+    assert (first.counters, last.counters) == ({("requests", ()): 90.0}, {("requests", ()): 15.0})
+    assert (first.gauges, last.gauges) == ({("load", ()): 29.0}, {("load", ()): 124.0})
+    bounds = first.bounds(("latency", ()), ["50", "99.9"])
+    assert bounds["50"].low is not None
+    assert bounds["50"].low <= first.series["latency", ()].percentiles["50"]
+    assert bounds["99.9"].high is None
+    assert last.bounds(("rare", ()), ["50"]) == {}
+    wide = first.bounds(("latency", ()), ["50"], 0.9999)["50"]
+    assert wide.low is not None
+    assert wide.low < bounds["50"].low
+
+
+def test_windows_of_a_part(tmp_path: Path) -> None:
+    """They begin at multiples of the step all the same; intervals outside of the part are in none of them."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    windows = list(run.windows(30.0, 45.0, 100.0, series=[("latency", ())]))
+    assert [(window.start_s, window.end_s) for window in windows] == [(45.0, 60.0), (60.0, 90.0), (90.0, 100.0)]
+    assert [window.series["latency", ()].count for window in windows] == [750, 1_500, 500]
+    rare = list(run.windows(30.0, series=[("rare", ()), ("unknown", ())]))
+    assert [list(window.series) for window in rare] == [[("rare", ())], [], [], [], []]
+
+
+@pytest.mark.parametrize("step_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_steps_that_lead_nowhere(tmp_path: Path, step_s: float) -> None:
+    """Are refused before anything is read."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(3))
+    with pytest.raises(UsageError, match="leads nowhere"):
+        run.windows(step_s)
+    with pytest.raises(UsageError, match="leads nowhere"):
+        run.report(step_s)
+    with pytest.raises(UsageError, match="percentile"):
+        run.windows(1.0, percentiles=["fifty"])
+
+
+def test_a_digest_of_one_series(tmp_path: Path) -> None:
+    """Of any part; without values it is empty, and a series that never was is an error."""
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    assert run.digest(("latency", ())).figures(["50"]).percentiles == {
+        "50": run.result.series("latency").percentiles["50"]
+    }
+    part = run.digest(("latency", ()), 10.5, 69.5)
+    assert (part.count, part.figures([]).seconds) == (3_000, 60.0)
+    assert run.digest(("rare", ()), 10.0, 20.0).count == 0
+    assert run.digest(("rare", ()), 500.0).count == 0
+    with pytest.raises(KeyError):
+        run.digest(("unknown", ()))
+
+
+def test_points_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for too short steps is told which would do; a report by itself shows the busiest series."""
+    monkeypatch.setattr("telemetry.history.over_time.POINTS", 30)
+    monkeypatch.setattr("telemetry.history.over_time.OWN_POINTS", 30)
+    run = Making(tmp_path, DEFINITIONS).run(seconds(20))
+    with pytest.raises(UsageError, match="20 points of each of 2 series") as caught:
+        run.report(1.0)
+    assert "steps of 2 s" in str(caught.value)
+    report = run.report()
+    assert [series.name for series in report.over_time] == ["latency"]
+    assert report.findings[-1] == "figures over time are those of the 1 series with the most values, of 2"
+    assert len(run.report(10.0).over_time) == 2
+
+
+def test_a_run_of_nothing(tmp_path: Path) -> None:
+    """No seconds, no series: a report all the same."""
+    run = Making(tmp_path).run([])
+    report = run.report()
+    assert (report.over_time, report.bounds) == ([], [])
+    assert list(run.windows(1.0)) == []
+    with pytest.raises(UsageError, match="nothing lies between"):
+        run.stretch(Choice(from_s=0.0, to_s=0.0))
+    assert isinstance(run, RecordedRun)
+
+
+def test_a_large_history_is_read_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report by itself takes seconds, not minutes; who wants more is told how."""
+    monkeypatch.setattr("telemetry.history.run.OWN_BYTES", 1_000)
+    run = Making(tmp_path, DEFINITIONS).run(seconds(125))
+    report = run.report()
+    assert report.over_time == []
+    assert report.bounds_of(report.series("latency")) is not None
+    assert "which `--every 5s` reads all the same: bounds are wider" in report.findings[0]
+    assert len(run.report(5.0).over_time[0].points) == 25
+    assert run.stretch(Choice(from_s=100.0)).series("latency").count == 1_250

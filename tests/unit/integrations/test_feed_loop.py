@@ -1,0 +1,116 @@
+"""From a socket to a feed, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from telemetry import limits
+from telemetry.integrations.feed_loop import Ending, Pump
+
+
+class Script:
+    """A subscription, a feed and a clock, all of which follow a script: what `recv` returns, one a turn.
+
+    A number stands for that many seconds of silence.
+    """
+
+    def __init__(self, *steps: bytes | float, ends_with: bytes = b"end") -> None:
+        self.address = "ipc://x"
+        self.connected = self.ever_connected = True
+        self.steps = list(steps)
+        self.now_s = 100.0
+        self.taken: list[bytes] = []
+        self.said: list[str] = []
+        self.over = False
+        self._ends_with = ends_with
+
+    def recv(self, timeout_s: float) -> bytes | None:
+        step = self.steps.pop(0) if self.steps else 1_000.0
+        if isinstance(step, bytes):
+            return step
+        self.now_s += step
+        return None
+
+    def take(self, message: bytes) -> None:
+        self.taken.append(message)
+        self.over = message == self._ends_with
+
+    def close(self) -> None:
+        raise AssertionError("whoever made the feed closes it")
+
+    def pump(
+        self, run_over: Callable[[], bool] = lambda: False, stopped: Callable[[], bool] = lambda: False
+    ) -> Ending:
+        made = Pump(self, self, run_over=run_over, stopped=stopped, say=self.said.append, clock=lambda: self.now_s)
+        ending = made.run()
+        assert made.taken == len(self.taken)
+        return ending
+
+
+def test_the_senders_own_end_ends_it() -> None:
+    """And nothing is read after it."""
+    script = Script(b"1", 0.2, b"2", b"end", b"after")
+    assert script.pump() == "ended"
+    assert script.taken == [b"1", b"2", b"end"]
+
+
+def test_the_end_of_the_run_ends_it() -> None:
+    """Even in a flood: the run is looked at between messages."""
+    script = Script(*[b"x"] * 10)
+    assert script.pump(run_over=lambda: bool(script.taken)) == "run_over"
+
+
+def test_told_to_stop_it_takes_what_has_been_sent() -> None:
+    """The last events of a command are read after the command has ended."""
+    script = Script(b"1", b"2", b"3", 0.2, b"late")
+    assert script.pump(stopped=lambda: script.taken == [b"1"]) == "stopped"
+    assert script.taken == [b"1", b"2", b"3"]
+
+
+def test_told_to_stop_it_hears_the_end() -> None:
+    """That is the better news."""
+    script = Script(b"1", b"2", b"end")
+    assert script.pump(stopped=lambda: True) == "ended"
+
+
+def test_a_flood_does_not_keep_it_from_stopping() -> None:
+    """There is a deadline for last words."""
+    script = Script(*[b"x"] * 100)
+    recv = script.recv
+
+    def slowly(timeout_s: float) -> bytes | None:
+        script.now_s += 0.5
+        return recv(timeout_s)
+
+    script.recv = slowly  # type: ignore[method-assign]
+    assert script.pump(stopped=lambda: True) == "stopped"
+    assert 2 < len(script.taken) < 20
+
+
+def test_a_sender_that_is_gone_is_waited_for_a_while() -> None:
+    """It may come back; one that does not has ended."""
+    script = Script(b"1", 0.2, limits.RETURN_S - 1.0, 2.0, b"never")
+    script.connected = False
+    assert script.pump() == "gone"
+    assert script.taken == [b"1"]
+
+
+def test_a_sender_that_comes_back_is_heard() -> None:
+    """The time that it was away starts anew."""
+    script = Script(limits.RETURN_S - 1.0, b"1", limits.RETURN_S - 1.0, b"end")
+    script.connected = False
+    assert script.pump() == "ended"
+
+
+@pytest.mark.parametrize(
+    ("connected", "said"), [(True, "nothing comes from ipc://x"), (False, "nobody listens at")]
+)
+def test_silence_is_said_once(connected: bool, said: str) -> None:
+    """Whether there is a sender or not; one that has not come yet is waited for without end."""
+    script = Script(31.0, 31.0, 1_000.0, b"end")
+    script.connected = script.ever_connected = connected
+    assert script.pump() == "ended"
+    assert len(script.said) == 1
+    assert said in script.said[0]

@@ -1,0 +1,103 @@
+"""The directory of a merged run: whole or not there, and like any other."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.merge.conftest import MakeRun
+
+from telemetry.errors import RunDirectoryError, UsageError
+from telemetry.merge import Merged, Place, gather, merge
+from telemetry.merge import run as module
+from telemetry.store.final_snapshot import read_final
+from telemetry.store.history import HistoryReader
+from telemetry.store.merge_sources import read_sources
+from telemetry.store.run_directory import MergedRun, RunDirectory, list_runs, resolve
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def two(make_run: MakeRun, root: Path, **place: object) -> Merged:
+    runs = [make_run("a", {0: [1.0, 2.0]}, host="h"), make_run("b", {0: [4.0]}, host="i", start_s=5.0)]
+    return merge(gather(runs), Place(root=root, **place), argv=["telemetry", "merge"])  # type: ignore[arg-type]
+
+
+def test_a_merged_run_is_a_run(make_run: MakeRun, root: Path) -> None:
+    """It is found by name and id, with all that readers ask for; `latest` stays what it was."""
+    merged = two(make_run, root, name="all")
+    assert resolve("all", root).path == merged.directory.path == resolve(merged.directory.run_id, root).path
+    assert resolve("latest", root).run_id == "b"
+    assert read_final(merged.directory.final) == merged.snapshot
+    assert merged.snapshot.directory == str(merged.directory.path)
+    assert read_sources(merged.directory) == list(merged.sources)
+    assert len(list(HistoryReader(merged.directory.history).intervals())) == 3
+    assert not merged.directory.locked()
+
+
+def test_the_manifest_names_the_sources(make_run: MakeRun, root: Path) -> None:
+    """And nobody who could be taken for its aggregator."""
+    merged = two(make_run, root)
+    manifest = merged.directory.read_manifest()
+    paths = {run.run_id: str(run.path) for run in list_runs(root)}
+    assert manifest.merged_from == [
+        MergedRun(run_id="a", name="job", host="h", directory=paths["a"]),
+        MergedRun(run_id="b", name="job", host="i", directory=paths["b"]),
+    ]
+    assert (manifest.name, manifest.pid, manifest.endpoint) == ("job-merged", 0, "")
+    assert manifest.started_ns == merged.snapshot.started_ns
+
+
+def test_it_goes_where_it_is_told_to(make_run: MakeRun, root: Path, tmp_path: Path) -> None:
+    """Folders on the way are made; what is there already is left alone."""
+    place = tmp_path / "deep" / "down"
+    merged = two(make_run, root, directory=place)
+    assert merged.directory.path == place
+    assert RunDirectory.open(place).run_id == merged.snapshot.run_id
+    runs = [make_run("c", {}), make_run("d", {})]
+    for there in (place, root / "latest"):
+        with pytest.raises(RunDirectoryError, match="exists already"):
+            merge(gather(runs), Place(root=root, directory=there))
+
+
+def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a directory nor half of one, however far it came."""
+    runs = gather([make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]}, history=False)])
+    before = sorted(root.iterdir())
+    with pytest.raises(UsageError, match="can't be added exactly"):
+        merge(runs, Place(root=root))
+    assert sorted(root.iterdir()) == before
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "write_final", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        merge(runs, Place(root=root), coarse=True)
+    assert sorted(root.iterdir()) == before
+
+
+def test_a_disk_that_refuses_is_told(make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words, with a way out."""
+    runs = gather([make_run("a", {}), make_run("b", {})])
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(RunDirectoryError, match="the merged run can't be written: No space left") as error:
+        merge(runs, Place(root=root))
+    assert "-o" in error.value.hint
+
+
+def test_who_has_no_history_is_named(make_run: MakeRun, root: Path) -> None:
+    """The result has no history either."""
+    runs = [make_run("a", {0: [1.0]}), make_run("b", {1: [2]}, history=False)]
+    merged = merge(gather(runs), Place(root=root))
+    assert merged.snapshot.warnings[0] == "there is no history: b has none"
+    assert not merged.directory.history.exists()
+    assert merged.snapshot.series[0].count == 1

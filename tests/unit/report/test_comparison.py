@@ -1,0 +1,309 @@
+"""A comparison in words: every form says what the JSON says.
+
+After a wanted change of the stored forms, run this file to store them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from telemetry.compare import ONE_SIDED, Comparison, Curve, MetricResult, Noise, RunFacts, Within
+from telemetry.errors import UsageError
+from telemetry.report.comparison import (
+    amount,
+    change,
+    comparison_content,
+    comparison_facts,
+    figure_name,
+    interval,
+    obstacles,
+    render_comparison,
+    signed,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "comparison"
+NS = 10**9
+STARTED_NS = 1_772_366_400 * NS
+
+
+def runs(name: str, first: int, number: int) -> list[RunFacts]:
+    return [
+        RunFacts(
+            run_id=f"{first + at:08x}",
+            name=name,
+            directory=f"/runs/{name}-{at}",
+            started_ns=STARTED_NS + (first + 2 * at) * NS,
+            seconds=0.8 + at / 10,
+            completeness="complete",
+            exit_code=0,
+        )
+        for at in range(number)
+    ]
+
+
+def sample() -> Comparison:
+    """One of everything: a verdict of each kind, odd names, a calibration, notes, curves."""
+    latency = MetricResult(
+        of="series",
+        statistic="p99",
+        name="latency",
+        labels={"route": "/a|b"},
+        unit="ms",
+        better="lower",
+        verdict="worse",
+        before=10.2,
+        after=11.3,
+        difference=0.108,
+        low=0.081,
+        high=0.1345,
+        p_value=0.00001,
+        p_adjusted=0.0002,
+        method="pairs",
+        before_values=[10.1, 10.3],
+        after_values=[11.2, 11.4],
+        noise=Noise(cv=0.01, runs=10, limit=0.0123, exceeded=True),
+    )
+    return Comparison(
+        min_effect=0.02,
+        paired=True,
+        calibration="bench",
+        before=runs("main", 0, 6),
+        after=runs("branch", 1, 6),
+        metrics=[
+            replace(
+                latency,
+                of="counter",
+                statistic="value",
+                name="errors",
+                labels={},
+                unit="1",
+                before=0.0,
+                after=3.5,
+                difference=None,
+                low=None,
+                high=None,
+                method="exact",
+                reason="0 in every run before",
+                noise=None,
+            ),
+            latency,
+            replace(
+                latency,
+                statistic="rate",
+                unit="1",
+                better="higher",
+                verdict="better",
+                before=950.0,
+                after=1_003.2,
+                difference=0.056,
+                low=0.04,
+                high=0.072,
+                reason="but within what the noise of the calibration comes to, ±8 %",
+            ),
+            replace(
+                latency,
+                of="counter",
+                statistic="value",
+                name="sent",
+                labels={},
+                unit="KiB",
+                better="neither",
+                verdict="changed",
+                before=2_048.0,
+                after=42_000.0,
+                difference=19.5,
+                low=18.0,
+                high=21.0,
+            ),
+            replace(
+                latency, of="command", statistic="wall", name="", labels={}, unit="s", verdict="same",
+                before=0.8, after=0.804, difference=0.005, low=-0.004, high=0.014,
+            ),
+            *(
+                replace(
+                    latency, name=f"step {number}", labels={}, statistic="p50", verdict="not_shown",
+                    before=1.0, after=1.05, difference=0.05, low=-0.01, high=0.11,
+                    reason="alone it would count; among so many figures such a difference turns up by chance"
+                    if number < 2 else "",
+                )
+                for number in range(8)
+            ),
+            MetricResult(
+                of="series", statistic="p50", name="renamed\n", unit="ms", reason="only the runs after have it",
+                after=4.0, after_values=[4.0],
+            ),
+            MetricResult(
+                of="counter", statistic="value", name="read", unit="KiB", reason="different units: KiB, 1",
+                before=3.0, before_values=[3.0], after=4.0, after_values=[4.0],
+            ),
+        ],
+        curves=[
+            Curve(
+                name="latency", labels={"route": "/a|b"}, unit="ms",
+                before=[(0.0, 5.0), (0.5, 7.0), (0.99, 10.2), (1.0, 12.0)],
+                after=[(0.0, 5.1), (0.5, 7.7), (0.99, 11.3), (1.0, 19.0)],
+            )
+        ],
+        notes=["latency{route=/a} has too few values for p99.9, which needs 3,688 in each run"],
+    )  # fmt: skip
+
+
+def single() -> Comparison:
+    """One run a side."""
+    figure = MetricResult(
+        of="series",
+        statistic="p99",
+        name="latency",
+        unit="ms",
+        better="lower",
+        reason="one run a side",
+        before=10.2,
+        after=11.3,
+        difference=0.108,
+        before_within=Within(value=10.2, low=10.0, high=10.4),
+        after_within=Within(value=11.3, low=11.0),
+        noise=Noise(cv=0.02, runs=10, limit=0.064, exceeded=True),
+    )
+    wall = replace(
+        figure,
+        of="command",
+        statistic="wall",
+        name="",
+        unit="s",
+        before_within=Within(value=10.2),
+        after_within=Within(value=11.3),
+        noise=None,
+    )
+    return Comparison(
+        before=runs("main", 0, 1), after=runs("main", 1, 1), metrics=[figure, wall], notes=["one run"]
+    )
+
+
+FORMS: dict[str, Callable[[], str]] = {
+    "comparison.json": lambda: render_comparison(sample(), "json"),
+    "comparison.md": lambda: render_comparison(sample(), "md"),
+    "text_80.txt": lambda: render_comparison(sample(), width=80),
+    "text_120.txt": lambda: render_comparison(sample(), width=120),
+    "single_120.txt": lambda: render_comparison(single(), width=120),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_stored_forms(name: str) -> None:
+    """Byte for byte: a change of what people and scripts read is made on purpose."""
+    assert FORMS[name]() == (GOLDEN / name).read_text()
+
+
+def test_json_is_strict_and_whole() -> None:
+    """It has a version, every figure, no infinity, and comes back as it was."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = render_comparison(sample(), "json")
+    document = json.loads(text, parse_constant=refuse)
+    assert document["schema_version"] == 1
+    assert len(document["metrics"]) == len(sample().metrics)
+    assert msgspec.json.decode(text, type=Comparison) == sample()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_text_keeps_within_its_width(width: int) -> None:
+    """Columns go rather than lines break."""
+    for comparison in (sample(), single()):
+        lines = render_comparison(comparison, width=width).splitlines()
+        assert [line for line in lines[1:] if len(line) > width] == []
+
+
+def test_text_from_outside_can_t_break_a_line() -> None:
+    """Control characters become visible."""
+    assert "renamed\n" not in render_comparison(sample())
+    assert r"renamed\n" in render_comparison(sample())
+    assert r"/a\|b" in render_comparison(sample(), "md")
+
+
+def test_colour_is_asked_for() -> None:
+    """The headline says the verdict in it."""
+    assert "\x1b" not in render_comparison(sample())
+    assert render_comparison(sample(), color=True).startswith("\x1b[1;31mworse: 2 worse, ")
+
+
+def test_figures_without_a_difference_are_summarised() -> None:
+    """Some of their names, and what it would take to see them; not one line each."""
+    (section,) = [part for part in comparison_content(sample()).sections if part.title == "Without a difference"]
+    assert len(section.lines) == 2
+    assert section.lines[0] == "1 figure with no difference that matters, surely within ±2 %: command wall time"
+    assert section.lines[1].startswith("8 figures with no difference shown")
+    assert section.lines[1].endswith("step 5 p50, …")
+    assert section.table is None
+    assert len(section.notes) == 1
+
+
+def test_one_figure_that_is_tested_has_no_others() -> None:
+    """Nothing is held together with it."""
+    whole = sample()
+    tested = [metric for metric in whole.metrics if metric.p_adjusted is not None]
+    for metrics, said in ((tested, f"for all {len(tested)} together"), (tested[:1], "for the only one")):
+        facts = " ".join(comparison_facts(replace(whole, metrics=metrics)))
+        assert f"verdicts: 95 % {said} · " in facts
+
+
+def test_what_one_side_has_alone_is_told_once() -> None:
+    """By its name, not figure by figure, and no more of it than can be read."""
+    before = [
+        MetricResult(of="series", statistic=statistic, name=f"s{number:02d}", labels=labels, reason=ONE_SIDED[0])
+        for number in range(30)
+        for labels in ({}, {"window": "measured"})
+        for statistic in ("mean", "p50", "rate")
+    ]
+    after = [MetricResult(of="command", statistic="cpu", unit="s", reason=ONE_SIDED[1])]
+    section = obstacles([*before, *after])
+    assert section.lines[0].startswith("only the runs before have s00, s00{window=measured}, s01, ")
+    assert section.lines[0].endswith("s09, s09{window=measured}, …")
+    assert section.lines[1:] == ["only the runs after have command CPU time"]
+    assert section.table is None
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(0.1084, "+10.8 %"), (-0.02, "-2 %"), (0.0, "0 %"), (-0.0, "0 %"), (40.4, "+4,040 %"), (None, "–")],
+)
+def test_differences_have_a_sign(ratio: float | None, said: str) -> None:
+    """Three digits, written out from ten times on."""
+    assert signed(ratio) == said
+
+
+def test_names_and_amounts_of_figures() -> None:
+    """A rate of a series counts values, or what its unit says; a counter's total needs no word."""
+    metric = sample().metrics[1]
+    assert figure_name(metric) == "latency{route=/a|b} p99"
+    assert amount(metric, 10.2) == "10.2 ms"
+    assert interval(metric) == "+8.1 % … +13.5 %"
+    rate = sample().metrics[2]
+    assert (figure_name(rate), amount(rate, 1_003.2)) == ("latency{route=/a|b} rate", "1.00 k/s")
+    sent = sample().metrics[3]
+    assert (figure_name(sent), amount(sent, 2_048.0)) == ("sent", "2.00 MiB")
+    odd = replace(sent, unit="tokens", statistic="rate")
+    assert (figure_name(odd), amount(odd, 5.0)) == ("sent [tokens] rate", "5/s")
+    tokens = replace(rate, name="llm.output_tokens", labels={}, unit="tokens")
+    assert (figure_name(tokens), amount(tokens, 1_003.2)) == ("llm.output_tokens [tokens] rate", "1.00 k/s")
+    errors = sample().metrics[0]
+    assert (change(errors), interval(errors)) == ("from 0", "")
+    assert figure_name(sample().metrics[4]) == "command wall time"
+
+
+def test_an_unknown_format_is_said() -> None:
+    """With those there are."""
+    with pytest.raises(UsageError, match="one of text, md, json, html"):
+        render_comparison(sample(), "csv")
+
+
+if __name__ == "__main__":
+    for form, made in FORMS.items():
+        (GOLDEN / form).write_text(made())

@@ -1,0 +1,69 @@
+"""A comparison as a page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from msgspec.structs import replace
+
+from telemetry.compare import Comparison, Curve, MetricResult, RunFacts
+from telemetry.report.comparison_page import comparison_html
+
+RUNS = [RunFacts(run_id=f"r{number}", name="<b>main</b>", completeness="complete") for number in range(2)]
+WORSE = MetricResult(
+    of="series", statistic="p99", name="latency", unit="ms", better="lower", verdict="worse",
+    before=10.0, after=11.0, difference=0.1, low=0.05, high=0.15, p_value=0.001, p_adjusted=0.01, method="runs",
+)  # fmt: skip
+CURVE = Curve(name="latency", unit="ms", before=[(0.0, 1.0), (1.0, 2.0)], after=[(0.0, 1.0), (1.0, 3.0)])
+COMPARISON = Comparison(before=RUNS, after=RUNS, metrics=[WORSE], curves=[CURVE], notes=["a <note>"])
+
+
+def test_the_verdict_is_first_and_every_figure_is_there() -> None:
+    """With its numbers and its own verdict, also those without a difference."""
+    calm = replace(WORSE, statistic="p50", verdict="not_shown", reason="alone it would count")
+    text = comparison_html(replace(COMPARISON, metrics=[WORSE, calm]))
+    assert '<p class="banner bad" id="verdict">' in text
+    assert "<strong>worse</strong> · 1 worse of 2 figures, 2 runs against 2" in text
+    for cell in ("10.0 ms", "11.0 ms", "+10 %", "+5 % … +15 %"):
+        assert text.count(f"<td>{cell}</td>") == 2, cell
+    figures = text.partition('<section id="figures">')[2].partition("</section>")[0]
+    assert re.findall(r'<th scope="row">(.*?)</th>', figures) == ["latency p99", "latency p50"]
+    assert '<p class="soft">alone it would count: latency p50</p>' in figures
+    assert '<span class="badge calm">≈ no difference shown</span>' in text
+
+
+def test_both_sides_are_in_one_chart() -> None:
+    """As data of the page, under names that say what they are."""
+    text = comparison_html(COMPARISON)
+    (block,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    data = json.loads(block)
+    assert data["unit"] == "ms"
+    assert [line["name"] for line in data["lines"]] == ["before, median of 2 runs", "after, median of 2 runs"]
+    assert data["lines"][1]["points"] == [[0.0, 1.0], [1.0, 3.0]]
+
+
+def test_series_that_differ_are_drawn_first() -> None:
+    """Of many, the others are left to the JSON form."""
+    others = [replace(CURVE, name=f"a{number}") for number in range(120)]
+    text = comparison_html(replace(COMPARISON, curves=[*others, CURVE]))
+    drawn = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert (drawn[0], len(drawn)) == ("latency", 100)
+    assert "21 more series are in the JSON form" in text
+
+
+def test_text_from_outside_is_text() -> None:
+    """Names of runs, notes and reasons can't become elements."""
+    text = comparison_html(COMPARISON)
+    assert "<b>main" not in text
+    assert "&lt;b&gt;main" in text
+    assert "a &lt;note&gt;" in text
+    assert "http" not in re.sub(r"http-equiv|http://www.w3.org", "", text)
+
+
+def test_how_runs_ended_is_in_their_table() -> None:
+    """Signals and exit codes, where there is something to say."""
+    odd = [replace(RUNS[0], signal="SIGKILL", completeness="interrupted"), replace(RUNS[1], exit_code=3)]
+    text = comparison_html(replace(COMPARISON, after=odd))
+    assert "interrupted, ended by SIGKILL" in text
+    assert "complete, exit code 3" in text

@@ -1,0 +1,74 @@
+"""Series beside their bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from telemetry.report.series import between, percentile_words, series
+from telemetry.wire.report import Bounds, Report, SeriesBounds
+from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+
+LATENCY = SeriesStat(
+    name="latency",
+    labels={"b": "2", "a": "1"},
+    unit="ms",
+    count=500,
+    percentiles={"50": 1.5, "99.9": 9.0, "100": 9.5},
+)
+KNOWN = {"50": Bounds(low=1.4, high=1.6, beyond=250), "99.9": Bounds(low=8.0, beyond=0), "100": Bounds()}
+
+
+def report(*bounds: SeriesBounds) -> Report:
+    return Report(
+        snapshot=MetricsSnapshot(run_id="r", name="n", series=[LATENCY]), source="file", bounds=list(bounds)
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.8, 1.97, "1.80–1.97 ms"),
+        (0.95, 1.02, "950 µs–1.02 ms"),
+        (1.8, None, "≥ 1.80 ms"),
+        (None, 1.97, "≤ 1.97 ms"),
+        (None, None, "–"),
+        (125_000.0, 126_000.0, "2 min 5 s–2 min 6 s"),
+    ],
+)
+def test_bounds_in_words(low: float | None, high: float | None, said: str) -> None:
+    """The unit stands once where it is the same."""
+    assert between(Bounds(low=low, high=high), "ms") == said
+
+
+def test_bounds_stand_beside_their_percentile() -> None:
+    """Whatever the order of labels; what rests on too few values is marked and the mark explained."""
+    section = series(report(SeriesBounds(name="latency", labels={"a": "1", "b": "2"}, percentiles=KNOWN)))
+    assert section.table is not None
+    titles = [column.title for column in section.table.columns]
+    row = dict(zip(titles, section.table.rows[0], strict=True))
+    assert titles[titles.index("p50") + 1] == "95 % bounds"
+    assert section.table.rows[0][titles.index("p50") + 1] == "1.40–1.60 ms"
+    assert row["p99.9"] == "*9.00 ms"
+    assert row["p100"] == "9.50 ms"
+    assert section.notes == ["* rests on too few values to be bounded with 95 % confidence"]
+
+
+def test_without_bounds_there_is_no_column_and_no_mark() -> None:
+    """A live run has none."""
+    section = series(report())
+    assert section.table is not None
+    assert "95 % bounds" not in [column.title for column in section.table.columns]
+    assert section.notes == []
+
+
+def test_a_value_that_is_not_there_is_not_marked() -> None:
+    """And nobody bounds the highest value, so that p100 is never marked."""
+    none = SeriesStat(name="s")
+    nothing = Report(
+        snapshot=MetricsSnapshot(run_id="r", name="n", series=[none]),
+        source="file",
+        bounds=[SeriesBounds(name="s", percentiles={"99": Bounds()})],
+    )
+    assert percentile_words(nothing, none, "99") == "–"
+    whole = report(SeriesBounds(name="latency", labels=LATENCY.labels, percentiles=dict.fromkeys(KNOWN, Bounds())))
+    assert [percentile_words(whole, LATENCY, key) for key in KNOWN] == ["*1.50 ms", "*9.00 ms", "9.50 ms"]

@@ -1,0 +1,81 @@
+"""What a command wrote, in two files of bounded size."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from telemetry.store.output_log import OLDER, OUTPUT, OutputLog
+
+
+def test_bytes_are_kept_as_they_come(tmp_path: Path) -> None:
+    """Nothing is decoded, and what was there before stays."""
+    (tmp_path / OUTPUT).write_bytes(b"before\n")
+    log = OutputLog(tmp_path)
+    log.append(b"\x1b[31mred\xff\r")
+    log.append(b"\n")
+    log.close()
+    log.close()
+    assert (tmp_path / OUTPUT).read_bytes() == b"before\n\x1b[31mred\xff\r\n"
+    assert (log.lost_bytes, log.failure) == (0, "")
+
+
+def test_a_silent_command_leaves_no_file(tmp_path: Path) -> None:
+    """The first byte makes it."""
+    log = OutputLog(tmp_path)
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_full_becomes_the_older_one(tmp_path: Path) -> None:
+    """Both together hold the newest bytes, and neither is larger than it may be."""
+    log = OutputLog(tmp_path, file_bytes=10)
+    for number in range(10):
+        log.append(b"%04d" % number)
+        assert (tmp_path / OUTPUT).stat().st_size <= 10
+    log.close()
+    assert (tmp_path / OLDER).read_bytes() == b"00060007"
+    assert (tmp_path / OUTPUT).read_bytes() == b"00080009"
+
+
+def test_a_piece_that_is_larger_than_a_file_is_kept_whole(tmp_path: Path) -> None:
+    """In a file of its own, which the next piece replaces."""
+    log = OutputLog(tmp_path, file_bytes=10)
+    for piece in (b"a", b"b" * 100, b"c"):
+        log.append(piece)
+    log.close()
+    assert (tmp_path / OLDER).read_bytes() == b"b" * 100
+    assert (tmp_path / OUTPUT).read_bytes() == b"c"
+
+
+def test_what_a_full_disk_does_not_take_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never raises, and goes on when there is room again."""
+    log = OutputLog(tmp_path)
+    log.append(b"one\n")
+
+    def full(fd: int, buffers: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "writev", full)
+        log.append(b"two\n")
+        log.append(b"three\n")
+    log.append(b"four\n")
+    log.close()
+    assert (tmp_path / OUTPUT).read_bytes() == b"one\nfour\n"
+    assert (log.lost_bytes, log.failure) == (10, "No space left on device")
+
+
+def test_a_directory_that_is_gone_is_waited_for(tmp_path: Path) -> None:
+    """Whoever removes a run directory loses what is written meanwhile, and no more."""
+    log = OutputLog(tmp_path / "run")
+    log.append(b"lost\n")
+    (tmp_path / "run").mkdir()
+    log.append(b"kept\n")
+    log.close()
+    assert log.lost_bytes == 5
+    assert log.failure.startswith("No such file or directory: ")
+    assert log.path.read_bytes() == b"kept\n"

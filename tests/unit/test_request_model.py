@@ -1,0 +1,285 @@
+"""Requests gathered from the counters and series of a snapshot."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from telemetry.request_model import funnels, issued_kind, joined, rates_of, together
+from telemetry.wire.cells import cell
+from telemetry.wire.report import Rates
+from telemetry.wire.requests import COMPLETED, FAILED, INSTRUMENTS, ISSUED, LATENCY, OUTPUT_TOKENS, name_of
+from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat, WindowStat
+
+SECOND = 10**9
+KEYS = ("50", "90", "99")
+
+
+def counter(word: str, value: int, kind: str = "llm", **labels: str) -> CounterStat:
+    return CounterStat(name=name_of(kind, word), labels=labels, unit=INSTRUMENTS[word][1], value=value)
+
+
+def series(
+    word: str, values: list[int], kind: str = "llm", extent: Extent | None = None, **labels: str
+) -> SeriesStat:
+    """As an aggregator has it: percentiles by rank, cells of one tick a unit."""
+    ordered = sorted(values)
+    cells: dict[int, int] = {}
+    for value in ordered:
+        cells[cell(value)] = cells.get(cell(value), 0) + 1
+    mean = sum(values) / len(values) if values else None
+    return SeriesStat(
+        name=name_of(kind, word),
+        labels=labels,
+        unit=INSTRUMENTS[word][1],
+        count=len(values),
+        total=sum(values),
+        min=ordered[0] if values else None,
+        max=ordered[-1] if values else None,
+        mean=mean,
+        stddev=None if mean is None else math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)),
+        percentiles={key: ordered[math.ceil(int(key) * len(values) / 100) - 1] for key in KEYS} if values else {},
+        exact=True,
+        error_bound=0.0,
+        histogram=sorted(cells.items()),
+        cell_unit=1.0,
+        extent=extent,
+    )
+
+
+def snapshot(*stats: CounterStat | SeriesStat) -> MetricsSnapshot:
+    return MetricsSnapshot(
+        run_id="r",
+        name="n",
+        counters=[stat for stat in stats if isinstance(stat, CounterStat)],
+        series=[stat for stat in stats if isinstance(stat, SeriesStat)],
+    )
+
+
+def test_a_kind_is_there_if_something_counts_what_was_issued() -> None:
+    """Names alone don't make requests: the counter has their unit, and one that issues nothing has no funnel."""
+    assert funnels(snapshot(series(LATENCY, [1]), counter(COMPLETED, 1))) == []
+    assert funnels(snapshot(CounterStat(name="stock.issued", unit="shares", value=3))) == []
+    (one,) = funnels(snapshot(counter(ISSUED, 3), counter(ISSUED, 1, "other", a="b"), counter(COMPLETED, 2)))[:1]
+    assert (one.kind, dict(one.labels), one.window) == ("llm", {}, None)
+    assert (one.issued, one.completed, one.in_flight, one.failed, one.windows) == (3, 2, 1, {}, [])
+
+
+def test_labels_of_requests_are_taken_apart_and_all_others_tell_kinds() -> None:
+    """Reasons and finishes are sums of their own; turns are in their order."""
+    found = funnels(
+        snapshot(
+            counter(ISSUED, 10, model="a"),
+            counter(ISSUED, 1, model="b"),
+            counter(COMPLETED, 4, model="a", finish="stop"),
+            counter(COMPLETED, 2, model="a"),
+            counter(FAILED, 0, model="a"),
+            counter(FAILED, 1, model="a", reason="timeout"),
+            counter(FAILED, 1, model="a", reason="refused"),
+            counter("expired", 1, model="a"),
+            counter("after_end", 7, model="a"),
+            series("turn.latency", [1], model="a", turn="10"),
+            series("turn.latency", [2], model="a", turn="2"),
+            series("turn.ttft", [3], model="a", turn="32+"),
+            series("conversation.duration", [5], model="a"),
+        )
+    )
+    assert [(one.kind, one.labels) for one in found] == [("llm", {"model": "a"}), ("llm", {"model": "b"})]
+    one = found[0]
+    assert (one.completed, one.expired, one.in_flight, one.after_end) == (6, 1, 1, 7)
+    assert (one.failed, one.failures, one.finishes) == ({"timeout": 1, "refused": 1}, 2, {"stop": 4})
+    assert list(one.turns) == ["2", "10", "32+"]
+    assert one.turns["2"]["turn.latency"].max == 2
+    assert list(one.series) == ["conversation.duration"]
+
+
+def test_a_kind_may_be_called_like_a_word() -> None:
+    """`x.turn.latency` is the latency of the kind `x.turn`, unless it says of which turn of `x` it is."""
+    found = funnels(
+        snapshot(
+            counter(ISSUED, 1, "x"),
+            counter(ISSUED, 1, "x.turn"),
+            series(LATENCY, [7], "x.turn"),
+            series("turn.latency", [9], "x", turn="1"),
+        )
+    )
+    assert found[0].turns["1"]["turn.latency"].max == 9
+    assert found[1].series[LATENCY].max == 7
+
+
+def test_rates_by_each_definition() -> None:
+    """Ten requests in ten seconds, a straggler of a minute among them."""
+    extent = Extent(
+        first_ns=SECOND,
+        last_ns=10 * SECOND,
+        last_done_ns=11 * SECOND,
+        end_ns=61 * SECOND,
+        inside=9,
+        inside_total=900,
+    )
+    (one,) = funnels(
+        snapshot(
+            counter(ISSUED, 10),
+            counter(COMPLETED, 10),
+            series(LATENCY, [SECOND] * 10, extent=extent),
+            series(OUTPUT_TOKENS, [100] * 10, extent=extent),
+        )
+    )
+    rates = one.rates
+    assert (rates.while_issuing.requests_per_s, rates.while_issuing.tokens_per_s) == (1.0, 100.0)
+    assert (rates.loadgen.requests_per_s, rates.loadgen.tokens_per_s) == (0.9, 100.0)
+    assert rates.overall.requests_per_s == pytest.approx(10 / 60)
+
+
+def test_no_rate_where_nobody_knows() -> None:
+    """Without an extent, in no time, or without tokens."""
+    alone = Extent(first_ns=5, last_ns=5, last_done_ns=9, end_ns=9, inside=0)
+    (one,) = funnels(snapshot(counter(ISSUED, 1), counter(COMPLETED, 1), series(LATENCY, [4], extent=alone)))
+    assert one.rates.while_issuing.requests_per_s is None
+    assert (one.rates.loadgen.requests_per_s, one.rates.loadgen.tokens_per_s) == (0.0, None)
+    (one,) = funnels(snapshot(counter(ISSUED, 1), series(LATENCY, [4])))
+    assert one.rates.overall.requests_per_s is None
+
+
+def test_rates_of_some_are_as_their_funnel_has_them() -> None:
+    """Those with the labels of a series; of its kind and window, and of nobody else's."""
+    extent = Extent(first_ns=SECOND, last_ns=5 * SECOND, last_done_ns=6 * SECOND, end_ns=8 * SECOND, inside=4)
+    several = snapshot(
+        *(counter(ISSUED, 9, kind, model="m", window="w") for kind in ("llm", "llm.other")),
+        counter(ISSUED, 3, model="m"),
+        counter(COMPLETED, 6, model="m", window="w"),
+        counter(COMPLETED, 3, model="m", window="w", finish="stop"),
+        counter(COMPLETED, 2, model="m"),
+        counter(COMPLETED, 5, "llm.other", model="m", window="w"),
+        series(LATENCY, [10] * 9, extent=extent, model="m", window="w"),
+        series(OUTPUT_TOKENS, [10] * 9, extent=extent, model="m", window="w"),
+        series(LATENCY, [10] * 5, "llm.other", extent=extent, model="m", window="w"),
+    )
+    (mine,) = [one for one in funnels(several) if one.kind == "llm"]
+    outside, window = mine.windows
+    assert window.rates.overall.requests_per_s == pytest.approx(9 / 7)
+    assert rates_of(several, "llm", {"model": "m", "window": "w"}) == window.rates
+    assert rates_of(several, "llm", {"model": "m"}) == outside.rates == Rates()
+    assert rates_of(several, "llm", {"model": "other", "window": "w"}) == Rates()
+    assert rates_of(several, "stock", {"model": "m", "window": "w"}) == Rates()
+
+
+def test_what_a_counter_of_issues_is_of() -> None:
+    """By name and unit; one without a kind is of none."""
+    assert issued_kind("llm.chat.issued", "requests") == "llm.chat"
+    assert [issued_kind(*one) for one in (("stock.issued", "shares"), ("llm.failed", "requests"))] == ["", ""]
+    assert issued_kind("issued", "requests") == ""
+
+
+def test_windows_are_apart_and_together() -> None:
+    """What was outside comes first; counts add up, and of extents only what is known stays."""
+    warm = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=4 * SECOND, inside=1)
+    real = Extent(first_ns=5 * SECOND, last_ns=8 * SECOND, last_done_ns=9 * SECOND, end_ns=11 * SECOND, inside=6)
+    (one,) = funnels(
+        snapshot(
+            counter(ISSUED, 8, window="measured"),
+            counter(ISSUED, 3),
+            counter(COMPLETED, 8, window="measured"),
+            counter(COMPLETED, 2),
+            series(LATENCY, [10] * 8, extent=real, window="measured"),
+            series(LATENCY, [1000, 20], extent=warm),
+            series("conversation.turns", [3]),
+        )
+    )
+    assert [(part.window, part.issued, part.in_flight) for part in one.windows] == [("", 3, 1), ("measured", 8, 0)]
+    assert (one.issued, one.completed, one.in_flight) == (11, 10, 1)
+    assert one.rates.while_issuing.requests_per_s is None
+    assert one.rates.loadgen.requests_per_s == pytest.approx(9 / 8)
+    assert one.rates.overall.requests_per_s == pytest.approx(1.0)
+    assert one.windows[1].rates.while_issuing.requests_per_s == pytest.approx(2.0)
+    assert (one.series[LATENCY].count, one.series[LATENCY].max, one.series[LATENCY].labels) == (10, 1000, {})
+
+
+def test_what_is_only_outside_is_no_window() -> None:
+    """Without a tracking window there is nothing to tell apart; calls for unknown requests open none."""
+    (one,) = funnels(snapshot(counter(ISSUED, 3), counter(COMPLETED, 3)))
+    assert one.windows == []
+    (one,) = funnels(snapshot(counter(ISSUED, 3, window="measured"), counter("after_end", 2)))
+    assert [part.window for part in one.windows] == ["measured"]
+    assert one.after_end == 2
+
+
+values = st.lists(st.integers(1, 10**6), min_size=1, max_size=40)
+
+
+@given(st.lists(values, min_size=2, max_size=4))
+def test_windows_together_are_as_if_there_had_been_none(parts: list[list[int]]) -> None:
+    """Moments to rounding; a percentile is not below what it would be, and above by no more than it says."""
+    stat = together([series(LATENCY, part, window=str(number)) for number, part in enumerate(parts)])
+    whole = series(LATENCY, [value for part in parts for value in part])
+    assert (stat.count, stat.total, stat.min, stat.max) == (whole.count, whole.total, whole.min, whole.max)
+    assert stat.stddev == pytest.approx(whole.stddev, rel=1e-6, abs=1e-3)
+    assert stat.histogram == whole.histogram
+    assert stat.error_bound is not None
+    for key in KEYS:
+        assert whole.percentiles[key] <= stat.percentiles[key]
+        assert stat.percentiles[key] <= whole.percentiles[key] * (1.0 + stat.error_bound) * (1.0 + 1e-9)
+
+
+def test_one_window_with_values_stands_for_itself() -> None:
+    """Nothing is estimated where nothing has to be."""
+    own = series(LATENCY, [1, 2, 3], window="a")
+    assert together([series(LATENCY, [], window="b"), own]) is own
+    assert together([series(LATENCY, [], window="b")]).labels == {"window": "b"}
+
+
+def test_the_last_seconds_of_windows() -> None:
+    """Their percentiles are known while only one window is busy; rates add up."""
+    quiet, busy = WindowStat(seconds=10.0), WindowStat(seconds=10.0, count=5, rate=0.5, percentiles={"50": 3})
+    stats = [series(LATENCY, [1], window="a"), series(LATENCY, [2], window="b")]
+    alone = together([_last(stats[0], quiet), _last(stats[1], busy)])
+    assert alone.window == busy
+    both = together([_last(stats[0], busy), _last(stats[1], busy)])
+    assert (both.window.count, both.window.rate, both.window.percentiles) == (10, 1.0, {})
+
+
+def _last(stat: SeriesStat, window: WindowStat) -> SeriesStat:
+    return replace(stat, window=window)
+
+
+def test_extents_join_only_if_all_are_known() -> None:
+    """One that is missing may have begun before all others."""
+    known = Extent(first_ns=1, last_ns=2, last_done_ns=3, end_ns=4, inside=5)
+    assert joined([]) is None
+    assert joined([known, None]) is None
+    assert joined([known]) == known
+    twice = joined([known, Extent(first_ns=0, last_ns=9, last_done_ns=12, end_ns=10, inside=5)])
+    assert twice == Extent(first_ns=0, last_ns=0, last_done_ns=12, end_ns=10)
+    assert joined([twice, known]) == Extent(first_ns=0, end_ns=10)
+
+
+def test_numbers_of_hostile_files_raise_nothing() -> None:
+    """Counts below 0, integers beyond all floats, cells that don't exist, percentiles that are no numbers."""
+    huge = 10**400
+    bad = SeriesStat(
+        name="llm.latency",
+        unit="ns",
+        count=3,
+        total=huge,
+        min=-huge,
+        max=huge,
+        mean=math.inf,
+        stddev=-1.0,
+        percentiles={"50": huge, "1e999999999": 1, "x": 2, "99": -1},
+        error_bound=0.1,
+        histogram=[(-5, 3), (10**9, 2)],
+        cell_unit=math.nan,
+        extent=Extent(first_ns=-huge, last_ns=huge, last_done_ns=-1, end_ns=0, inside=huge, inside_total=huge),
+    )
+    other = SeriesStat(name="llm.latency", labels={"window": "w"}, count=-3, percentiles={"50": 1})
+    third = SeriesStat(name="llm.latency", labels={"window": "v"}, count=2, percentiles=bad.percentiles)
+    (one,) = funnels(snapshot(counter(ISSUED, -huge), counter(COMPLETED, huge, window="w"), bad, other, third))
+    assert one.series[LATENCY].count == 5
+    assert set(one.series[LATENCY].percentiles) == {"50", "99"}
+    mixed = [counter(ISSUED, huge), counter(COMPLETED, 1), replace(counter(COMPLETED, 1, finish="f"), value=1.5)]
+    (one,) = funnels(snapshot(*mixed, replace(bad, total=1.5), replace(third, total=huge)))
+    assert (one.in_flight, one.series[LATENCY].total) == (math.inf, math.inf)

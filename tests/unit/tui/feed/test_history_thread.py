@@ -1,0 +1,316 @@
+"""Trends, timelines and moments, from a history that grows, lags behind, or is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from telemetry.errors import TelemetryError
+from telemetry.history.interval_source import DiskPast, Past
+from telemetry.tui.feed.history_thread import Historian
+from telemetry.tui.feed.news import MomentOf, Note, TimelineOf, Trends
+from telemetry.wire.snapshot import MetricsSnapshot
+
+pytestmark = pytest.mark.slow
+
+WAIT_S = 30.0
+SECOND = 1_000_000_000
+A, B = ("a", ()), ("b", ())
+Until = Callable[..., Any]
+SnapshotOf = Callable[..., MetricsSnapshot]
+
+
+@pytest.fixture
+def historian(run: Any, told: Any) -> Iterator[Historian]:
+    """Of the history of `run`."""
+    made = Historian(told, lambda _: DiskPast(run.history))
+    made.start()
+    yield made
+    made.close()
+    made.close()
+    assert not made._thread.is_alive()
+
+
+def trends(told: Any, series: Any) -> list[float]:
+    """All points of a series that were told, oldest first."""
+    return [point for trend in told.of(Trends) for point in trend.points.get(series, ())]
+
+
+# --- trends --------------------------------------------------------------------------------------
+
+
+def test_the_last_minute_comes_first_then_each_second(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """The p99 of every second that had values, oldest first, each once."""
+    for second in range(100):
+        history.add({"a": [second + 1], "b": [7] if second % 2 else []})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert trends(told, A) == [float(second + 1) for second in range(40, 100)]
+    assert trends(told, B) == [7.0] * 30
+    history.add({"a": [500], "c": [3]})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: len(told.of(Trends)) > 1, WAIT_S)
+    assert told.of(Trends)[1] == Trends({A: (500.0,), ("c", ()): (3.0,)})
+
+
+def test_a_history_that_has_nothing_yet_is_waited_for(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """The first second of a run is in it once it is over."""
+    historian.saw(snapshot_of(history.end_ns))
+    historian.look_at(history.end_ns, 1.0)
+    wait_until(lambda: told.of(Note), WAIT_S)
+    history.add({"a": [5]})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert trends(told, A) == [5.0]
+
+
+@pytest.mark.parametrize("later_s", [0, 60, 86_400])
+def test_a_result_shows_the_last_minute_of_its_run(
+    historian: Historian,
+    history: Any,
+    told: Any,
+    snapshot_of: SnapshotOf,
+    wait_until: Until,
+    *,
+    later_s: int,
+) -> None:
+    """However much later it was made."""
+    for second in range(100):
+        history.add({"a": [second + 1]})
+    history.close()
+    historian.saw(snapshot_of(history.end_ns + later_s * SECOND, state="COMPLETE"))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert trends(told, A) == [float(second + 1) for second in range(40, 100)]
+
+
+def test_without_a_history_trends_are_those_of_the_windows(
+    run: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """That there is none is said once; who asks for it is told each time."""
+    historian = Historian(told, lambda _: DiskPast(run.history / "nowhere"))
+    historian.start()
+    for points in (1, 2):
+        historian.saw(snapshot_of())
+        wait_until(lambda: len(trends(told, A)) == points, WAIT_S)  # noqa: B023 – called before the next turn
+    assert trends(told, A) == [90.0, 90.0]
+    assert ["there is no history" in note.words for note in told.of(Note)] == [True]
+    historian.follow(A)
+    wait_until(lambda: len(told.of(Note)) == 2, WAIT_S)
+    historian.look_at(5, 1.0)
+    wait_until(lambda: len(told.of(Note)) == 3, WAIT_S)
+    assert all(note.bad for note in told.of(Note))
+    historian.close()
+
+
+# --- timelines -----------------------------------------------------------------------------------
+
+
+def test_a_followed_series_grows(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """From the beginning of the run on, also through seconds without values; what was told stays as it was."""
+    history.add({"a": [1, 2], "b": [9]}, 90)
+    history.add({"b": [9]}, 10)
+    historian.follow(A)
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(TimelineOf), WAIT_S)
+    first = told.of(TimelineOf)[-1]
+    assert (first.series, len(first.timeline)) == (A, 100)
+    history.add({"a": [3]})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: len(told.of(TimelineOf)[-1].timeline) == 101, WAIT_S)
+    newest = told.of(TimelineOf)[-1].timeline
+    assert newest.between(0, 1 << 62).figures(["100"]).count == 181
+    assert newest.between(0, 1 << 62).figures(["100"]).max == 3.0
+    assert len(first.timeline) == 100
+
+
+def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """Whoever opened it need not ask again."""
+    history.add({"a": [1]}, 3)
+    historian.follow(B)
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert not told.of(TimelineOf)
+    history.add({"b": [1]})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(TimelineOf), WAIT_S)
+    assert told.of(TimelineOf)[-1].series == B
+    assert len(told.of(TimelineOf)[-1].timeline) == 4
+
+
+def test_another_series_takes_the_place_of_the_first(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """Nothing more is told of the first, and of none after None."""
+    history.add({"a": [1], "b": [2]}, 3)
+    historian.saw(snapshot_of(history.end_ns))
+    historian.follow(A)
+    wait_until(lambda: told.of(TimelineOf), WAIT_S)
+    historian.follow(B)
+    wait_until(lambda: told.of(TimelineOf)[-1].series == B, WAIT_S)
+    historian.follow(None)
+    told.news.clear()
+    history.add({"a": [1], "b": [2]})
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(Trends), WAIT_S)
+    assert not told.of(TimelineOf)
+
+
+class Slow:
+    """A history whose end is never reached, until somebody asks for something else."""
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+        self.read = 0
+        self.budget = past.budget
+        self.keys, self.close = past.keys, past.close
+
+    def intervals(self, start_ns: int, *bounds: int, **level: int) -> Any:
+        found = list(self._past.intervals(start_ns, *bounds, **level))
+        yield from found
+        while start_ns == 0 and found and not bounds:
+            self.read += 1
+            yield found[-1]
+
+
+def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
+    run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """Nobody waits for the whole of what he no longer wants to see."""
+    slow = Slow(DiskPast(run.history))
+    historian = Historian(told, lambda _: slow)
+    historian.start()
+    history.add({"a": [1], "b": [2]}, 3)
+    historian.follow(A)
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(TimelineOf), WAIT_S)
+    historian.follow(None)
+    historian.look_at(history.end_ns, 1.0)
+    wait_until(lambda: told.of(MomentOf), WAIT_S)
+    read = slow.read
+    historian.follow(B)
+    wait_until(lambda: slow.read > read, WAIT_S)
+    historian.close()
+    assert not historian._thread.is_alive()
+
+
+# --- moments -------------------------------------------------------------------------------------
+
+
+def test_a_moment_is_all_series_in_the_seconds_before_it(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """With the percentiles of the run; also those that were silent then."""
+    begin_ns = history.end_ns
+    history.add({"a": [1], "b": [5]}, 10)
+    history.add({"a": [10, 20, 30, 40]}, 10)
+    history.add({"a": [1_000]}, 10)
+    historian.saw(snapshot_of(history.end_ns))
+    historian.look_at(begin_ns + 20 * SECOND + SECOND // 4, 5.0)
+    moment = wait_until(lambda: told.of(MomentOf), WAIT_S)[0].moment
+    assert (moment.start_ns, moment.end_ns) == (begin_ns + 15 * SECOND, begin_ns + 20 * SECOND)
+    figures = moment.series[A]
+    assert (figures.count, figures.rate, figures.min, figures.max) == (20, 4.0, 10.0, 40.0)
+    assert dict(figures.percentiles) == {"50": 20.0, "99": 40.0}
+    assert moment.series[B].count == 0
+
+
+def test_of_an_old_moment_the_long_interval_around_it_is_told(
+    historian: Historian,
+    make_history: Callable[..., Any],
+    told: Any,
+    snapshot_of: SnapshotOf,
+    wait_until: Until,
+) -> None:
+    """Where seconds are no longer kept, the moment says what stretch it is."""
+    history = make_history({1: 60, 10: 60, 60: None})
+    begin_ns = history.end_ns
+    history.add({"a": [1]}, 600)
+    historian.saw(snapshot_of(history.end_ns))
+    historian.look_at(begin_ns + 75 * SECOND, 2.0)
+    moment = wait_until(lambda: told.of(MomentOf), WAIT_S)[0].moment
+    assert (moment.start_ns, moment.end_ns) == (begin_ns + 60 * SECOND, begin_ns + 120 * SECOND)
+    assert moment.series[A].count == 60
+
+
+def test_what_was_before_the_run_is_said_to_be_nothing(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """It is no failure."""
+    history.add({"a": [1]}, 3)
+    historian.saw(snapshot_of(history.end_ns))
+    historian.look_at(history.end_ns - 1_000 * SECOND, 10.0)
+    wait_until(lambda: told.of(Note), WAIT_S)
+    assert told.of(Note) == [Note("the history has nothing of that moment")]
+
+
+# --- failures ------------------------------------------------------------------------------------
+
+
+def test_a_history_that_could_not_be_read_is_tried_again(
+    run: Any,
+    history: Any,
+    told: Any,
+    snapshot_of: SnapshotOf,
+    wait_until: Until,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The disk may only have been far behind: nobody has to attach again."""
+    monkeypatch.setattr("telemetry.tui.feed.history_thread._RETRY_S", 1.5)
+    failures = [TelemetryError("the disk is far behind")]
+
+    def open_past(_: MetricsSnapshot) -> Past:
+        if failures:
+            raise failures.pop()
+        return DiskPast(run.history)
+
+    historian = Historian(told, open_past)
+    historian.start()
+    history.add({"a": [5]})
+
+    def trends_of_history() -> bool:
+        historian.saw(snapshot_of(history.end_ns))
+        return trends(told, A)[-1:] == [5.0]
+
+    wait_until(trends_of_history, WAIT_S)
+    assert trends(told, A)[0] == 90.0
+    assert len(told.of(Note)) == 1
+    historian.close()
+
+
+def test_a_damaged_history_is_said(
+    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+) -> None:
+    """And the thread lives on."""
+    history.add({"a": [5]})
+    keys: Path = history.directory / "keys.jsonl"
+    keys.write_bytes(keys.read_bytes() + b"{\n")
+    historian.saw(snapshot_of(history.end_ns))
+    wait_until(lambda: told.of(Note), WAIT_S)
+    assert "damaged" in told.of(Note)[0].words
+    assert historian._thread.is_alive()
+
+
+def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_until: Until) -> None:
+    """What nobody expected must not look like a history that stands still."""
+
+    def fail(_: MetricsSnapshot) -> Past:
+        raise ZeroDivisionError("oops")
+
+    historian = Historian(told, fail)
+    historian.start()
+    historian.saw(snapshot_of())
+    wait_until(lambda: told.of(Note), WAIT_S)
+    assert "oops" in told.of(Note)[0].words
+    historian.close()

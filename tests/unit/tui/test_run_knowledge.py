@@ -1,0 +1,115 @@
+"""What is known of a run after some news."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.tui import feeds, loads
+
+from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends, Trouble
+from telemetry.tui.model.scene import TREND_POINTS, Moment, Scene
+from telemetry.tui.run_knowledge import Known
+
+S = feeds.SECOND_NS
+SERIES = ("queue_wait", ())
+
+
+def test_nothing_is_known_at_first() -> None:
+    """An empty scene, as long as that is not worth a word."""
+    assert Known(0).scene(S) == Scene()
+
+
+def test_news_become_the_scene() -> None:
+    """Snapshot, trouble, output: each replaces what was known before."""
+    known = Known(0)
+    snapshot = feeds.play().last
+    for news in (Fresh(snapshot, S), Trouble("gone"), Output(("a", "b")), Note("never mind")):
+        known.learn(news)
+    assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"))
+    known.learn(Trouble(""))
+    assert known.scene(S).trouble == ""
+
+
+def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
+    """A rate of what they have grown by since."""
+    known, played = Known(0), loads.load().snapshots
+    known.learn(Fresh(played[-5], 0))
+    assert known.scene(0).tokens_per_s == {}
+    known.learn(Fresh(played[-1], 0))
+    rates = known.scene(0).tokens_per_s
+    assert {dict(labels)["window"]: rate > 500 for (_, labels), rate in rates.items()} == {
+        "warm-up": False,
+        "measured": True,
+    }
+
+
+def test_trends_grow_at_their_end() -> None:
+    """At most a minute, and only where there was something new."""
+    known = Known(0)
+    known.learn(Trends({SERIES: tuple(float(point) for point in range(TREND_POINTS)), ("b", ()): (7.0,)}))
+    known.learn(Trends({SERIES: (1_000.0,)}))
+    trends = known.scene(0).trends
+    assert trends[SERIES][0] == 1.0
+    assert trends[SERIES][-1] == 1_000.0
+    assert len(trends[SERIES]) == TREND_POINTS
+    assert trends[("b", ())] == (7.0,)
+
+
+def test_silence_is_told_once_it_is_more_than_two_seconds() -> None:
+    """Of a run that lives, from its last snapshot on, or from the start if none has come."""
+    known = Known(0)
+    assert known.scene(3 * S).silence_s == 3.0
+    known.learn(Fresh(feeds.play().last, 10 * S))
+    assert known.scene(11 * S).silence_s == 0.0
+    assert known.scene(13 * S).silence_s == 3.0
+
+
+def test_rare_snapshots_are_no_silence() -> None:
+    """One every five seconds is late after fifteen."""
+    known = Known(0)
+    known.learn(Fresh(replace(feeds.play().last, refresh_hz=0.2), 0))
+    assert known.scene(14 * S).silence_s == 0.0
+    assert known.scene(16 * S).silence_s == 16.0
+
+
+@pytest.mark.parametrize(
+    "news",
+    [Fresh(feeds.ended(feeds.play().last), 0), Fresh(feeds.play().last, 0, live=False)],
+    ids=["over", "disk"],
+)
+def test_a_run_that_is_over_is_silent_and_that_is_well(news: Fresh) -> None:
+    """Nothing more is to be expected of it."""
+    known = Known(0)
+    assert not known.ended
+    known.learn(news)
+    assert known.ended
+    assert known.scene(100 * S).silence_s == 0.0
+
+
+def test_an_answer_about_the_past_counts_only_while_it_is_looked_at() -> None:
+    """One that comes after the viewer has returned to now changes nothing."""
+    known, moment = Known(0), Moment(start_ns=1, end_ns=2)
+    known.learn(MomentOf(moment))
+    assert known.scene(0).moment is None
+    known.look_back()
+    known.learn(MomentOf(moment))
+    assert known.scene(0).moment == moment
+    known.return_to_now()
+    assert known.scene(0).moment is None
+    known.learn(MomentOf(moment))
+    assert known.scene(0).moment is None
+
+
+def test_a_timeline_belongs_to_its_series() -> None:
+    """That of another one is no answer."""
+    known, timeline = Known(0), feeds.play().timeline(SERIES)
+    known.learn(TimelineOf(SERIES, timeline))
+    assert known.timeline(SERIES) is timeline
+    assert known.timeline(("prompt", ())) is None
+
+
+def test_the_baseline_is_part_of_the_scene() -> None:
+    """From when it is chosen."""
+    known = Known(0)
+    known.compare_with(feeds.baseline())
+    assert known.scene(0).baseline is feeds.baseline()

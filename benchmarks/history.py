@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from telemetry.hdr.layout import Layout
 from telemetry.history.intervals.histograms import Histograms, added_up
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.store.history import HistoryReader, HistoryWriter, Picked
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, SeriesColumns, ValueColumns
@@ -160,10 +160,10 @@ def read_all(directory: Path) -> int:
 
 def add_up_all(load: Load, directory: Path) -> int:
     """Returns the values."""
-    stretch = Stretch(load.keys(), _PERCENTILES)
+    time_range = RangeSums(load.keys(), _PERCENTILES)
     for interval in HistoryReader(directory).coarse():
-        stretch.add(interval)
-    return sum(figures.count for figures in stretch.figures().values())
+        time_range.add(interval)
+    return sum(figures.count for figures in time_range.figures().values())
 
 
 def measure(load: Load, directory: Path) -> None:

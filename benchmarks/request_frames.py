@@ -13,7 +13,7 @@ from telemetry.client.catalog import Catalog
 from telemetry.client.recorders import build_recorders
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.request import Request
-from telemetry.client.requests.stopping import Asker
+from telemetry.client.requests.stopping import StatusQuery
 from telemetry.client.tally import Tally
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.events import OutgoingBatch
@@ -53,7 +53,7 @@ class RequestFrames:
         self._seq = 0
         self._first = 0
         buffer = self._host.recorders.buffer
-        calls = _traffic(Requests(self._host, "llm", {}, Asker(str)), chunks, in_flight)
+        calls = _traffic(Requests(self._host, "llm", {}, StatusQuery(str)), chunks, in_flight)
         for _ in range(2 * in_flight * (chunks + OTHER_PHASES)):
             next(calls)
         buffer.clear()

@@ -23,7 +23,7 @@ from telemetry.history.intervals.histograms import Histograms
 from telemetry.statistics.beta import t_two_sided
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.runs import difference
-from telemetry.statistics.steady import Found, steady_part, warmup_end
+from telemetry.statistics.steady import SteadyRange, steady_part, warmup_end
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
@@ -190,7 +190,7 @@ def _steadiness(size: int, spread: float, noise: Callable[[Generator, int], Floa
     times = np.arange(size)
     at = round(0.4 * size)
 
-    def found(find: Callable[[Floats], Found], course: Floats) -> list[Found]:
+    def found(find: Callable[[Floats], SteadyRange], course: Floats) -> list[SteadyRange]:
         seeds = (np.random.default_rng(seed) for seed in range(runs))
         return [find(100.0 * (course + spread * noise(seed, size))) for seed in seeds]
 

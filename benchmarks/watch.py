@@ -60,7 +60,7 @@ class Watch(threading.Thread):
         self.join()
 
     def between(self, begin_ns: int, end_ns: int) -> list[Sight]:
-        """Those that arrived in this stretch of monotonic time."""
+        """Those that arrived in this time range of monotonic time."""
         return [sight for sight in list(self.sights) if begin_ns <= sight.arrived_ns <= end_ns]
 
     def applied_by(self, events: int) -> Sight:

@@ -159,7 +159,7 @@ class _Asked(BaseHTTPRequestHandler):
 
 
 @dataclass
-class Stretch:
+class Span:
     what: str
     begin_ns: int
     end_ns: int
@@ -171,7 +171,7 @@ class Trouble:
     def __init__(self, folder: Path, receiver: Receiver) -> None:
         self.folder = folder
         self.receiver = receiver
-        self.stretches: list[Stretch] = []
+        self.time_ranges: list[Span] = []
         own = {name: text for name, text in os.environ.items() if not name.startswith("TELEMETRY_")}
         paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
@@ -194,7 +194,7 @@ class Trouble:
     def watch(self, what: str, seconds: float) -> None:
         begin_ns = time.perf_counter_ns()
         time.sleep(seconds)
-        self.stretches.append(Stretch(what, begin_ns, time.perf_counter_ns()))
+        self.time_ranges.append(Span(what, begin_ns, time.perf_counter_ns()))
 
     def go_round(self, size: Size) -> None:
         self.watch(_UNDISTURBED, size.seconds)
@@ -230,11 +230,9 @@ class Trouble:
         began = array("q")
         began.frombytes((self.folder / "began").read_bytes())
         found: dict[str, list[float]] = {}
-        for stretch in self.stretches:
-            taken = found.setdefault(stretch.what, [])
-            taken += [
-                (after - at) / 1_000 for at, after in pairwise(began) if stretch.begin_ns <= at < stretch.end_ns
-            ]
+        for span in self.time_ranges:
+            taken = found.setdefault(span.what, [])
+            taken += [(after - at) / 1_000 for at, after in pairwise(began) if span.begin_ns <= at < span.end_ns]
         return found
 
     def steps_of(self, name: str) -> list[int]:

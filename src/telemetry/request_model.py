@@ -33,7 +33,7 @@ _PERCENTILE: Final = re.compile(r"(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Funnel:
+class RequestCounts:
     """Requests of one kind, in one tracking window or all together."""
 
     kind: str
@@ -59,7 +59,7 @@ class Funnel:
     turns: Mapping[str, Mapping[str, SeriesStat]] = field(default_factory=dict)
     """By turn of the conversation, in their order, then by word."""
     rates: Rates = field(default_factory=Rates)
-    windows: Sequence[Funnel] = ()
+    windows: Sequence[RequestCounts] = ()
     """Only of all together: each tracking window, and what was outside if there are any."""
 
     @property
@@ -68,7 +68,7 @@ class Funnel:
         return _sum(self.failed.values())
 
 
-def funnels(snapshot: MetricsSnapshot) -> list[Funnel]:
+def request_counts(snapshot: MetricsSnapshot) -> list[RequestCounts]:
     """One for each kind and labels, in the order in which they came. Empty if there are no requests."""
     kinds = set(_kinds(snapshot.counters))
     if not kinds:
@@ -80,7 +80,7 @@ def funnels(snapshot: MetricsSnapshot) -> list[Funnel]:
         if word:
             labels, window = _place(stat.labels)
             gathered.setdefault((kind, labels), {}).setdefault(window, _Part()).add(word, stat)
-    return [_funnel(kind, dict(labels), parts) for (kind, labels), parts in gathered.items()]
+    return [_counts(kind, dict(labels), parts) for (kind, labels), parts in gathered.items()]
 
 
 def without_requests(stats: Sequence[_Stat], snapshot: MetricsSnapshot) -> list[_Stat]:
@@ -158,13 +158,13 @@ class _Part:
     def has_requests(self) -> bool:
         return any(self.counts.get(word) for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED))
 
-    def funnel(
-        self, kind: str, labels: Mapping[str, str], window: str | None, windows: Sequence[Funnel] = ()
-    ) -> Funnel:
+    def request_counts(
+        self, kind: str, labels: Mapping[str, str], window: str | None, windows: Sequence[RequestCounts] = ()
+    ) -> RequestCounts:
         issued, completed, failed, expired = (
             self.counts.get(word, 0) for word in (words.ISSUED, words.COMPLETED, words.FAILED, words.EXPIRED)
         )
-        return Funnel(
+        return RequestCounts(
             kind=kind,
             labels=labels,
             window=window,
@@ -226,12 +226,12 @@ def _quotient(one: Number, other: Number) -> float | None:
         return None
 
 
-def _funnel(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part]) -> Funnel:
+def _counts(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part]) -> RequestCounts:
     order = sorted(parts, key=bool)  # what is outside comes first, the rest as it came
     named = any(window and parts[window].has_requests for window in order)
     shown = [window for window in order if named and parts[window].has_requests]
-    windows = [parts[window].funnel(kind, labels, window) for window in shown]
-    return _added([parts[window] for window in order]).funnel(kind, labels, None, windows)
+    windows = [parts[window].request_counts(kind, labels, window) for window in shown]
+    return _added([parts[window] for window in order]).request_counts(kind, labels, None, windows)
 
 
 def _added(parts: Sequence[_Part]) -> _Part:

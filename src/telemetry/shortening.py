@@ -21,7 +21,7 @@ _LONE: Final = 3
 _Span = tuple[int, int]
 
 
-class Abridged:
+class Shortened:
     """What is too long loses its middle. Where that makes it look like another, it shows the few words that no
     other text has, with those around them that have room: `…200…` of `measured at 200 per second`.
 

@@ -28,7 +28,7 @@ from telemetry.wire.snapshot import (
 Health = Literal["good", "calm", "warn", "bad"]
 
 
-class BackendWords(NamedTuple):
+class BackendWording(NamedTuple):
     """`✓ 12,300`, so much was delivered, or what is wrong: `retrying`; how much of what: `, 3,200 queued`; and why,
     if that is known."""
 
@@ -163,7 +163,7 @@ def is_silent(stat: BackendStat, now_ns: int) -> bool:
     return stat.state not in BACKEND_ENDED and silent_s > limits.BACKEND_SILENT_S
 
 
-def backend(stat: BackendStat, now_ns: int) -> BackendWords:
+def backend(stat: BackendStat, now_ns: int) -> BackendWording:
     """How a backend is, in part of a line."""
     state, health = backend_state(stat, now_ns)
     dropped = sum(stat.dropped.values())
@@ -172,8 +172,8 @@ def backend(stat: BackendStat, now_ns: int) -> BackendWords:
     lost = f", {formatting.count(dropped)} dropped" if dropped else ""
     if health == "good":
         health = "warn" if dropped or behind else health
-        return BackendWords(f"✓ {formatting.count(stat.written)}", f"{waiting}{lost}", "", health)
-    return BackendWords(state, f"{waiting}{lost}", printable(stat.last_error), health)
+        return BackendWording(f"✓ {formatting.count(stat.written)}", f"{waiting}{lost}", "", health)
+    return BackendWording(state, f"{waiting}{lost}", printable(stat.last_error), health)
 
 
 def shortfall(stat: BackendStat, directory: str) -> str:

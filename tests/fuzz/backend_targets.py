@@ -19,7 +19,7 @@ from tests.fuzz.text_forms import Options
 
 from telemetry import wording
 from telemetry.backends import choice
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured
 from telemetry.backends.registry import BUILT_IN
 from telemetry.backends.writer import process
@@ -74,7 +74,7 @@ def run_writer(data: bytes) -> int:
     _read(lambda: export._rest(own, None))
     for value in (checkpoint, _read(own.read_facts)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
-    known = Owners(own.path / "names.json")
+    known = AxisOwners(own.path / "names.json")
     assert all(isinstance(text, str) for pair in known.items() for text in pair)
     _check_status(run, _read(own.read_status))
     return max(1, len(split_pieces(data)[:12]))
@@ -87,7 +87,7 @@ def run_writer_file(data: bytes) -> int:
     for value in (checkpoint, _read(own.read_facts), _read(own.read_status)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
     assert Ahead(own.ahead).read(checkpoint.serial) >= 0
-    assert all(isinstance(text, str) for pair in Owners(own.path / "names.json").items() for text in pair)
+    assert all(isinstance(text, str) for pair in AxisOwners(own.path / "names.json").items() for text in pair)
     return 1
 
 
@@ -232,7 +232,7 @@ TARGETS: Final = (
         covers=(
             *(files.WriterFolder.taken, files.Ahead.read, files._read, files.read_backends, files.writer_folders),
             *(
-                Owners.__init__,
+                AxisOwners.__init__,
                 recorded_backends,
                 shown,
                 html_backends,
@@ -251,7 +251,7 @@ TARGETS: Final = (
         run=run_writer_file,
         form=Json(),
         seeds=lambda: [file for data in _folders() for _, file in split_pieces(data) if file],
-        covers=(files.WriterFolder.taken, files.Ahead.read, files._read, Owners.__init__),
+        covers=(files.WriterFolder.taken, files.Ahead.read, files._read, AxisOwners.__init__),
         base_bytes=1 * MIB,
         bytes_each=1_000,
     ),
@@ -265,7 +265,7 @@ TARGETS: Final = (
             choice.check,
             choice._options,
             choice._converted,
-            choice.Choice.__str__,
+            choice.BackendChoice.__str__,
             writers.name_of,
         ),
         head=b"prometheus:",

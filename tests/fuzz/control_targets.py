@@ -17,7 +17,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.daemon import control as daemon_control
 from telemetry.daemon import write_ahead
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.testing import FakeClock
 from telemetry.transport.endpoints import Endpoints
@@ -69,7 +69,7 @@ class _Scene:
         self.hub = _Hub()
         self.clock = FakeClock()
         self.numbers = Numbers(Aggregator(_CONFIG), valid.run_state())
-        self.course = Course.of(self.numbers.run, "e1", "runs/n")
+        self.course = RunStatus.of(self.numbers.run, "e1", "runs/n")
         self.course.warnings.clear()
         parts: Any = SimpleNamespace(
             hub=self.hub,
@@ -80,7 +80,7 @@ class _Scene:
             records=_RECORDS,
             clock=self.clock,
         )
-        self.door = write_ahead.Logbook(self.numbers, None, self.clock)
+        self.door = write_ahead.WriteAheadLog(self.numbers, None, self.clock)
         self.control = daemon_control.Control(parts, self.course, self.snapshot, self.door, catch_up=lambda: None)
 
     def snapshot(self) -> Any:

@@ -69,7 +69,7 @@ def test_a_part_is_that_part_of_the_journal(ground: Ground, directory: RunDirect
         agrees(part, own)
         assert not part["exact"]
         edges = [(at_ns - intervals[0].start_ns) / 1e9 for at_ns in (own[0].start_ns, own[-1].end_ns)]
-        assert [part["stretch"]["start_s"], part["stretch"]["end_s"]] == pytest.approx(edges)
+        assert [part["time_range"]["start_s"], part["time_range"]["end_s"]] == pytest.approx(edges)
         loads = [one.gauges["load"] for one in own if "load" in one.gauges]  # the last interval may have none
         assert part["gauges"][0]["value"] == loads[-1]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from telemetry.history.interval_source import ControlPast, DiskPast
+from telemetry.history.interval_source import ControlIntervals, DiskIntervals
 from telemetry.store.run_directory import RunDirectory
 from telemetry.tui.feed.live import LiveFeed
-from telemetry.tui.feed.news import Fresh, MomentOf, News, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import News, NewSnapshot, RangeFiguresOf, TimelineOf, Trends, Trouble
 from telemetry.tui.feed.open import open_feed
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -51,7 +51,7 @@ class Viewer:
 
     @property
     def snapshot(self) -> MetricsSnapshot:
-        found: MetricsSnapshot = self.last(Fresh).snapshot
+        found: MetricsSnapshot = self.last(NewSnapshot).snapshot
         return found
 
     def followed(self) -> Any:
@@ -110,16 +110,16 @@ def test_a_run_from_attaching_to_its_result(live: Run, view: Callable[[Any], Vie
     """Trends come each second; in the end the history that was followed has every value, as has that of its
     directory, and both ways to read it agree."""
     viewer = view(LiveFeed(live.endpoint))
-    wait_until(lambda: viewer.last(Fresh) and viewer.snapshot.series, WAIT_S, "a series")
+    wait_until(lambda: viewer.last(NewSnapshot) and viewer.snapshot.series, WAIT_S, "a series")
     viewer.feed.follow(VALUE)
     wait_until(lambda: len(viewer.all(Trends)) >= 3, WAIT_S, "three seconds of trends")
     made = live.end_producer()
     wait_until(lambda: viewer.followed().count == made, WAIT_S, "the whole history")
-    past = ControlPast(live.endpoint)
+    past = ControlIntervals(live.endpoint)
     asked = list(past.intervals(0))
-    read = list(DiskPast(live.directory.history).intervals(0))  # a second may have passed
+    read = list(DiskIntervals(live.directory.history).intervals(0))  # a second may have passed
     assert asked == read[: len(asked)]
-    assert past.keys() == DiskPast(live.directory.history).keys()
+    assert past.keys() == DiskIntervals(live.directory.history).keys()
     past.close()
 
     viewer.feed.stop_run()
@@ -128,7 +128,7 @@ def test_a_run_from_attaching_to_its_result(live: Run, view: Callable[[Any], Vie
     assert (result.completeness, result.reason) == ("complete", "stopped from the viewer")
     live.aggregator.communicate(timeout=WAIT_S)
     viewer.feed.look_at(viewer.last(TimelineOf).timeline.end_ns, FOREVER / 1e9)
-    moment = wait_until(lambda: viewer.last(MomentOf), WAIT_S, "the moment").moment
+    moment = wait_until(lambda: viewer.last(RangeFiguresOf), WAIT_S, "the moment").moment
     [exact] = result.series
     assert exact.count == made
     for figures in (viewer.followed(), moment.series[VALUE]):
@@ -138,7 +138,7 @@ def test_a_run_from_attaching_to_its_result(live: Run, view: Callable[[Any], Vie
     again = view(open_feed("", live.directory, fallback_dirs=[]))
     again.feed.follow(VALUE)
     wait_until(lambda: again.last(TimelineOf) and again.last(Trends), WAIT_S, "the history on disk")
-    assert not again.last(Fresh).live
+    assert not again.last(NewSnapshot).live
     assert again.snapshot == result
     assert again.followed() == viewer.followed()
     assert not viewer.all(Trouble)
@@ -176,6 +176,6 @@ def test_a_dead_run_that_is_recovered_under_the_eyes_of_a_viewer(
     wait_until(lambda: viewer.last(Trouble), WAIT_S, "trouble")
     code, _, err = live.ground.run("recover", str(live.directory.path))
     assert code == 0, err
-    wait_until(lambda: not viewer.last(Fresh).live, WAIT_S, "the result")
+    wait_until(lambda: not viewer.last(NewSnapshot).live, WAIT_S, "the result")
     assert viewer.snapshot.state == "INTERRUPTED"
     assert viewer.last(Trouble).words == ""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from telemetry.backends.sources.disk import DiskSource
 from telemetry.backends.sources.source import Position
 from telemetry.errors import TelemetryError
-from telemetry.history import Choice, open_run
+from telemetry.history import TimeRangeChoice, open_run
 from telemetry.store.run_directory import RunDirectory
 from telemetry.testing.sample import record_run
 from telemetry.wire.report import Report
@@ -36,7 +36,7 @@ def report(run: Path) -> tuple[Any, str]:
 
 
 def part(run: Path) -> tuple[Any, str]:
-    return numbers(open_run(run).stretch(Choice(from_s=3.0, to_s=9.0)))
+    return numbers(open_run(run).time_range(TimeRangeChoice(from_s=3.0, to_s=9.0)))
 
 
 def numbers(found: Report) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""Intervals of history say what the aggregator says: any stretch of them has the figures of its values."""
+"""Intervals of history say what the aggregator says: any time range of them has the figures of its values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.store.intervals.rollup import merge
 from telemetry.testing import batch
@@ -68,8 +68,8 @@ class Run:
         facts = RunFacts(run_id="r", name="n", state="COMPLETE")
         return self.aggregator.snapshot(facts, MONO_NS, WALL_NS)
 
-    def stretch(self, intervals: list[Interval]) -> dict[int, Figures]:
-        made = Stretch(self.keys, PERCENTILES)
+    def time_range(self, intervals: list[Interval]) -> dict[int, Figures]:
+        made = RangeSums(self.keys, PERCENTILES)
         for interval in intervals:
             assert made.add(interval)
         return made.figures()
@@ -94,7 +94,7 @@ def same(left: Figures, right: Figures) -> bool:
 def test_a_whole_run_is_its_snapshot(seconds: Seconds) -> None:
     """Over all intervals each series has the percentiles, count, extremes and cells of the final snapshot."""
     run = Run(seconds)
-    figures = run.stretch(run.intervals)
+    figures = run.time_range(run.intervals)
     for key, stat, timeline in zip(run.keys, run.snapshot().series, run.timelines(run.intervals), strict=True):
         digest = timeline.between(0, 1 << 62)
         assert same(figures[key.index], digest.figures(PERCENTILES))
@@ -112,7 +112,7 @@ def test_a_whole_run_is_its_snapshot(seconds: Seconds) -> None:
 def test_the_last_seconds_are_the_window(seconds: Seconds) -> None:
     """As many intervals as the window has rolls say what the window says."""
     run = Run(seconds)
-    figures = run.stretch(run.intervals[-WINDOW:])
+    figures = run.time_range(run.intervals[-WINDOW:])
     for key, stat in zip(run.keys, run.snapshot().series, strict=True):
         found = figures[key.index]
         assert (found.count, found.rate, found.percentiles) == (
@@ -124,12 +124,12 @@ def test_the_last_seconds_are_the_window(seconds: Seconds) -> None:
 
 @given(SECONDS, st.data())
 @settings(max_examples=settings().max_examples // 2)
-def test_any_stretch_is_its_values(seconds: Seconds, data: st.DataObject) -> None:
+def test_any_time_range_is_its_values(seconds: Seconds, data: st.DataObject) -> None:
     """Percentiles of any seconds are within their bound of the order statistics of what was recorded in them."""
     run = Run(seconds)
     first = data.draw(st.integers(0, len(seconds) - 1))
     last = data.draw(st.integers(first + 1, len(seconds)))
-    figures = run.stretch(run.intervals[first:last])
+    figures = run.time_range(run.intervals[first:last])
     between = WALL_NS + first * SECOND, WALL_NS + last * SECOND
     for key, timeline in zip(run.keys, run.timelines(run.intervals), strict=True):
         found = figures[key.index]
@@ -153,7 +153,7 @@ def test_coarser_levels_say_the_same(seconds: Seconds, data: st.DataObject) -> N
     run = Run(seconds)
     cut = data.draw(st.integers(1, len(seconds)))
     coarser = [merge(run.intervals[:cut]), *run.intervals[cut:]]
-    fine, coarse = run.stretch(run.intervals), run.stretch(coarser)
+    fine, coarse = run.time_range(run.intervals), run.time_range(coarser)
     assert all(same(fine[key.index], coarse[key.index]) for key in run.keys)
     most = data.draw(st.integers(1, 14))
     for timeline in run.timelines(coarser):
@@ -194,10 +194,10 @@ def nonsense(draw: st.DrawFn) -> Interval:
 def test_nonsense_is_no_error(intervals: list[Interval], most: int) -> None:
     """Whatever a decoder lets through ends in wrong numbers at worst: no error, no warning, no missing key."""
     run = Run([[]])
-    stretch = Stretch(run.keys, PERCENTILES)
+    time_range = RangeSums(run.keys, PERCENTILES)
     for interval in intervals:
-        stretch.add(interval)
-    assert list(stretch.figures()) == [0, 1, 2, 3]
+        time_range.add(interval)
+    assert list(time_range.figures()) == [0, 1, 2, 3]
     for timeline in run.timelines(intervals):
         points = timeline.points(-(1 << 63), (1 << 63) - 1, most, PERCENTILES)
         assert len(points) <= most

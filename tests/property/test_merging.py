@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.history.intervals.range_sums import Stretch
-from telemetry.merge import Merged, Place, gather, merge
+from telemetry.history.intervals.range_sums import RangeSums
+from telemetry.merge import Merged, MergeTarget, gather, merge
 from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.history import LEVELS, HistoryReader, HistoryWriter
 from telemetry.store.run_directory import Manifest, RunDirectory
@@ -92,7 +92,7 @@ def split(root: Path, runs: int, rows: Sequence[Row], offset_ns: int) -> Merged:
         )
         for at in range(runs)
     ]
-    return merge(gather(found), Place(root=root))
+    return merge(gather(found), MergeTarget(root=root))
 
 
 def same(merged: SeriesStat, alone: SeriesStat) -> None:
@@ -123,13 +123,13 @@ def test_a_split_run_is_the_whole_run(drawn: tuple[int, list[Row]], offset_ns: i
         known = reader.keys()
         keys = {key.index: key.name for key in known if key.kind == "series"}
         for level in (0, *LEVELS):
-            stretch = Stretch(known, PERCENTILES)
+            time_range = RangeSums(known, PERCENTILES)
             end_ns = 0
             for interval in reader.intervals(level_s=level):
                 assert interval.end_ns > interval.start_ns >= end_ns
                 end_ns = interval.end_ns
-                assert stretch.add(interval)
-            for index, figures in stretch.figures().items():
+                assert time_range.add(interval)
+            for index, figures in time_range.figures().items():
                 assert figures.count == found[keys[index]].count
                 assert figures.percentiles == found[keys[index]].percentiles
 
@@ -160,9 +160,9 @@ def test_merging_merged_runs_is_merging_all(drawn: tuple[int, list[Row]]) -> Non
     _, rows = drawn
     with folder() as root:
         parts = [recorded(root, f"r{at}", [row for row in rows if row[0] % 3 == at]) for at in range(3)]
-        at_once = merge(gather(parts), Place(root=root, name="one"))
-        some = merge(gather(parts[:2]), Place(root=root, name="some"))
-        again = merge(gather([(some.directory, some.snapshot), parts[2]]), Place(root=root, name="two"))
+        at_once = merge(gather(parts), MergeTarget(root=root, name="one"))
+        some = merge(gather(parts[:2]), MergeTarget(root=root, name="some"))
+        again = merge(gather([(some.directory, some.snapshot), parts[2]]), MergeTarget(root=root, name="two"))
     assert [stat.run_id for stat in again.sources] == [stat.run_id for stat in at_once.sources]
     assert again.sources == at_once.sources
     for found, expected in zip(again.snapshot.series, at_once.snapshot.series, strict=True):

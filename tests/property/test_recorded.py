@@ -13,9 +13,9 @@ from tests.unit.history.journaled import Heard, between, journaled
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.hdr.ranks import parse_percentile, rank
-from telemetry.history import Choice, RecordedRun, open_run
+from telemetry.history import RecordedRun, TimeRangeChoice, open_run
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter
@@ -63,7 +63,7 @@ def recorded(distribution: str, root: Path) -> RecordedRun:
     run = RunState(run_id="r1", name="job", **began)
     numbers = Numbers(Aggregator(AggregatorConfig(percentiles=PERCENTILES)), run)
     journal = JournalWriter(directory.journal, numbers.checkpoint(), now_ns, 1 << 18, 1 << 30)
-    book, history = Logbook(numbers, journal, clock, now_ns), HistoryWriter(directory.history)
+    book, history = WriteAheadLog(numbers, journal, clock, now_ns), HistoryWriter(directory.history)
     senders = [Sender(number, draw, rng) for number in range(3)]
     for second in range(SECONDS):
         for _ in range(rng.randrange(1, 4)):
@@ -89,7 +89,7 @@ class Sender:
         self._rng = rng
         self._batches = self._events = 0
 
-    def batch(self, book: Logbook, clock: FakeClock) -> bytes:
+    def batch(self, book: WriteAheadLog, clock: FakeClock) -> bytes:
         rng, now_ns = self._rng, clock.monotonic_ns()
         latency, requests, load = ((place + self.number) % 3 for place in range(3))
         definitions: list[EventRecord] = []
@@ -134,10 +134,10 @@ def test_any_part_of_a_run_is_that_part_of_its_journal(recording: Recording) -> 
         start_s = rng.choice([0.0, rng.uniform(0.0, run.end_s - 1.0)])
         end_s = rng.uniform(start_s + 0.01, run.end_s)
         own = between(intervals, start_s, end_s)
-        report = run.stretch(Choice(from_s=start_s, to_s=end_s))
-        assert report.stretch is not None
-        assert report.stretch.start_s == pytest.approx((own[0].start_ns - origin) / 1e9)
-        assert report.stretch.end_s == pytest.approx((own[-1].end_ns - origin) / 1e9)
+        report = run.time_range(TimeRangeChoice(from_s=start_s, to_s=end_s))
+        assert report.time_range is not None
+        assert report.time_range.start_s == pytest.approx((own[0].start_ns - origin) / 1e9)
+        assert report.time_range.end_s == pytest.approx((own[-1].end_ns - origin) / 1e9)
         values = np.sort([value for one in own for value in one.values.get("latency", ())])
         agrees(report.series("latency"), values)
         increase = sum(one.increases["requests"] for one in own)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from telemetry.request_model import funnels, issued_kind, joined, rates_of, together
+from telemetry.request_model import issued_kind, joined, rates_of, request_counts, together
 from telemetry.wire.cells import cell
 from telemetry.wire.report import Rates
 from telemetry.wire.requests import COMPLETED, FAILED, INSTRUMENTS, ISSUED, LATENCY, OUTPUT_TOKENS, name_of
@@ -62,16 +62,18 @@ def snapshot(*stats: CounterStat | SeriesStat) -> MetricsSnapshot:
 
 def test_a_kind_is_there_if_something_counts_what_was_issued() -> None:
     """Names alone don't make requests: the counter has their unit, and one that issues nothing has no funnel."""
-    assert funnels(snapshot(series(LATENCY, [1]), counter(COMPLETED, 1))) == []
-    assert funnels(snapshot(CounterStat(name="stock.issued", unit="shares", value=3))) == []
-    (one,) = funnels(snapshot(counter(ISSUED, 3), counter(ISSUED, 1, "other", a="b"), counter(COMPLETED, 2)))[:1]
+    assert request_counts(snapshot(series(LATENCY, [1]), counter(COMPLETED, 1))) == []
+    assert request_counts(snapshot(CounterStat(name="stock.issued", unit="shares", value=3))) == []
+    (one,) = request_counts(
+        snapshot(counter(ISSUED, 3), counter(ISSUED, 1, "other", a="b"), counter(COMPLETED, 2))
+    )[:1]
     assert (one.kind, dict(one.labels), one.window) == ("llm", {}, None)
     assert (one.issued, one.completed, one.in_flight, one.failed, one.windows) == (3, 2, 1, {}, [])
 
 
 def test_labels_of_requests_are_taken_apart_and_all_others_tell_kinds() -> None:
     """Reasons and finishes are sums of their own; turns are in their order."""
-    found = funnels(
+    found = request_counts(
         snapshot(
             counter(ISSUED, 10, model="a"),
             counter(ISSUED, 1, model="b"),
@@ -99,7 +101,7 @@ def test_labels_of_requests_are_taken_apart_and_all_others_tell_kinds() -> None:
 
 def test_a_kind_may_be_called_like_a_word() -> None:
     """`x.turn.latency` is the latency of the kind `x.turn`, unless it says of which turn of `x` it is."""
-    found = funnels(
+    found = request_counts(
         snapshot(
             counter(ISSUED, 1, "x"),
             counter(ISSUED, 1, "x.turn"),
@@ -121,7 +123,7 @@ def test_rates_by_each_definition() -> None:
         inside=9,
         inside_total=900,
     )
-    (one,) = funnels(
+    (one,) = request_counts(
         snapshot(
             counter(ISSUED, 10),
             counter(COMPLETED, 10),
@@ -138,10 +140,10 @@ def test_rates_by_each_definition() -> None:
 def test_no_rate_where_nobody_knows() -> None:
     """Without an extent, in no time, or without tokens."""
     alone = Extent(first_ns=5, last_ns=5, last_done_ns=9, end_ns=9, inside=0)
-    (one,) = funnels(snapshot(counter(ISSUED, 1), counter(COMPLETED, 1), series(LATENCY, [4], extent=alone)))
+    (one,) = request_counts(snapshot(counter(ISSUED, 1), counter(COMPLETED, 1), series(LATENCY, [4], extent=alone)))
     assert one.rates.while_issuing.requests_per_s is None
     assert (one.rates.loadgen.requests_per_s, one.rates.loadgen.tokens_per_s) == (0.0, None)
-    (one,) = funnels(snapshot(counter(ISSUED, 1), series(LATENCY, [4])))
+    (one,) = request_counts(snapshot(counter(ISSUED, 1), series(LATENCY, [4])))
     assert one.rates.overall.requests_per_s is None
 
 
@@ -159,7 +161,7 @@ def test_rates_of_some_are_as_their_funnel_has_them() -> None:
         series(OUTPUT_TOKENS, [10] * 9, extent=extent, model="m", window="w"),
         series(LATENCY, [10] * 5, "llm.other", extent=extent, model="m", window="w"),
     )
-    (mine,) = [one for one in funnels(several) if one.kind == "llm"]
+    (mine,) = [one for one in request_counts(several) if one.kind == "llm"]
     outside, window = mine.windows
     assert window.rates.overall.requests_per_s == pytest.approx(9 / 7)
     assert rates_of(several, "llm", {"model": "m", "window": "w"}) == window.rates
@@ -179,7 +181,7 @@ def test_windows_are_apart_and_together() -> None:
     """What was outside comes first; counts add up, and of extents only what is known stays."""
     warm = Extent(first_ns=SECOND, last_ns=2 * SECOND, last_done_ns=3 * SECOND, end_ns=4 * SECOND, inside=1)
     real = Extent(first_ns=5 * SECOND, last_ns=8 * SECOND, last_done_ns=9 * SECOND, end_ns=11 * SECOND, inside=6)
-    (one,) = funnels(
+    (one,) = request_counts(
         snapshot(
             counter(ISSUED, 8, window="measured"),
             counter(ISSUED, 3),
@@ -201,9 +203,9 @@ def test_windows_are_apart_and_together() -> None:
 
 def test_what_is_only_outside_is_no_window() -> None:
     """Without a tracking window there is nothing to tell apart; calls for unknown requests open none."""
-    (one,) = funnels(snapshot(counter(ISSUED, 3), counter(COMPLETED, 3)))
+    (one,) = request_counts(snapshot(counter(ISSUED, 3), counter(COMPLETED, 3)))
     assert one.windows == []
-    (one,) = funnels(snapshot(counter(ISSUED, 3, window="measured"), counter("after_end", 2)))
+    (one,) = request_counts(snapshot(counter(ISSUED, 3, window="measured"), counter("after_end", 2)))
     assert [part.window for part in one.windows] == ["measured"]
     assert one.after_end == 2
 
@@ -277,9 +279,11 @@ def test_numbers_of_hostile_files_raise_nothing() -> None:
     )
     other = SeriesStat(name="llm.latency", labels={"window": "w"}, count=-3, percentiles={"50": 1})
     third = SeriesStat(name="llm.latency", labels={"window": "v"}, count=2, percentiles=bad.percentiles)
-    (one,) = funnels(snapshot(counter(ISSUED, -huge), counter(COMPLETED, huge, window="w"), bad, other, third))
+    (one,) = request_counts(
+        snapshot(counter(ISSUED, -huge), counter(COMPLETED, huge, window="w"), bad, other, third)
+    )
     assert one.series[LATENCY].count == 5
     assert set(one.series[LATENCY].percentiles) == {"50", "99"}
     mixed = [counter(ISSUED, huge), counter(COMPLETED, 1), replace(counter(COMPLETED, 1, finish="f"), value=1.5)]
-    (one,) = funnels(snapshot(*mixed, replace(bad, total=1.5), replace(third, total=huge)))
+    (one,) = request_counts(snapshot(*mixed, replace(bad, total=1.5), replace(third, total=huge)))
     assert (one.in_flight, one.series[LATENCY].total) == (math.inf, math.inf)

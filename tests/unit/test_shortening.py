@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from telemetry.shortening import Abridged
+from telemetry.shortening import Shortened
 
 WINDOWS = ("warm-up", "measured at 100 per second", "measured at 200 per second")
 
 
 def cut(texts: tuple[str, ...], width: int) -> list[str]:
-    known = Abridged(texts)
+    known = Shortened(texts)
     return [known.cut(text, width) for text in texts]
 
 
@@ -32,7 +32,7 @@ def test_words_that_no_other_text_has_stay() -> None:
 def test_several_words_tell_apart_what_one_does_not() -> None:
     """Each word of these is in two of them."""
     texts = tuple(f"host {host} of rack {rack} in the hall" for host in ("a", "b") for rack in ("c", "d"))
-    known = Abridged(texts)
+    known = Shortened(texts)
     assert known.needs(texts[0]) == cell_len(texts[0])
     near = ("host a 1 in the hall", "host a 2 in the hall", "host b 1 in the hall", "host b 2 in the hall")
     assert cut(near, 7) == ["…a 1…", "…a 2…", "…b 1…", "…b 2…"]
@@ -52,7 +52,7 @@ TEXT = st.lists(st.sampled_from(("a", "b", "1", "22", "long", "测")), min_size=
 @given(texts=st.sets(TEXT | st.text(max_size=12).filter(lambda text: "…" not in text), max_size=7), data=st.data())
 def test_texts_differ_from_what_they_need_on(texts: set[str], data: st.DataObject) -> None:
     """Each in whatever room of its own, and never wider than that."""
-    known = Abridged(texts)
+    known = Shortened(texts)
     shown = []
     for text in sorted(texts):
         width = known.needs(text) + data.draw(st.integers(0, 9))

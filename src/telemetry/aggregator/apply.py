@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import RUN_TIMES, Group, Lot, Part
+from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, KindRows, RowRange
 from telemetry.aggregator.producers.book import Producer, ProducerBook
 from telemetry.aggregator.producers.waiting import Waiting
 from telemetry.aggregator.records import RecordReader, StreamedRecord
@@ -25,8 +25,8 @@ from telemetry.hdr.layout import constant
 from telemetry.wire.events import EventBatch
 
 Index = NDArray[np.intp]
-Handler = Callable[[Part], None]
-Witness = Callable[[int, Part], None]
+Handler = Callable[[KindRows], None]
+Witness = Callable[[int, KindRows], None]
 """Sees all rows that are applied, kind by kind."""
 
 _FIRST_ROUTES: Final = [constant(kind << INDEX_BITS) for kind in range(len(KIND_CODES) + 1)]
@@ -107,14 +107,14 @@ class Applier:
 
     def _apply_rows(self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int) -> None:
         """In order. Joins canonical rows up to a chunk, which stays in the cache; larger batches go alone."""
-        joined: list[tuple[Lot, memoryview]] = []
+        joined: list[tuple[RowRange, memoryview]] = []
         events = 0
         for producer, batch in zip(owners, batches, strict=True):
             rows = batch.rows
             if rows.count is None:
                 producer.account.ledger.drop(Reason.MALFORMED_ROWS, rows.events)
                 continue
-            lot = Lot(producer, producer.steady(batch.anchor, self._clock), rows.count)
+            lot = RowRange(producer, producer.steady(batch.anchor, self._clock), rows.count)
             if rows.body is None:
                 self._arrive_joined(joined, now_ns)
                 self._arrive([lot], loosen(rows), now_ns)
@@ -127,15 +127,15 @@ class Applier:
                 events = 0
         self._arrive_joined(joined, now_ns)
 
-    def _arrive_joined(self, joined: list[tuple[Lot, memoryview]], now_ns: int) -> None:
+    def _arrive_joined(self, joined: list[tuple[RowRange, memoryview]], now_ns: int) -> None:
         """Takes them out of the list."""
         if joined:
             body = joined[0][1] if len(joined) == 1 else b"".join(body for _, body in joined)
             self._arrive([lot for lot, _ in joined], unpack(body), now_ns)
             joined.clear()
 
-    def _arrive(self, lots: list[Lot], rows: Rows, now_ns: int) -> None:
-        group = Group(lots, rows)
+    def _arrive(self, lots: list[RowRange], rows: Rows, now_ns: int) -> None:
+        group = BatchGroup(lots, rows)
         if len(group):
             group.note_lag(now_ns)
             self._deliver(group, now_ns)
@@ -146,12 +146,12 @@ class Applier:
             routes, waited = producer.waiting.release(producer.ids)
             if len(routes):
                 rows = Rows(waited.ids, waited.walls.astype(np.uint64), waited.values)
-                self._deliver(Group([Lot(producer, RUN_TIMES, len(routes))], rows, routes), now_ns)
+                self._deliver(BatchGroup([RowRange(producer, RUN_TIMES, len(routes))], rows, routes), now_ns)
         producer.newly_bound = False
 
     # --- routing ---------------------------------------------------------------------------------
 
-    def _deliver(self, group: Group, now_ns: int) -> None:
+    def _deliver(self, group: BatchGroup, now_ns: int) -> None:
         """Credits every row to its producer's ledger and hands the good ones to their kinds."""
         bits, routes = group.rows.values.view(np.uint64), group.routes
         if bits.item(bits.argmax()) < _INFINITE and routes.item(routes.argmin()) >= 0:
@@ -165,14 +165,14 @@ class Applier:
         if good.size:
             self._dispatch(group, good, now_ns)
 
-    def _dispatch(self, group: Group, good: Index | None, now_ns: int) -> None:
+    def _dispatch(self, group: BatchGroup, good: Index | None, now_ns: int) -> None:
         """Good rows (all, if `good` is None) to the handlers of their kinds."""
         routes, values = group.routes, group.rows.values
         if good is not None:
             routes, values = routes.take(good), values.take(good)
         first, last = routes.item(routes.argmin()) >> INDEX_BITS, routes.item(routes.argmax()) >> INDEX_BITS
         if first == last:
-            self._hand(first, Part(routes - (first << INDEX_BITS), values, group, good, now_ns))
+            self._hand(first, KindRows(routes - (first << INDEX_BITS), values, group, good, now_ns))
             return
         for kind in range(first, last + 1):
             at = _rows_of(kind, routes, first, last)
@@ -180,13 +180,15 @@ class Applier:
                 index = routes.take(at)
                 if kind:
                     index -= _FIRST_ROUTES[kind]
-                self._hand(kind, Part(index, values.take(at), group, at if good is None else good.take(at), now_ns))
+                self._hand(
+                    kind, KindRows(index, values.take(at), group, at if good is None else good.take(at), now_ns)
+                )
 
-    def _hand(self, kind: int, part: Part) -> None:
+    def _hand(self, kind: int, part: KindRows) -> None:
         self._witness(kind, part)
         self._handlers[kind](part)
 
-    def _settle(self, group: Group, outcome: NDArray[np.int8], now_ns: int) -> None:
+    def _settle(self, group: BatchGroup, outcome: NDArray[np.int8], now_ns: int) -> None:
         """Books what became of each lot's rows, and keeps those that wait."""
         owners = group.owners()
         tallies = np.bincount(owners * _OUTCOMES + outcome, minlength=len(group.lots) * _OUTCOMES)
@@ -243,7 +245,7 @@ def _refuse_late(
     return [producer for producer, _ in kept], [batch for _, batch in kept]
 
 
-def _outcomes(group: Group) -> NDArray[np.int8]:
+def _outcomes(group: BatchGroup) -> NDArray[np.int8]:
     """What becomes of each row. An unknown id is looked into only when it is known."""
     routes, values = group.routes, group.rows.values
     outcome = np.zeros(len(routes), np.int8)

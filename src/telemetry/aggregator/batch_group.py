@@ -20,7 +20,7 @@ RUN_TIMES = (0, 0)
 """The anchor of rows whose times are on the run's clock already."""
 
 
-class Lot(NamedTuple):
+class RowRange(NamedTuple):
     """Neighbouring rows of one producer with one anchor."""
 
     producer: Producer
@@ -28,12 +28,12 @@ class Lot(NamedTuple):
     rows: int
 
 
-class Group:
+class BatchGroup:
     """Columns of equal length, cut into lots. Ids are needed only while routes may be UNKNOWN."""
 
     __slots__ = ("lots", "routes", "rows")
 
-    def __init__(self, lots: Sequence[Lot], rows: Rows, routes: Routes | None = None) -> None:
+    def __init__(self, lots: Sequence[RowRange], rows: Rows, routes: Routes | None = None) -> None:
         self.lots = lots
         self.rows = rows
         self.routes = self._look_up() if routes is None else routes
@@ -73,16 +73,16 @@ class Group:
         if len(self.lots) > 1:
             lot = self.owners()[at]
             offset, made = offset[lot], made[lot]
-        return walls_of(self.rows.times[at], offset, made, now_ns)
+        return wall_times_of(self.rows.times[at], offset, made, now_ns)
 
 
-class Part(NamedTuple):
+class KindRows(NamedTuple):
     """Rows of a group that are of one kind."""
 
     indices: NDArray[np.intp]
     """Of their instruments."""
     values: NDArray[np.float64]
-    group: Group
+    group: BatchGroup
     at: NDArray[np.intp] | None
     """Which of the group's rows they are; None: all."""
     now_ns: int
@@ -97,7 +97,7 @@ class Part(NamedTuple):
         return some if self.at is None else self.at.take(some)
 
 
-def walls_of(
+def wall_times_of(
     times: NDArray[np.uint64],
     offset: NDArray[np.int64],
     made: NDArray[np.int64],

@@ -20,14 +20,14 @@ from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.account import plausible
 from telemetry.aggregator.producers.book import Producer, ProducerBook
-from telemetry.aggregator.record_budget import RecordRoom
+from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.snapshotter import Parts, RunFacts, build_snapshot
+from telemetry.aggregator.snapshotter import RunFacts, SnapshotParts, build_snapshot
 from telemetry.aggregator.state import PART, encode, load, save
 from telemetry.aggregator.steps.merger import Steps
 from telemetry.aggregator.text_queue import TextQueue
@@ -113,7 +113,7 @@ class Aggregator:
             KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
             KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.walls()),
         }
-        self.record_room = RecordRoom(config.record_cap_bytes)
+        self.record_room = RecordBudget(config.record_cap_bytes)
         """What is taken is saved with the run, beside the number of its records."""
         reader = RecordReader(
             self._registry,
@@ -364,7 +364,7 @@ class Aggregator:
         """The whole state at this moment."""
         extents = self._extents.by_instrument()
         shift_ns = self._clock.shift_at(now_ns, wall_ns)
-        parts = Parts(
+        parts = SnapshotParts(
             registry=self._registry,
             notes=self._notes,
             counters=_with_extents(self._counters.stats(), extents["counter"]),

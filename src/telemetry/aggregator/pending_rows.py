@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.batch_group import Lot, Part, walls_of
+from telemetry.aggregator.batch_group import KindRows, RowRange, wall_times_of
 
 Index = NDArray[np.intp]
 Slots = NDArray[np.intp]
@@ -28,7 +28,7 @@ class Columns(NamedTuple):
     """How many of them come up to the end of each part."""
 
 
-class Witnessed:
+class PendingRows:
     """Copies: the memory of a frame that is let go is warm for the next one."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Witnessed:
         self._lots: list[tuple[int, tuple[int, int], int]] = []
         """Of each, which has some: how many rows, the anchor, when they came."""
 
-    def add(self, kind: int, part: Part, some: Index) -> None:
+    def add(self, kind: int, part: KindRows, some: Index) -> None:
         """Some rows of a part; at least one."""
         at, lots, rows = part.rows(some), part.group.lots, some.size
         times = part.group.rows.times[at]
@@ -60,7 +60,7 @@ class Witnessed:
         return Columns(
             np.concatenate(indices) << _KIND_BITS | np.repeat(kinds, rows),
             np.concatenate(values),
-            walls_of(np.concatenate(times, dtype=np.uint64), *clocks),
+            wall_times_of(np.concatenate(times, dtype=np.uint64), *clocks),
             list(accumulate(rows)),
         )
 
@@ -69,6 +69,6 @@ def slot_of(kind: int, index: int) -> int:
     return index << _KIND_BITS | kind
 
 
-def _in_lots(rows: Index, lots: Sequence[Lot]) -> list[int]:
+def _in_lots(rows: Index, lots: Sequence[RowRange]) -> list[int]:
     ends = rows.searchsorted(list(accumulate((lot.rows for lot in lots), initial=0))).tolist()
     return [end - begin for begin, end in pairwise(ends)]

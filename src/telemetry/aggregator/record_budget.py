@@ -16,7 +16,7 @@ _NAME_BYTES: Final[dict[type, int]] = {
 }
 
 
-class RecordRoom:
+class RecordBudget:
     """The room for records up to a cap. Once a record does not fit, it is full for ever."""
 
     def __init__(self, cap_bytes: int) -> None:

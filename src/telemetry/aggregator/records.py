@@ -14,10 +14,10 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from telemetry import formatting, limits
-from telemetry.aggregator.batch_group import RUN_TIMES, Group, Lot, wall_ns
+from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.book import Producer
-from telemetry.aggregator.record_budget import RecordRoom
+from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.registry import Bounds, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
 from telemetry.aggregator.rows import Rows
@@ -107,7 +107,7 @@ class RecordReader:
         steps: Steps,
         *,
         clock: RunClock,
-        room: RecordRoom,
+        room: RecordBudget,
     ) -> None:
         self._clock = clock
         self._registry = registry
@@ -119,7 +119,7 @@ class RecordReader:
         self._routes: list[int] = []
         self._values: list[float] = []
         self._times: list[int] = []
-        self._lots: list[Lot] = []
+        self._lots: list[RowRange] = []
         self._noted: dict[type, Callable[[Producer, int, Any], None]] = {
             Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
             Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
@@ -165,7 +165,7 @@ class RecordReader:
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
-            self._lots.append(Lot(producer, RUN_TIMES, len(self._values) - before))
+            self._lots.append(RowRange(producer, RUN_TIMES, len(self._values) - before))
         return streamed
 
     def _for_stream(
@@ -184,13 +184,13 @@ class RecordReader:
             return record
         return None
 
-    def take_values(self) -> Group | None:
+    def take_values(self) -> BatchGroup | None:
         """The self-describing events read since the last call."""
         if not self._values:
             return None
         times = np.array(self._times, np.uint64)
         rows = Rows(np.zeros(0, np.intp), times, np.array(self._values, np.float64))
-        group = Group(self._lots, rows, np.array(self._routes, np.intp))
+        group = BatchGroup(self._lots, rows, np.array(self._routes, np.intp))
         self._routes, self._values, self._times, self._lots = [], [], [], []
         return group
 

@@ -51,7 +51,7 @@ class Name(NamedTuple):
     indices: list[int]
 
 
-class Listed(NamedTuple):
+class DefinedInstrument(NamedTuple):
     """An instrument as it was first asked for."""
 
     name: str
@@ -68,7 +68,7 @@ class Registry:
     """Bounded: `cap` instruments of each kind, INSTRUMENT_CHARS of all, and the overflow instruments."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
-        "listed": dict[Kind, list[Listed]],
+        "listed": dict[Kind, list[DefinedInstrument]],
         "_beyond": dict[Kind, dict[int, None]],
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
@@ -128,18 +128,20 @@ class Registry:
         return found if found is not None and found < route("counter", 0) else None
 
     @property
-    def listed(self) -> dict[Kind, list[Listed]]:
+    def listed(self) -> dict[Kind, list[DefinedInstrument]]:
         """All instruments by index. Once, a new registry can be given them, and adds them as it did."""
         return {
             kind: [
-                Listed(item.name, item.labels, item.unit, self._bounds.get(route(kind, item.index), _DEFAULT))
+                DefinedInstrument(
+                    item.name, item.labels, item.unit, self._bounds.get(route(kind, item.index), _DEFAULT)
+                )
                 for item in instruments
             ]
             for kind, instruments in self.instruments.items()
         }
 
     @listed.setter
-    def listed(self, listed: dict[Kind, list[Listed]]) -> None:
+    def listed(self, listed: dict[Kind, list[DefinedInstrument]]) -> None:
         for kind, items in listed.items():
             for index, item in enumerate(items):
                 self.resolve(kind, *item)

@@ -67,7 +67,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class SnapshotParts:
     """What the aggregator hands over for one snapshot."""
 
     registry: Registry
@@ -84,7 +84,7 @@ class Parts:
     window_s: float
 
 
-def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
+def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
     """The snapshot of this moment; `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames, parts.folded)
     rounded = _rounded(parts)
@@ -123,7 +123,7 @@ def build_snapshot(facts: RunFacts, parts: Parts, now_ns: int, wall_ns: int) -> 
     )
 
 
-def _rounded(parts: Parts) -> str:
+def _rounded(parts: SnapshotParts) -> str:
     """Why the numbers are not exact although all values are there; empty if they are."""
     stats: dict[str, Sequence[SeriesStat | CounterStat | GaugeStat]] = {
         "series": parts.series,
@@ -154,7 +154,7 @@ def account_for(
     )
 
 
-def _owing(parts: Parts) -> list[str]:
+def _owing(parts: SnapshotParts) -> list[str]:
     """Producers that may have recorded more than the numbers hold: they have not ended, or only the run has."""
     return [*parts.waiting_for, *(stat.producer for stat in parts.producers if stat.unfinished)]
 
@@ -170,7 +170,7 @@ def completeness(facts: RunFacts, owing: Sequence[str], accounting: Accounting, 
     return "lossy" if accounting.lost or accounting.waiting or turned_away else "complete"
 
 
-def _pending(facts: RunFacts, parts: Parts, accounting: Accounting) -> Pending:
+def _pending(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> Pending:
     deferred = parts.texts.pending
     if facts.state != "DRAINING" and facts.state not in TERMINAL:
         return Pending(deferred=deferred)
@@ -182,7 +182,7 @@ def _pending(facts: RunFacts, parts: Parts, accounting: Accounting) -> Pending:
     )
 
 
-def _progress(parts: Parts) -> list[Progress]:
+def _progress(parts: SnapshotParts) -> list[Progress]:
     """Done: a counter's value or a series' count, over all labels of the name."""
     progress = []
     for name, total in parts.notes.expected.items():
@@ -196,7 +196,7 @@ def _progress(parts: Parts) -> list[Progress]:
     return progress
 
 
-def _warnings(facts: RunFacts, parts: Parts, accounting: Accounting) -> list[str]:
+def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> list[str]:
     warnings = [*([_UNACCOUNTED] if facts.unaccounted else []), *facts.warnings, *parts.notes.warnings]
     if unfinished := [producer for producer in parts.producers if producer.unfinished]:
         warnings.append(_still_recording(unfinished, parts.producers))

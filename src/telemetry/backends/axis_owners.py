@@ -11,7 +11,7 @@ from telemetry.store.atomic import write_atomic
 from telemetry.wire.codec import BAD_INPUT
 
 
-class Owners(dict[str, str]):
+class AxisOwners(dict[str, str]):
     """Name → axis. `keep` before a checkpoint, and the next process knows them too."""
 
     def __init__(self, path: Path) -> None:

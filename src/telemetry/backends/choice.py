@@ -33,7 +33,7 @@ _HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "stat
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """One backend as somebody asked for it. Whether its options are right is not known before `check` or `make`."""
 
     name: str
@@ -58,7 +58,7 @@ class Option:
     """Empty: it has to be given."""
 
 
-def parse(text: str) -> Choice:
+def parse(text: str) -> BackendChoice:
     """Imports nothing. Raises UsageError for a kind that nobody has, and for what is no option at all."""
     kind, colon, rest = text.partition(":")
     found = known()
@@ -73,10 +73,10 @@ def parse(text: str) -> Choice:
             f"{printable(name)!r} can't be the name of a writer",
             hint=f"letters, digits, `.`, `_` and `-`, at most {limits.BACKEND_NAME_CHARS}",
         )
-    return Choice(name, kind, options)
+    return BackendChoice(name, kind, options)
 
 
-def parse_all(texts: Sequence[str]) -> list[Choice]:
+def parse_all(texts: Sequence[str]) -> list[BackendChoice]:
     """As `parse`, with the options checked. Raises UsageError also for two of one name, and for too many."""
     choices = [parse(text) for text in texts]
     if len(choices) > limits.BACKENDS:
@@ -90,7 +90,7 @@ def parse_all(texts: Sequence[str]) -> list[Choice]:
     return choices
 
 
-def unheeded(named: Iterable[str], choices: Sequence[Choice]) -> list[str]:
+def unheeded(named: Iterable[str], choices: Sequence[BackendChoice]) -> list[str]:
     """Settings of values, by the name of a writer, that look as if they were meant for one of these and are not; in
     words. A name that stands for another backend may be for another run."""
     names, kinds, found = {choice.name for choice in choices}, {choice.kind for choice in choices}, known()
@@ -103,7 +103,7 @@ def unheeded(named: Iterable[str], choices: Sequence[Choice]) -> list[str]:
     ]
 
 
-def check(choice: Choice) -> None:
+def check(choice: BackendChoice) -> None:
     """Whether one of ours takes these options; others are imported only where they run, and say it there.
 
     Raises UsageError.
@@ -133,7 +133,7 @@ def load(kind: str) -> type[Backend]:
     return cast(type[Backend], made)
 
 
-def make(choice: Choice, place: Path) -> Backend:
+def make(choice: BackendChoice, place: Path) -> Backend:
     """The backend, not opened yet. Raises NotConfigured."""
     cls = load(choice.kind)
     options = _converted(choice, cls)
@@ -189,7 +189,7 @@ def _escaped(value: str) -> str:
     return re.sub(r"([\\,])", r"\\\1", value)
 
 
-def _converted(choice: Choice, cls: type[Backend]) -> Struct:
+def _converted(choice: BackendChoice, cls: type[Backend]) -> Struct:
     """Raises NotConfigured that names the option."""
     fields = _fields(cls.Options)
     for key in choice.options:

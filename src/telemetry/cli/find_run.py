@@ -20,7 +20,7 @@ from telemetry.wire.report import EarlyRule, Report
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 if TYPE_CHECKING:
-    from telemetry.store.dead_run import Remains
+    from telemetry.store.dead_run import LeftOver
     from telemetry.store.live_runs import LiveRun
     from telemetry.store.run_directory import RunDirectory
 
@@ -149,7 +149,7 @@ def from_disk(target: Target, silence: TelemetryError) -> Report:
         raise nothing if dead(target) is not None else silence from None
 
 
-def dead(target: Target) -> Remains | None:
+def dead(target: Target) -> LeftOver | None:
     """What is left of a run whose aggregator ended without a result; None for all others."""
     from telemetry.store.dead_run import is_dead, remains
     from telemetry.store.run_directory import resolve

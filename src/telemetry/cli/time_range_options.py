@@ -12,7 +12,7 @@ from telemetry.errors import RunNotFoundError, UsageError
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
-    from telemetry.history import Choice
+    from telemetry.history import TimeRangeChoice
     from telemetry.store.run_directory import RunDirectory
 
 _VALUE: Final = re.compile(r"-\.?\d")
@@ -35,11 +35,11 @@ def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -
         )
 
 
-def choice_of(args: argparse.Namespace) -> Choice:
+def choice_of(args: argparse.Namespace) -> TimeRangeChoice:
     """Raises UsageError for what is no time."""
-    from telemetry.history import Choice
+    from telemetry.history import TimeRangeChoice
 
-    return Choice(
+    return TimeRangeChoice(
         from_s=_time(args.from_s, "--from"),
         to_s=_time(args.to_s, "--to"),
         trim_warmup=args.trim_warmup,
@@ -55,10 +55,10 @@ def step_of(args: argparse.Namespace) -> float | None:
     return step_s
 
 
-def report_of(target: find_run.Target, choice: Choice, step_s: float | None) -> Report:
+def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | None) -> Report:
     """The report of a part of a run. One that goes on is reported by its aggregator, and only as a whole.
 
-    Raises as `runs.report_of` and `RecordedRun.stretch` do.
+    Raises as `runs.report_of` and `RecordedRun.time_range` do.
     """
     report = find_run.report_of(target)
     if report.source == "status" and not report.final:
@@ -72,7 +72,7 @@ def report_of(target: find_run.Target, choice: Choice, step_s: float | None) -> 
     from telemetry.history import RecordedRun
 
     keep_freed()
-    return RecordedRun(report, _directory(target, report)).stretch(choice, step_s)
+    return RecordedRun(report, _directory(target, report)).time_range(choice, step_s)
 
 
 def _directory(target: find_run.Target, report: Report) -> RunDirectory | None:

@@ -8,13 +8,13 @@ from telemetry.compare.figure_names import COMMAND_WORDS
 from telemetry.compare.model import (
     ONE_SIDED,
     VERDICT_WORDS,
+    BoundedFigure,
     Comparison,
     Curve,
     MetricResult,
     Noise,
     RunFacts,
     Verdict,
-    Within,
 )
 from telemetry.compare.noise import noise_of
 from telemetry.compare.options import Options
@@ -23,6 +23,7 @@ __all__ = [
     "COMMAND_WORDS",
     "ONE_SIDED",
     "VERDICT_WORDS",
+    "BoundedFigure",
     "Comparison",
     "Curve",
     "Directions",
@@ -31,7 +32,6 @@ __all__ = [
     "Options",
     "RunFacts",
     "Verdict",
-    "Within",
     "compare",
     "noise_of",
 ]

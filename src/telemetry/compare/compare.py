@@ -11,7 +11,7 @@ from telemetry.compare.curves import curves
 from telemetry.compare.evidence import Pairs, evidence
 from telemetry.compare.figures import Figure, needed
 from telemetry.compare.judge import Case, plain_difference, result
-from telemetry.compare.model import VERDICT_WORDS, Comparison, MetricResult, Within
+from telemetry.compare.model import VERDICT_WORDS, BoundedFigure, Comparison, MetricResult
 from telemetry.compare.noise import noise_for
 from telemetry.compare.options import Options
 from telemetry.compare.samples import Sample, samples
@@ -104,15 +104,15 @@ def _one_against_many(sample: Sample) -> str:
     return f"one run {which[0]}: it is {place} the {len(many)} {which[1]}"
 
 
-def _within(figure: Figure, report: Report, value: float) -> Within:
+def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
     """Bounds are in reports that were made for them."""
     if figure.of == "series" and figure.statistic.startswith("p"):
         for bounds in report.bounds:
             if bounds.name == figure.name and tuple(sorted(bounds.labels.items())) == figure.labels:
                 known = bounds.percentiles.get(figure.statistic[1:])
                 if known is not None:
-                    return Within(value=value, low=known.low, high=known.high)
-    return Within(value=value)
+                    return BoundedFigure(value=value, low=known.low, high=known.high)
+    return BoundedFigure(value=value)
 
 
 def _adjusted(cases: Sequence[Case]) -> list[Case]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from telemetry.errors import UsageError
 from telemetry.hdr.ranks import parse_percentile
-from telemetry.request_model import funnels, without_requests
+from telemetry.request_model import request_counts, without_requests
 from telemetry.statistics.confidence import least_count
 from telemetry.store.calibrations import Of
 from telemetry.wire import requests as words
@@ -63,7 +63,7 @@ def readings(
     found |= _plain_rates(counters, series, duration_s(report))
     found |= _request_rates(snapshot)
     command = snapshot.command
-    if command is not None and report.stretch is None:
+    if command is not None and report.time_range is None:
         found[Figure("command", "", (), "wall")] = Reading(command.wall_s, "s", 1)
         found[Figure("command", "", (), "cpu")] = Reading(command.cpu_user_s + command.cpu_system_s, "s", 1)
     return found
@@ -71,8 +71,8 @@ def readings(
 
 def duration_s(report: Report) -> float:
     """Of the run, or of the part that the report is of."""
-    if report.stretch is not None:
-        return report.stretch.end_s - report.stretch.start_s
+    if report.time_range is not None:
+        return report.time_range.end_s - report.time_range.start_s
     return report.snapshot.elapsed_s
 
 
@@ -122,7 +122,7 @@ def _plain_rates(
 def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
     """Of each kind and tracking window what reports call its overall rate, where that is known."""
     own = {id(stat) for stat in snapshot.series}
-    for whole in funnels(snapshot):
+    for whole in request_counts(snapshot):
         for part in whole.windows or (whole,):
             rate = part.rates.overall
             rates = {words.LATENCY: rate.requests_per_s, words.OUTPUT_TOKENS: rate.tokens_per_s}

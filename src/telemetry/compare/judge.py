@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from telemetry import formatting
 from telemetry.compare.evidence import Evidence
-from telemetry.compare.model import Better, MetricResult, Noise, Verdict, Within
+from telemetry.compare.model import Better, BoundedFigure, MetricResult, Noise, Verdict
 from telemetry.compare.options import Options
 from telemetry.compare.samples import DIFFERENT_UNITS, Sample
 
@@ -34,7 +34,7 @@ class Case:
     """Why there is no evidence."""
     p_adjusted: float = 1.0
     noise: Noise | None = None
-    within: tuple[Within, Within] | None = None
+    within: tuple[BoundedFigure, BoundedFigure] | None = None
 
 
 def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:

@@ -48,7 +48,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     signal: str | None = None
 
 
-class Within(Struct, frozen=True, kw_only=True):
+class BoundedFigure(Struct, frozen=True, kw_only=True):
     """A figure in one run, with bounds that its values alone give it: how runs differ is not in them."""
 
     value: float
@@ -95,8 +95,8 @@ class MetricResult(Struct, frozen=True, kw_only=True):
     before_values: list[float] = []
     after_values: list[float] = []
     """One of each run that has it, in the order of the runs."""
-    before_within: Within | None = None
-    after_within: Within | None = None
+    before_within: BoundedFigure | None = None
+    after_within: BoundedFigure | None = None
     """With one run a side: for information."""
     noise: Noise | None = None
 

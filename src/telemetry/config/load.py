@@ -53,7 +53,7 @@ class Loaded(NamedTuple):
     origins: dict[str, str]
 
 
-class Place(NamedTuple):
+class SettingsFile(NamedTuple):
     """A file settings can come from, whether or not it exists."""
 
     path: Path
@@ -94,16 +94,16 @@ def load(
     return Loaded(config, origins)
 
 
-def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> list[Place]:
+def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> list[SettingsFile]:
     """The files that are looked at, the weakest first."""
     environ = os.environ if environ is None else environ
     cwd = cwd or Path()
     user = user_config_path(environ)
-    found = [Place(user, "", f"user config {user}")] if user else []
+    found = [SettingsFile(user, "", f"user config {user}")] if user else []
     return [
         *found,
-        Place(cwd / "pyproject.toml", "tool.telemetry", "pyproject.toml"),
-        Place(cwd / "telemetry.toml", "", "telemetry.toml"),
+        SettingsFile(cwd / "pyproject.toml", "tool.telemetry", "pyproject.toml"),
+        SettingsFile(cwd / "telemetry.toml", "", "telemetry.toml"),
     ]
 
 
@@ -148,7 +148,7 @@ def _entries(
             yield _Entry(key, value, FLAG, key)
 
 
-def _from_file(place: Place, problems: list[str]) -> Iterator[_Entry]:
+def _from_file(place: SettingsFile, problems: list[str]) -> Iterator[_Entry]:
     document = _read_toml(place.path, problems)
     for part in place.table.split(".") if place.table else ():
         document = document.get(part, {}) if isinstance(document, dict) else {}

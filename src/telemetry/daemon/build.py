@@ -13,15 +13,15 @@ from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
 from telemetry.daemon.live_input import LiveFeed
 from telemetry.daemon.notify import tell_failure
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.process_watch import Guardian
+from telemetry.daemon.process_watch import ProcessWatch
 from telemetry.daemon.recovery.resume import Claim, claim, open_again
-from telemetry.daemon.run_opening import Opening, open_new
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_opening import OpenedRun, open_new
+from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.service import Service
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.daemon.tokens.pool import TokenCounter
 from telemetry.daemon.worker_thread import Worker
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.errors import KeysError, RunDirectoryError, TelemetryError
 from telemetry.store.live_runs import forget
 from telemetry.transport.endpoints import Endpoints, ipc_path, plan, runtime_directory
@@ -116,17 +116,17 @@ def _counter(options: DaemonOptions, undo: ExitStack, *, needed: bool = True) ->
 def _live(
     options: DaemonOptions,
     hub: Hub,
-    opening: Opening,
+    opening: OpenedRun,
     signals: SignalPipe | None,
     counter: TokenCounter | None,
 ) -> Service:
     parts = assemble(options, hub, opening, signals, counter)
-    logbook = Logbook(opening.numbers, opening.journal, opening.clock, opening.last_ns)
+    logbook = WriteAheadLog(opening.numbers, opening.journal, opening.clock, opening.last_ns)
     if options.owner_pid is not None:
         logbook.watch(Watch(pid=options.owner_pid))
     for pid in opening.numbers.run.watched:
         parts.guardian.watch(pid)
-    course = Course.of(
+    course = RunStatus.of(
         opening.numbers.run, options.epoch, carriable(str(opening.directory.path)), options.config.run.refresh_hz
     )
     course.on_ending = logbook.ending
@@ -140,7 +140,7 @@ def _live(
 def assemble(
     options: DaemonOptions,
     hub: Hub,
-    opening: Opening,
+    opening: OpenedRun,
     signals: SignalPipe | None,
     counter: TokenCounter | None = None,
 ) -> Parts:
@@ -159,7 +159,7 @@ def assemble(
         history=opening.history,
         records=opening.records,
         worker=worker,
-        guardian=Guardian(),
+        guardian=ProcessWatch(),
         signals=signals,
         host=socket.gethostname(),
         counter=counter,

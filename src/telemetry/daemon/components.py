@@ -9,7 +9,7 @@ from telemetry.aggregator import Aggregator
 from telemetry.clock import Clock
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
-from telemetry.daemon.process_watch import Guardian
+from telemetry.daemon.process_watch import ProcessWatch
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.daemon.tokens.pool import TokenCounter
 from telemetry.daemon.worker_thread import Worker
@@ -35,7 +35,7 @@ class Parts:
     history: HistoryWriter | None
     records: RecordLog
     worker: Worker
-    guardian: Guardian
+    guardian: ProcessWatch
     signals: SignalPipe | None
     host: str
     counter: TokenCounter | None = None

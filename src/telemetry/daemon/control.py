@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
-from telemetry.daemon.input import Door
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.input import Ingress
+from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import no_room
 from telemetry.drop_reasons import Reason
 from telemetry.store.history import HistoryReader
@@ -38,9 +38,9 @@ class Control:
     def __init__(
         self,
         parts: Parts,
-        course: Course,
+        course: RunStatus,
         snapshot: Callable[[], MetricsSnapshot],
-        door: Door,
+        door: Ingress,
         *,
         catch_up: Callable[[], None],
     ) -> None:

@@ -24,7 +24,7 @@ def rss_bytes() -> int:
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierCost:
     """What aggregators of the run had taken and written that died before this one."""
 
     events: int = 0
@@ -39,7 +39,7 @@ class CostMeter:
     """Gathers the figures of `SelfCost`. Durations are monotonic. Totals of what was taken and written are the
     run's, all else is this process's."""
 
-    def __init__(self, now_ns: int, before: Before = Before()) -> None:
+    def __init__(self, now_ns: int, before: EarlierCost = EarlierCost()) -> None:
         self.frames = before.frames
         self.frame_bytes = before.frame_bytes
         self._before = before

@@ -9,7 +9,7 @@ from telemetry import limits
 from telemetry.daemon.components import Parts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.record_stream import RecordStream
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.wire.rows import ROW_BYTES
 
 _FULL_BYTES: Final = limits.CHUNK_EVENTS * ROW_BYTES
@@ -23,7 +23,7 @@ class Ingest:
     somebody who asks, wants all that has come. To everybody else frames that are held are still on the way.
     """
 
-    def __init__(self, parts: Parts, logbook: Logbook, stream: RecordStream, cost: CostMeter) -> None:
+    def __init__(self, parts: Parts, logbook: WriteAheadLog, stream: RecordStream, cost: CostMeter) -> None:
         self._hub = parts.hub
         self._clock = parts.clock
         self._logbook = logbook

@@ -66,7 +66,7 @@ class Feed(Protocol):
         ...
 
 
-class Door(Protocol):
+class Ingress(Protocol):
     """How producers' words get to the numbers."""
 
     def hello(self, hello: Hello) -> str:

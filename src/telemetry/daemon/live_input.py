@@ -13,9 +13,9 @@ from telemetry.daemon.exact_percentiles import CUT, obstacle
 from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.record_stream import RecordStream
-from telemetry.daemon.run_state import Course
-from telemetry.daemon.tokens.results import OWN_PRODUCER, Deferred
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
+from telemetry.daemon.write_ahead import WriteAheadLog
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
@@ -30,7 +30,7 @@ class LiveFeed:
 
     torn_bytes = 0
 
-    def __init__(self, parts: Parts, logbook: Logbook, course: Course, cost: CostMeter) -> None:
+    def __init__(self, parts: Parts, logbook: WriteAheadLog, course: RunStatus, cost: CostMeter) -> None:
         self._parts = parts
         self._logbook = logbook
         self._course = course
@@ -40,7 +40,7 @@ class LiveFeed:
         """So long texts are waited for. Known once producers no longer are."""
         self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
         self.ingest = Ingest(parts, logbook, self._stream, cost)
-        self.deferred = Deferred(parts, logbook, self.ingest, course)
+        self.deferred = TokenResults(parts, logbook, self.ingest, course)
 
     @property
     def listens(self) -> bool:

@@ -67,7 +67,7 @@ def alive(pid: int) -> bool:
     return pid > 0 and not _watch(pid).dead()
 
 
-class Guardian:
+class ProcessWatch:
     """The run lives while any of its watched processes does."""
 
     def __init__(self) -> None:

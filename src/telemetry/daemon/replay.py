@@ -16,9 +16,9 @@ from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.record_stream import RecordStream
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import result_of
-from telemetry.daemon.replay_input import ClosedDoor, Playback
-from telemetry.daemon.run_opening import Opening, new_directory, open_history
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.replay_input import ClosedIngress, Playback
+from telemetry.daemon.run_opening import OpenedRun, new_directory, open_history
+from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.service import Service
 from telemetry.daemon.signal_pipe import SignalPipe
 from telemetry.errors import RunDirectoryError
@@ -56,7 +56,7 @@ def build_replay(
         directory, lock = new_directory(options, hub, SYSTEM_CLOCK.wall_ns(), latest=False)
         undo.callback(lock.release)
         directory.write_manifest(replace(directory.read_manifest(), replay_of=carriable(str(original.path))))
-        opening = Opening(
+        opening = OpenedRun(
             directory=directory,
             let_go=lock.release,
             clock=SYSTEM_CLOCK,
@@ -67,7 +67,7 @@ def build_replay(
         )
         parts = assemble(options, hub, opening, signals)
         own = replace(run, run_id=options.run_id, name=options.name, snapshot_seq=0, ending=None)
-        course = Course.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
+        course = RunStatus.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
         cost = CostMeter(SYSTEM_CLOCK.monotonic_ns())
         feed = Playback(
             fold=fold,
@@ -81,7 +81,7 @@ def build_replay(
             cost=cost,
         )
         service = Service(
-            parts, course, cost, feed, ClosedDoor(f"this is a replay of run {run.run_id}: it takes no events")
+            parts, course, cost, feed, ClosedIngress(f"this is a replay of run {run.run_id}: it takes no events")
         )
         undo.pop_all()
     return service

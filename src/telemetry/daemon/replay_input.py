@@ -13,7 +13,7 @@ from telemetry.daemon.exact_percentiles import CUT, damage
 from telemetry.daemon.record_stream import RecordStream
 from telemetry.daemon.recovery.losses import journal_losses
 from telemetry.daemon.recovery.rebuild import Fold, Step
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import BATCH
 from telemetry.wire.control import CannotResend, End, Hello, Watch
@@ -38,7 +38,7 @@ class Playback:
         ending: Ending | None,
         speed: float,
         clock: Clock,
-        course: Course,
+        course: RunStatus,
         stream: RecordStream,
         history: HistoryWriter | None,
         cost: CostMeter,
@@ -159,8 +159,8 @@ class Playback:
         self._course.follow(self._ending or self._fold.how_it_ended())
 
 
-class ClosedDoor:
-    """A `telemetry.daemon.input.Door` for a run whose events are known already."""
+class ClosedIngress:
+    """A `telemetry.daemon.input.Ingress` for a run whose events are known already."""
 
     def __init__(self, why: str) -> None:
         self._why = why

@@ -14,7 +14,7 @@ import msgspec
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import Config
-from telemetry.daemon.cost import Before
+from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.options import DaemonOptions
 from telemetry.errors import RunDirectoryError
@@ -27,7 +27,7 @@ from telemetry.wire.journal import RunState
 
 
 @dataclass(frozen=True)
-class Opening:
+class OpenedRun:
     """All files are open, and the directory is locked until `let_go`."""
 
     directory: RunDirectory
@@ -41,10 +41,10 @@ class Opening:
     """The newest stamp of the journal."""
     died_ns: int | None = None
     """When the aggregator died whose run goes on, as far as the journal knows; on the run's monotonic clock."""
-    before: Before = Before()  # noqa: RUF009 – frozen
+    before: EarlierCost = EarlierCost()  # noqa: RUF009 – frozen
 
 
-def open_new(options: DaemonOptions, hub: Hub) -> Opening:
+def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
     """Makes the run directory. Raises RunDirectoryError, or UsageError for a bad run id."""
     config, clock = options.config, SYSTEM_CLOCK
     now_ns, wall_ns = clock.monotonic_ns(), clock.wall_ns()
@@ -61,7 +61,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> Opening:
     numbers = Numbers(Aggregator(_aggregator_config(config)), run)
     with ExitStack() as undo:
         undo.callback(lock.release)
-        opening = Opening(
+        opening = OpenedRun(
             directory=directory,
             let_go=lock.release,
             clock=clock,

@@ -17,9 +17,9 @@ from typing import Final
 from telemetry.daemon.components import Parts
 from telemetry.daemon.control import Control
 from telemetry.daemon.cost import CostMeter
-from telemetry.daemon.input import Door, Feed
+from telemetry.daemon.input import Feed, Ingress
 from telemetry.daemon.notify import sd_notify
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
@@ -31,7 +31,7 @@ _LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death, an acknowledgem
 class Service:
     """Main thread only."""
 
-    def __init__(self, parts: Parts, course: Course, cost: CostMeter, feed: Feed, door: Door) -> None:
+    def __init__(self, parts: Parts, course: RunStatus, cost: CostMeter, feed: Feed, door: Ingress) -> None:
         self.parts = parts
         self.course = course
         self.cost = cost

@@ -27,7 +27,7 @@ def no_room() -> str:
     return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
 
 
-class Logbook:
+class WriteAheadLog:
     """The service's thread only. Without a journal, or with one that failed, the numbers are the same.
 
     What a peer repeats is not written again, so a chatty one fills no disk.

@@ -11,7 +11,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.formatting import percent
 from telemetry.gates import units
 from telemetry.gates.catalog import Catalog
-from telemetry.gates.evaluate import Scene, evaluate, mismatch, word_of
+from telemetry.gates.evaluate import EvaluationContext, evaluate, mismatch, word_of
 from telemetry.gates.evidence import Evidence
 from telemetry.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
 from telemetry.gates.parser import OVERALL, every_s
@@ -90,11 +90,11 @@ def _unclear(binding: Binding, error: Unknown | RunDirectoryError) -> GateResult
     return GateResult(expression=binding.text, outcome="inconclusive", reason=reason)
 
 
-def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> Scene:
+def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> EvaluationContext:
     """Raises Unknown, UsageError, RunDirectoryError."""
     if binding.missing:
         raise Unknown(binding.missing)
-    return Scene(
+    return EvaluationContext(
         text=gate.text or str(gate),
         evidence=evidence,
         bound=binding.bound,
@@ -110,7 +110,7 @@ def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
     if evidence.obstacle:
         raise Unknown(f"in the baseline, {evidence.obstacle}")
     bound = elsewhere(binding.bound, evidence.instruments, "the baseline")
-    scene = Scene(text=gate.text, evidence=evidence, bound=bound)
+    scene = EvaluationContext(text=gate.text, evidence=evidence, bound=bound)
     try:
         return evaluate(gate.left, scene)
     except Unknown as unknown:
@@ -122,7 +122,7 @@ def _in_windows(
 ) -> list[GateResult]:
     """All sets in one pass: reading the history is most of the work."""
     results: list[GateResult | None] = [None] * len(found)
-    looked_at: dict[int, tuple[Scene, Windows]] = {}
+    looked_at: dict[int, tuple[EvaluationContext, Windows]] = {}
     for place, binding in enumerate(found):
         try:
             scene = _scene(gate, binding, evidence, rules)
@@ -139,7 +139,7 @@ def _in_windows(
     return [result or looked_at[place][1].result(found[place].text) for place, result in enumerate(results)]
 
 
-def _of_part(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
+def _of_part(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
     """Of a window. Raises UsageError, RunDirectoryError."""
     try:
         if scene.evidence.obstacle:
@@ -149,7 +149,7 @@ def _of_part(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
         return Verdict("inconclusive", str(unknown))
 
 
-def _judged(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
+def _judged(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
     """Raises Unknown, UsageError, RunDirectoryError."""
     left, right = evaluate(gate.left, scene), evaluate(gate.right, scene)
     if not fits(left, right):
@@ -161,7 +161,7 @@ def _judged(gate: Gate, scene: Scene, rules: Rules) -> Verdict:
     return Verdict(outcome, reason, left, right)
 
 
-def _decided(gate: Gate, left: Value, right: Value, scene: Scene, rules: Rules) -> tuple[Outcome, str]:
+def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, rules: Rules) -> tuple[Outcome, str]:
     relation = gate.relation
     by_data = surely(relation, left.possible, right.possible)
     if by_data is None:
@@ -220,7 +220,7 @@ def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
     return beside(left, right)
 
 
-def _noise(gate: Gate, scene: Scene, rules: Rules) -> float | None:
+def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> float | None:
     """Of the metric on the left, if that is one alone. What calibrations call the rate of a latency, or of output
     tokens, is the overall throughput: gates rate what completed."""
     if not gate.uses_baseline or gate.every is not None or not rules.noise:

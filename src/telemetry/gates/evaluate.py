@@ -35,7 +35,7 @@ _SAID: Final = frozenset({"emitted", "missing"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class EvaluationContext:
     """What the leaves of a tree stand for."""
 
     text: str
@@ -45,7 +45,7 @@ class Scene:
     baseline: Value | None = None
 
 
-def evaluate(node: Node, scene: Scene) -> Value:
+def evaluate(node: Node, scene: EvaluationContext) -> Value:
     """Raises Unknown if nothing can be said, UsageError for units that don't go together, RunDirectoryError."""
     if isinstance(node, Number):
         return _number(node)
@@ -75,7 +75,7 @@ def mismatch(text: str, node: Node, left: Value, other: Node, right: Value) -> E
     return wrong(text, other.span, said)
 
 
-def _operation(node: Operation, scene: Scene) -> Value:
+def _operation(node: Operation, scene: EvaluationContext) -> Value:
     left, right = evaluate(node.left, scene), evaluate(node.right, scene)
     if node.sign == "*":
         return left.times(right)
@@ -95,7 +95,7 @@ def _number(node: Number) -> Value:
     return exactly(units.multiplied(node.value, Fraction(factor)), unit, bare=bare)
 
 
-def _term(term: Term, scene: Scene) -> Value:
+def _term(term: Term, scene: EvaluationContext) -> Value:
     instrument, evidence = scene.bound[term], scene.evidence
     if isinstance(instrument, Sum):
         return _of_sum(term, instrument, scene)
@@ -157,7 +157,7 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
     return _at_least(value, unit, Range(value, value + most), None)
 
 
-def _of_sum(term: Term, counters: Sum, scene: Scene) -> Value:
+def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
     """As one counter that was raised by all of them."""
     unit = unit_of(counters.unit)
     total: float = 0

@@ -40,7 +40,7 @@ class Quantile(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class SeriesSums:
     """Of the values of a series, in its unit."""
 
     count: int
@@ -73,8 +73,10 @@ class Loss:
 
 
 class Evidence(Protocol):
-    """One part of a run: the whole, a stretch, or a window. Questions may read files, and block on them; then they
-    raise RunDirectoryError."""
+    """Evidence of a whole run, a time range or a window.
+
+    Its methods may read files. They block on the disk and raise RunDirectoryError.
+    """
 
     start_s: float
     end_s: float
@@ -98,7 +100,7 @@ class Evidence(Protocol):
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         """None without values."""
 
-    def sums(self, series: Instrument) -> Sums:
+    def sums(self, series: Instrument) -> SeriesSums:
         """All zero without values, and of what the run lacks."""
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:

@@ -1,4 +1,4 @@
-"""Evidence of a recorded run: the whole, a stretch, windows; and of one that goes on, by its newest snapshot."""
+"""Evidence of a recorded run: the whole, a time range, windows; and of one that goes on, by its newest snapshot."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from telemetry.errors import RunDirectoryError
-from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums, heard_s, loss_of
+from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, SeriesSums, heard_s, loss_of
 from telemetry.gates.rank_bounds import CellOrder, Order, SlotOrder, StatOrder, quantile
-from telemetry.history import Choice, RecordedRun, SeriesId, Window, series_id
+from telemetry.history import RangeTotals, RecordedRun, SeriesId, TimeRangeChoice, series_id
 from telemetry.history.intervals.histograms import Histograms
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
@@ -28,12 +28,12 @@ _ALL_S: Final = 6e9
 """A window longer than all runs."""
 
 
-def evidence_of(run: RecordedRun, choice: Choice | None = None) -> Evidence:
+def evidence_of(run: RecordedRun, choice: TimeRangeChoice | None = None) -> Evidence:
     """Of a finished run, or of the part of it that is chosen. Blocks on files for a part. Raises as
-    `RecordedRun.stretch` does."""
+    `RecordedRun.time_range` does."""
     if choice is None or choice.whole:
         return RunEvidence(run)
-    return StretchEvidence(run, run.stretch(choice), choice)
+    return RangeEvidence(run, run.time_range(choice), choice)
 
 
 def live_evidence(snapshot: MetricsSnapshot, run: RecordedRun | None = None, begin_s: float = 0.0) -> Evidence:
@@ -67,9 +67,9 @@ class RunEvidence:
         stat = self._series[_id(series)]
         return quantile(StatOrder(stat, self._base(stat)), percentile, self.loss)
 
-    def sums(self, series: Instrument) -> Sums:
+    def sums(self, series: Instrument) -> SeriesSums:
         stat = self._series.get(_id(series))
-        return Sums(count=0) if stat is None else _sums(stat)
+        return SeriesSums(count=0) if stat is None else _sums(stat)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         stat = self._counters.get(_id(counter))
@@ -114,7 +114,7 @@ class RunEvidence:
         return None if self._history is None else _histogram(self._history, series)
 
     @cached_property
-    def _history(self) -> Window | None:
+    def _history(self) -> RangeTotals | None:
         """All of it as one window; None if there is none that can be read."""
         if not self._run.has_history:
             return None
@@ -124,23 +124,25 @@ class RunEvidence:
             return None
 
 
-class StretchEvidence:
+class RangeEvidence:
     """A part of a run, by its history."""
 
     whole = False
 
-    def __init__(self, run: RecordedRun, report: Report, choice: Choice) -> None:
-        """`report`: of the stretch."""
-        assert report.stretch is not None
+    def __init__(self, run: RecordedRun, report: Report, choice: TimeRangeChoice) -> None:
+        """`report`: of the time range."""
+        assert report.time_range is not None
         self._run = run
         self.snapshot = run.result.snapshot
         self.instruments = instruments_of(self.snapshot)
         self.loss = loss_of(self.snapshot)
-        self.start_s, self.end_s = report.stretch.start_s, report.stretch.end_s
-        self.obstacle = "" if report.stretch.found else report.stretch.reason
+        self.start_s, self.end_s = report.time_range.start_s, report.time_range.end_s
+        self.obstacle = "" if report.time_range.found else report.time_range.reason
         inside = self.start_s + _INSET_S, self.end_s - _INSET_S
         window = next(iter(run.windows(_ALL_S, *inside, percentiles=())), None)
-        self._part = WindowEvidence(self, window or Window(start_s=self.start_s, end_s=self.end_s, seconds=0.0), {})
+        self._part = WindowEvidence(
+            self, window or RangeTotals(start_s=self.start_s, end_s=self.end_s, seconds=0.0), {}
+        )
         self.seconds = self._part.seconds
         self._part.loss = self.loss = _cut_off(run, choice, self.end_s) or self._part.loss
         self.quantile = self._part.quantile
@@ -157,7 +159,9 @@ class WindowEvidence:
 
     whole = False
 
-    def __init__(self, run: Evidence, window: Window, before: dict[SeriesId, float], obstacle: str = "") -> None:
+    def __init__(
+        self, run: Evidence, window: RangeTotals, before: dict[SeriesId, float], obstacle: str = ""
+    ) -> None:
         """`before`: gauges as they were when it began."""
         self._window = window
         self._gauges = {**before, **window.gauges}
@@ -177,11 +181,11 @@ class WindowEvidence:
             return None
         return quantile(SlotOrder(histogram, series.unit), percentile, self.loss)
 
-    def sums(self, series: Instrument) -> Sums:
+    def sums(self, series: Instrument) -> SeriesSums:
         figures = self._window.series.get(_id(series))
         if figures is None:
-            return Sums(count=0)
-        return Sums(count=figures.count, total=figures.total, min=figures.min, max=figures.max)
+            return SeriesSums(count=0)
+        return SeriesSums(count=figures.count, total=figures.total, min=figures.min, max=figures.max)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         return self._window.counters.get(_id(counter), 0.0), None
@@ -194,7 +198,7 @@ class WindowEvidence:
         raise NotImplementedError("a window has no windows")
 
 
-def _cut_off(run: RecordedRun, choice: Choice, end_s: float) -> Loss | None:
+def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | None:
     """That the history ends before the part that was chosen, which it has up to `end_s`; None if it does not."""
     from_end = choice.to_s is None or math.copysign(1.0, choice.to_s) < 0
     wanted_s = min(heard_s(run.result.snapshot), math.inf if from_end else choice.to_s or 0.0)
@@ -239,7 +243,7 @@ def _without_last(windows: Iterator[Evidence]) -> Iterator[Evidence]:
         yield window
 
 
-def _histogram(window: Window, series: SeriesId) -> Histograms | None:
+def _histogram(window: RangeTotals, series: SeriesId) -> Histograms | None:
     """None without values."""
     added, rows = window.added, window.rows
     if added is None or rows is None or series not in rows.place or series not in window.series:
@@ -247,9 +251,9 @@ def _histogram(window: Window, series: SeriesId) -> Histograms | None:
     return added.only(int(np.searchsorted(added.rows, rows.place[series])), rows)
 
 
-def _sums(stat: SeriesStat) -> Sums:
+def _sums(stat: SeriesStat) -> SeriesSums:
     total = float(stat.total)
-    return Sums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
+    return SeriesSums(count=stat.count, total=total, min=stat.min, max=stat.max, stddev=stat.stddev)
 
 
 def _id(item: Instrument) -> SeriesId:

@@ -24,7 +24,7 @@ _LAG_S: Final = 2.0
 """Seconds that the history may be behind."""
 
 
-class News(NamedTuple):
+class GateNews(NamedTuple):
     """Something that has to be said of a gate."""
 
     result: GateResult
@@ -49,7 +49,7 @@ class Watch:
         self._looked_s: dict[Gate, float] = {}
         """How far the windows of a gate have been looked at."""
 
-    def look(self, snapshot: MetricsSnapshot) -> Iterator[News]:
+    def look(self, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
         """What is new. Reads the history of windows that have ended, and blocks on it. A gate that makes no sense
         for the instruments that have come raises UsageError, once; after that it is left alone."""
         for gate in list(self._gates):
@@ -64,7 +64,7 @@ class Watch:
                     self._told.add(key)
                     yield news
 
-    def _whole(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[News]:
+    def _whole(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
         evidence = live_evidence(snapshot)
         lasting = cannot_recover(gate, evidence.instruments)
         if not lasting and not _estimated(gate):
@@ -74,17 +74,17 @@ class Watch:
             if result.outcome != "fail":
                 self._since.pop(result.expression, None)
             elif lasting and gone_beyond(gate, result):
-                yield News(result, final=True)
+                yield GateNews(result, final=True)
             elif not lasting:
                 since = self._since.setdefault(result.expression, snapshot.elapsed_s)
-                yield News(result, final=snapshot.elapsed_s - since >= limits.GATE_ABORT_AFTER_S)
+                yield GateNews(result, final=snapshot.elapsed_s - since >= limits.GATE_ABORT_AFTER_S)
 
     def _try(self, gate: Gate, evidence: Evidence) -> None:
         """Until it has come to something, it may make no sense; what it came to will be told at the end."""
         if gate not in self._sound and any(result.value is not None for result in check_one(gate, evidence)):
             self._sound.add(gate)
 
-    def _windows(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[News]:
+    def _windows(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
         """Those that have ended since the last look."""
         assert gate.every is not None
         step_s = every_s(gate.every)
@@ -99,7 +99,7 @@ class Watch:
         evidence: Evidence = live_evidence(snapshot, run, begin_s)
         for result in check_one(gate, evidence, self._rules):
             if result.outcome == "fail":
-                yield News(result, final=True)
+                yield GateNews(result, final=True)
 
 
 def _estimated(gate: Gate) -> bool:

@@ -1,4 +1,4 @@
-"""A run as it was recorded: all of it, or any stretch of its history.
+"""A run as it was recorded: all of it, or any time range of its history.
 
 The names below load on first use: who only wants a result pays for no arrays.
 """
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from telemetry.history.instrument_ids import SeriesId, series_id
-    from telemetry.history.range_totals import Window
+    from telemetry.history.range_totals import RangeTotals
     from telemetry.history.result import load_report
     from telemetry.history.run import RecordedRun, open_run
-    from telemetry.history.time_range import Choice, parse_time
+    from telemetry.history.time_range import TimeRangeChoice, parse_time
 
 _HOME = {
-    "Choice": "telemetry.history.time_range",
+    "TimeRangeChoice": "telemetry.history.time_range",
     "RecordedRun": "telemetry.history.run",
     "SeriesId": "telemetry.history.instrument_ids",
-    "Window": "telemetry.history.range_totals",
+    "RangeTotals": "telemetry.history.range_totals",
     "load_report": "telemetry.history.result",
     "open_run": "telemetry.history.run",
     "parse_time": "telemetry.history.time_range",
@@ -27,10 +27,10 @@ _HOME = {
 }
 
 __all__ = [
-    "Choice",
+    "RangeTotals",
     "RecordedRun",
     "SeriesId",
-    "Window",
+    "TimeRangeChoice",
     "load_report",
     "open_run",
     "parse_time",

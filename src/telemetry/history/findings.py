@@ -89,16 +89,18 @@ def _losses(report: Report) -> Iterator[str]:
 
 
 def _part(report: Report, covered: Covered | None) -> Iterator[str]:
-    stretch = report.stretch
-    if stretch is None:
+    time_range = report.time_range
+    if time_range is None:
         return
     whole = covered is None or covered.whole
-    span = f"{formatting.duration_s(stretch.start_s)} to {formatting.duration_s(stretch.end_s)} after its start"
-    if not stretch.found:
-        yield printable(f"{stretch.reason}: these are the numbers of {'the whole run' if whole else span}")
+    span = (
+        f"{formatting.duration_s(time_range.start_s)} to {formatting.duration_s(time_range.end_s)} after its start"
+    )
+    if not time_range.found:
+        yield printable(f"{time_range.reason}: these are the numbers of {'the whole run' if whole else span}")
     if not whole:
         yield (
-            f"series, counters and gauges are of {_PARTS[stretch.chosen]}, {span};"
+            f"series, counters and gauges are of {_PARTS[time_range.chosen]}, {span};"
             " events, producers and losses are of the whole run"
         )
 

@@ -19,7 +19,7 @@ FOREVER: Final = (1 << 63) - 1
 _COARSEST_S: Final = LEVELS[-1]
 
 
-class Past(Protocol):
+class IntervalSource(Protocol):
     """One thread's. All methods block, and raise TelemetryError if the history can't be had."""
 
     budget: int
@@ -40,7 +40,7 @@ class Past(Protocol):
     def close(self) -> None: ...
 
 
-class ControlPast:
+class ControlIntervals:
     """What the aggregator tells, page by page. Raises EndpointError or KeysError where it does not answer."""
 
     budget = 64 * MIB  # whoever has no directory to read from may sit behind a thin line
@@ -79,7 +79,7 @@ class ControlPast:
         return answer
 
 
-class DiskPast:
+class DiskIntervals:
     """What lies in a run directory, whether its aggregator lives or not. Raises RunDirectoryError."""
 
     budget = GIB  # a second or two of reading from the page cache

@@ -12,7 +12,7 @@ from telemetry import formatting
 from telemetry.errors import UsageError
 from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows
-from telemetry.history.range_totals import Window
+from telemetry.history.range_totals import RangeTotals
 from telemetry.wire.report import SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat
 
@@ -75,7 +75,7 @@ class OverTime:
         self._empty: list[SeriesPoint] = []
         """A point without values for each window."""
 
-    def add(self, window: Window) -> None:
+    def add(self, window: RangeTotals) -> None:
         """With the percentiles that the points are to have."""
         of = self._chosen(window)
         for one, figures in window.figures(of).items() if of is not None else ():
@@ -94,7 +94,7 @@ class OverTime:
             )
         self._empty.append(SeriesPoint(start_s=window.start_s, end_s=window.end_s))
 
-    def _chosen(self, window: Window) -> Added | None:
+    def _chosen(self, window: RangeTotals) -> Added | None:
         if window.added is None:
             return None
         if self._rows is not window.rows:

@@ -17,7 +17,7 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows, Sum
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.range_totals import Window
+from telemetry.history.range_totals import RangeTotals
 from telemetry.limits import EXACT_INTEGER
 from telemetry.wire.report import EarlyRule
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
@@ -27,7 +27,7 @@ _REASON: Final = "percentiles of a part of a run come from its history"
 
 
 @dataclass
-class Part:
+class RangeReport:
     """Windows added up, in order of time. One owner."""
 
     rows: Rows
@@ -41,7 +41,7 @@ class Part:
     def __post_init__(self) -> None:
         self._sum = Sum(self.rows)
 
-    def add(self, window: Window) -> None:
+    def add(self, window: RangeTotals) -> None:
         """One that was made of the same rows."""
         assert window.added is not None
         self.start_s = min(self.start_s, window.start_s) if self.windows else window.start_s
@@ -69,7 +69,7 @@ class Part:
         return self._sum.added(wanted if percentiles else None)
 
 
-def snapshot_of(run: MetricsSnapshot, part: Part, added: Added) -> MetricsSnapshot:
+def snapshot_of(run: MetricsSnapshot, part: RangeReport, added: Added) -> MetricsSnapshot:
     """The run's own with series, counters, gauges and marks of a part of it; all else is that of the whole run."""
     start_ns, end_ns = (run.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
     return replace(
@@ -84,7 +84,7 @@ def snapshot_of(run: MetricsSnapshot, part: Part, added: Added) -> MetricsSnapsh
     )
 
 
-def _series(stats: Sequence[SeriesStat], part: Part, added: Added) -> list[SeriesStat]:
+def _series(stats: Sequence[SeriesStat], part: RangeReport, added: Added) -> list[SeriesStat]:
     keys = list(dict.fromkeys(key for stat in stats for key in stat.percentiles if is_percentile(key)))
     all_figures = dict(zip(added.rows.tolist(), added.histograms(part.rows).figures(keys), strict=True))
     found = []
@@ -127,7 +127,7 @@ def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
     )
 
 
-def _counter(stat: CounterStat, part: Part) -> CounterStat:
+def _counter(stat: CounterStat, part: RangeReport) -> CounterStat:
     """How many events made the increase is not in the history."""
     increase = part.counters.get(series_id(stat), 0.0)
     value = plain(increase) if isinstance(stat.value, int) else increase

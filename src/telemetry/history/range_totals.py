@@ -13,7 +13,7 @@ from telemetry.wire.report import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class RangeTotals:
     """Seconds since the run's start. Edges are those of the intervals that the history has."""
 
     start_s: float

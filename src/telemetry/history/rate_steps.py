@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from telemetry.hdr.layout import Floats, Integers, Layout
 from telemetry.history.intervals.histograms import Histograms, added_up
-from telemetry.history.reader import Past
+from telemetry.history.reader import RunHistory
 from telemetry.store.history import LEVELS, Picked
 from telemetry.wire.control import SeriesKey
 
@@ -32,7 +32,7 @@ class Steps:
     """NaN without values."""
 
 
-def steps_of(past: Past, key: SeriesKey, start_ns: int, end_ns: int) -> Steps:
+def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> Steps:
     """Of a part of the run, in steps of a second, or of what is still kept of it. Blocks on the disk."""
     picked = list(past.reader.pick(key.index, start_ns, end_ns))
     if not picked:

@@ -16,7 +16,7 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, Rows, Sum
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
-from telemetry.history.range_totals import Window
+from telemetry.history.range_totals import RangeTotals
 from telemetry.store.append_file import describe
 from telemetry.store.history import LEVELS, HistoryReader, Picked
 from telemetry.store.intervals.levels import segments
@@ -28,7 +28,7 @@ _LATE_NS: Final = 120_000_000_000
 """Few results come later than that after the last interval."""
 
 
-class Past:
+class RunHistory:
     """One owner. Every method may block on the disk, and raises RunDirectoryError for files that can't be read."""
 
     def __init__(self, directory: Path, started_ns: int, time_ns: int) -> None:
@@ -80,7 +80,7 @@ class Past:
 
     def windows(
         self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: Rows
-    ) -> Iterator[Window]:
+    ) -> Iterator[RangeTotals]:
         """Those of `RecordedRun.windows`."""
         number, gathered = -1, _Gathered(self, rows)
         for interval in self.reader.coarse(start_ns, end_ns, _level(step_s)):
@@ -143,7 +143,7 @@ class Values:
 class _Gathered:
     """Some neighbouring intervals."""
 
-    def __init__(self, past: Past, rows: Rows) -> None:
+    def __init__(self, past: RunHistory, rows: Rows) -> None:
         self._past = past
         self._rows = rows
         self._sum = Sum(rows)
@@ -162,10 +162,10 @@ class _Gathered:
         places, values = _values(self._past.gauges, interval.gauges)
         self._values[places] = values
 
-    def window(self, percentiles: Sequence[str]) -> Window:
+    def window(self, percentiles: Sequence[str]) -> RangeTotals:
         added = self._sum.added()
         increased, known = np.flatnonzero(self._increases), np.flatnonzero(~np.isnan(self._values))
-        return Window(
+        return RangeTotals(
             start_s=self._past.seconds(self._start_ns),
             end_s=self._past.seconds(self._end_ns),
             seconds=added.seconds,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from telemetry import formatting, wording
 from telemetry.formatting import number_of, printable
-from telemetry.request_model import Funnel, funnels
+from telemetry.request_model import RequestCounts, request_counts
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
@@ -38,10 +38,10 @@ def with_requests(
 ) -> Report:
     """The report with its `requests`.
 
-    `added` is what the history of the same stretch adds up to, `rows` what it was made of; without them bounds are
-    those of display histograms. `part`: the report is not of the whole run.
+    `added` is the sum of the history over the same time range, `rows` what it was made of. Without them bounds come
+    from display histograms. `part`: the report is not of the whole run.
     """
-    found = funnels(report.snapshot)
+    found = request_counts(report.snapshot)
     if not found:
         return report
     from telemetry.history.early_stopping import early_stops
@@ -58,15 +58,15 @@ def with_requests(
 
 def of_requests(report: Report) -> Iterator[str]:
     """What a reader of the numbers should know of requests, of the busiest kinds and windows."""
-    kinds = sorted(funnels(report.snapshot), key=lambda one: -one.issued)
+    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
     for one in kinds[:_KINDS]:
         yield from filter(None, map(late_words, one.windows[:_KINDS] or (one,)))
-        if report.final and report.stretch is None:
+        if report.final and report.time_range is None:
             yield from _unended(one)
             yield from _uncounted(one)
 
 
-def late_words(of: Funnel) -> str:
+def late_words(of: RequestCounts) -> str:
     """That its requests went out late, and what users who came on time saw; empty unless that is clearly worse than
     what was measured from the issue on."""
     return _late(of) if _is_late(of) else ""
@@ -74,12 +74,12 @@ def late_words(of: Funnel) -> str:
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
     """Those that early stopping is about."""
-    for one in funnels(snapshot):
+    for one in request_counts(snapshot):
         for part in (one, *one.windows):
             yield from (part.series[word] for word in BOUNDED if word in part.series)
 
 
-def _is_late(of: Funnel) -> bool:
+def _is_late(of: RequestCounts) -> bool:
     raw, corrected = of.series.get(words.LATENCY), of.series.get(words.CORRECTED)
     if raw is None or corrected is None or words.QUEUE_DELAY not in of.series:
         return False
@@ -91,7 +91,7 @@ def _is_late(of: Funnel) -> bool:
     return whole * after > more * before and more * late > (more - whole) * after
 
 
-def _late(of: Funnel) -> str:
+def _late(of: RequestCounts) -> str:
     raw, corrected, delay = (of.series[word] for word in (words.LATENCY, words.CORRECTED, words.QUEUE_DELAY))
     late = formatting.quantity(delay.max, delay.unit)
     before, after = (formatting.quantity(one.percentiles[_LATE_AT], one.unit) for one in (raw, corrected))
@@ -104,7 +104,7 @@ def _late(of: Funnel) -> str:
     )
 
 
-def _unended(of: Funnel) -> Iterator[str]:
+def _unended(of: RequestCounts) -> Iterator[str]:
     """What became of requests that are in no latency."""
     for what, number in (("in flight at the end", of.in_flight), ("expired", of.expired)):
         if number > 0:
@@ -112,7 +112,7 @@ def _unended(of: Funnel) -> Iterator[str]:
             yield printable(f"{what}: {share} of {_name(of)}, which no latency has")
 
 
-def _uncounted(of: Funnel) -> Iterator[str]:
+def _uncounted(of: RequestCounts) -> Iterator[str]:
     """That tokens a second are of some of the requests alone."""
     tokens = of.series.get(words.OUTPUT_TOKENS)
     if tokens is not None and 0 < tokens.count < of.completed:
@@ -120,12 +120,12 @@ def _uncounted(of: Funnel) -> Iterator[str]:
         yield printable(f"output tokens are known of {known} of {_name(of)}: tokens a second are at least so many")
 
 
-def _name(of: Funnel) -> str:
+def _name(of: RequestCounts) -> str:
     window = f", window {of.window}" if of.window else ""
     return f"{wording.instrument(of.kind, of.labels)}{window}"
 
 
-def _figures(of: Funnel, stops: Stops, part: bool, rule: EarlyRule) -> RequestFigures:
+def _figures(of: RequestCounts, stops: Stops, part: bool, rule: EarlyRule) -> RequestFigures:
     bounds = {word: stops(of.series[word]) for word in BOUNDED if word in of.series}
     return RequestFigures(
         kind=of.kind,

@@ -20,13 +20,13 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added
 from telemetry.history.intervals.digest import Digest
 from telemetry.history.over_time import OverTime, busiest, check_points, check_step, shown, step_for
-from telemetry.history.range_report import Part, snapshot_of
-from telemetry.history.range_totals import Window
-from telemetry.history.reader import FAR_NS, Past
+from telemetry.history.range_report import RangeReport, snapshot_of
+from telemetry.history.range_totals import RangeTotals
+from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
 from telemetry.history.steady_range import settled
-from telemetry.history.time_range import Choice
+from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.report import EarlyRule, Report
@@ -105,9 +105,9 @@ class RecordedRun:
         except RunDirectoryError as error:
             return alone(self.result, f"the history can't be read: {error.message}")
 
-    def stretch(self, choice: Choice, step_s: float | None = None) -> Report:
+    def time_range(self, choice: TimeRangeChoice, step_s: float | None = None) -> Report:
         """The same of a part of the run: series, counters, gauges and marks are those of this part, as the history
-        has them; `Report.stretch` says from where to where. All else is that of the run.
+        has them; `Report.time_range` says from where to where. All else is that of the run.
 
         A choice that leaves nothing out has the figures of `report`, and so has one that finds nothing in the whole
         run. Raises RunDirectoryError without a history, UsageError if the part lies outside of it, and as `report`.
@@ -116,7 +116,7 @@ class RecordedRun:
             return self.report(step_s)
         found = settled(choice, self._past, self.result.snapshot.series)
         if found.start_s <= 0.0 and found.end_s >= self._past.end_s:
-            return self._whole(replace(self.result, stretch=found), step_s)
+            return self._whole(replace(self.result, time_range=found), step_s)
         start_ns, end_ns = self._past.ns(found.start_s), self._past.ns(found.end_s)
         gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s)
         part = gathered.part
@@ -131,7 +131,7 @@ class RecordedRun:
         added = part.added()
         snapshot = snapshot_of(self.result.snapshot, part, added)
         own = replace(found, start_s=part.start_s, end_s=part.end_s)
-        return _finished(replace(self.result, snapshot=snapshot, stretch=own), gathered, added, whole=False)
+        return _finished(replace(self.result, snapshot=snapshot, time_range=own), gathered, added, whole=False)
 
     def windows(
         self,
@@ -140,7 +140,7 @@ class RecordedRun:
         end_s: float | None = None,
         percentiles: Sequence[str] | None = None,
         series: Collection[SeriesId] | None = None,
-    ) -> Iterator[Window]:
+    ) -> Iterator[RangeTotals]:
         """The run in steps of `step_s`, which begin at multiples of it since the run's start, in order of time.
 
         Intervals that overlap `[start_s, end_s)`, each in the window that its middle is in, so that every value is
@@ -166,7 +166,7 @@ class RecordedRun:
     # --- how -------------------------------------------------------------------------------------
 
     @cached_property
-    def _past(self) -> Past:
+    def _past(self) -> RunHistory:
         if self.directory is None or not self.has_history:
             where = f"{self.directory.path} has" if self.directory is not None else "a result that lies alone has"
             raise RunDirectoryError(
@@ -174,7 +174,7 @@ class RecordedRun:
                 hint="runs keep one unless the setting history.enabled is false",
             )
         snapshot = self.result.snapshot
-        return Past(self.directory.history, snapshot.started_ns, snapshot.time_ns)
+        return RunHistory(self.directory.history, snapshot.started_ns, snapshot.time_ns)
 
     @property
     def _percentiles(self) -> list[str]:
@@ -191,7 +191,7 @@ class RecordedRun:
             check_step(step_s)
             check_points(seconds / step_s, len(stats), step_s)
         keys = shown(self._percentiles)
-        part, over_time = Part(past.rows), OverTime(stats)
+        part, over_time = RangeReport(past.rows), OverTime(stats)
         with _nothing_collected():
             for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(window)
@@ -219,7 +219,7 @@ def _nothing_collected() -> Iterator[None]:
 
 
 class _Gathered(NamedTuple):
-    part: Part
+    part: RangeReport
     over_time: OverTime
     step_s: float
     damage: list[str]

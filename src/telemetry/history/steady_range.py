@@ -12,29 +12,29 @@ from telemetry import formatting, wording
 from telemetry.errors import UsageError
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.rate_steps import steps_of
-from telemetry.history.reader import Past
-from telemetry.history.time_range import Choice
+from telemetry.history.reader import RunHistory
+from telemetry.history.time_range import TimeRangeChoice
 from telemetry.statistics.steady import steady_part, warmup_end
-from telemetry.wire.report import Stretch
+from telemetry.wire.report import TimeRange
 from telemetry.wire.snapshot import SeriesStat
 
 _MOST_SERIES: Final = 4
 """Looked at, where the values of a run spread over many."""
 
 
-def settled(choice: Choice, past: Past, stats: Sequence[SeriesStat]) -> Stretch:
+def settled(choice: TimeRangeChoice, past: RunHistory, stats: Sequence[SeriesStat]) -> TimeRange:
     """The part as it is asked for or found, not yet at the edges of intervals. Blocks on the disk.
 
     Raises UsageError for a part that is empty.
     """
     start_s, end_s = _between(choice, past)
     if not choice.trim_warmup and not choice.steady:
-        return Stretch(start_s=start_s, end_s=end_s, chosen="given")
+        return TimeRange(start_s=start_s, end_s=end_s, chosen="given")
     chosen: Literal["steady", "trim_warmup"] = "steady" if choice.steady else "trim_warmup"
     series = busiest([stat for stat in stats if series_id(stat) in past.rows.place])
     if not series:
         reason = "there are no series to tell it by"
-        return Stretch(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
+        return TimeRange(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
     start_ns, end_ns = past.ns(start_s), past.ns(end_s)
     steps = [steps_of(past, past.rows.key_of(series_id(stat)), start_ns, end_ns) for stat in series]
     called = [wording.instrument(stat.name, stat.labels) for stat in series]
@@ -43,8 +43,8 @@ def settled(choice: Choice, past: Past, stats: Sequence[SeriesStat]) -> Stretch:
     found = (steady_part if choice.steady else warmup_end)(rows, names=names)
     reason = f"{found.reason} (by rate and median of {', '.join(called)} in steps of {steps[0].step_s:g} s)"
     if not found:
-        return Stretch(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
-    return Stretch(
+        return TimeRange(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
+    return TimeRange(
         start_s=float(steps[0].start_s[found.begin]) if found.begin else start_s,
         end_s=float(steps[0].end_s[found.end - 1]) if found.end < rows.shape[1] else end_s,
         chosen=chosen,
@@ -52,7 +52,7 @@ def settled(choice: Choice, past: Past, stats: Sequence[SeriesStat]) -> Stretch:
     )
 
 
-def _between(choice: Choice, past: Past) -> tuple[float, float]:
+def _between(choice: TimeRangeChoice, past: RunHistory) -> tuple[float, float]:
     """What lies between the given moments, as far as there is a history."""
     start_s = _moment(choice.from_s, past) if choice.from_s is not None else 0.0
     end_s = _moment(choice.to_s, past) if choice.to_s is not None else past.end_s
@@ -64,7 +64,7 @@ def _between(choice: Choice, past: Past) -> tuple[float, float]:
     return start_s, end_s
 
 
-def _moment(at_s: float, past: Past) -> float:
+def _moment(at_s: float, past: RunHistory) -> float:
     """Negative ones, -0.0 among them, are before the end."""
     return max(past.end_s + at_s, 0.0) if math.copysign(1.0, at_s) < 0 else at_s
 

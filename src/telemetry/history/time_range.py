@@ -16,7 +16,7 @@ _HINT: Final = "write it like 30s, 5m, 1h or 90; -10s is ten seconds before the 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class TimeRangeChoice:
     """Seconds since the run's start; negative ones, and -0.0, are before its end. None: the start, or the end.
 
     At most one of `trim_warmup` and `steady`; each looks only at what lies between `from_s` and `to_s`.
@@ -40,7 +40,7 @@ class Choice:
     @property
     def whole(self) -> bool:
         """Nothing is left out."""
-        return self == Choice()
+        return self == TimeRangeChoice()
 
 
 def parse_time(text: str) -> float:

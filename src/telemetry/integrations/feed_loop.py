@@ -28,7 +28,7 @@ class Messages(Protocol):
     def recv(self, timeout_s: float) -> bytes | None: ...
 
 
-class Pump:
+class FeedLoop:
     """`run_over` tells whether the run takes nothing more; it is asked a few times a second."""
 
     def __init__(

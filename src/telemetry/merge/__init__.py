@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.merge.run import Merged, Place, merge
+from telemetry.merge.run import Merged, MergeTarget, merge
 from telemetry.merge.sources import Input, gather
 
-__all__ = ["Input", "Merged", "Place", "gather", "merge"]
+__all__ = ["Input", "MergeTarget", "Merged", "gather", "merge"]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.merge.interval_grid import Cell, Placed, cells, placed
 from telemetry.merge.sources import Input, SeriesId
 from telemetry.merge.translate import Instruments, Translation
@@ -54,14 +54,14 @@ def add_histories(
     instruments = Instruments([(str(part.input.directory.path), part.keys) for part in parts])
     for part in parts:
         part.translation = instruments.translation(part.keys)
-    stretch = Stretch(instruments.keys, percentiles)
+    time_range = RangeSums(instruments.keys, percentiles)
     writer = HistoryWriter(directory, _KEEP_ALL) if len(parts) == len(inputs) else None
     origin_ns = min(one.begin_ns for one in inputs)
     span_ns = max(1, max(one.end_ns for one in inputs) - origin_ns)
     try:
         for cell in cells([part.placed(owner, origin_ns) for owner, part in enumerate(parts)]):
             interval = _sum(cell, parts, origin_ns)
-            stretch.add(interval)
+            time_range.add(interval)
             if writer is not None:
                 writer.append(interval, instruments.keys, cell.second)
             on_progress("adding histories", min(1.0, cell.end_ns / span_ns))
@@ -71,7 +71,7 @@ def add_histories(
     if writer is not None and writer.failed:
         raise RunDirectoryError(f"the merged history can't be written: {writer.failed}")
     keys = {_identity(key): key for key in instruments.keys if key.kind == "series"}
-    figures = stretch.figures()
+    figures = time_range.figures()
     tallies = {id(part.input): part.counts() for part in parts}
     return Added(
         figures={series: figures[key.index] for series, key in keys.items()},

@@ -29,7 +29,7 @@ from telemetry.wire.sources import SourceStat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class MergeTarget:
     """Where the result goes, and what it is called; a name that is empty is made of those of the runs."""
 
     root: Path
@@ -48,7 +48,7 @@ class Merged:
 
 def merge(
     inputs: Sequence[Input],
-    place: Place,
+    place: MergeTarget,
     *,
     coarse: bool = False,
     argv: Sequence[str] = (),

@@ -50,7 +50,7 @@ def render(
 def _judged(report: Report) -> Report:
     """With bounds and findings, if it has neither. A run that goes on is left as it is: there is more to come."""
     going_on = report.source == "status" and not report.final
-    if going_on or report.bounds or report.findings or report.stretch is not None:
+    if going_on or report.bounds or report.findings or report.time_range is not None:
         return report
     from telemetry.history.findings import alone  # arrays
 

@@ -22,7 +22,7 @@ from telemetry.report.series import counters, gauges, series
 from telemetry.report.sources import sources_sections
 from telemetry.report.steps import steps
 from telemetry.report.table import Column, Section, Table, cut
-from telemetry.wire.report import SOURCE_WORDS, Report, Stretch
+from telemetry.wire.report import SOURCE_WORDS, Report, TimeRange
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
 _MARKS_SHOWN: Final = 20
@@ -33,7 +33,7 @@ _PARTS: Final = {
     "trim_warmup": ("without the warm-up,", "no end of a warm-up"),
     "steady": ("the steady part,", "no steady part"),
 }
-"""Stretch.chosen → how a part of this kind is introduced, and what is said if there is none."""
+"""TimeRange.chosen → how a part of this kind is introduced, and what is said if there is none."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def facts(report: Report) -> Iterator[str]:
     if snapshot.reason:
         parts.append(snapshot.reason)
     yield printable(" · ".join(parts))
-    if report.stretch is not None:
-        yield stretch_words(report.stretch)
+    if report.time_range is not None:
+        yield time_range_words(report.time_range)
     if report.source_reason or not report.final:
         reason = f": {report.source_reason}" if report.source_reason else ""
         yield printable(f"from {SOURCE_WORDS[report.source]}{reason}")
@@ -101,13 +101,13 @@ def facts(report: Report) -> Iterator[str]:
         yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)
 
 
-def stretch_words(stretch: Stretch) -> str:
+def time_range_words(time_range: TimeRange) -> str:
     """What part of the run its series, counters and gauges are of, and how that was found."""
-    introduced, missing = _PARTS[stretch.chosen]
-    start, end = formatting.duration_s(stretch.start_s), formatting.duration_s(stretch.end_s)
+    introduced, missing = _PARTS[time_range.chosen]
+    start, end = formatting.duration_s(time_range.start_s), formatting.duration_s(time_range.end_s)
     looked = f"{missing} was found between {start} and {end} of the run, so this is all of that"
-    said = f"{introduced} {start} to {end} of the run" if stretch.found else looked
-    return printable(f"{said}: {stretch.reason}" if stretch.reason else said)
+    said = f"{introduced} {start} to {end} of the run" if time_range.found else looked
+    return printable(f"{said}: {time_range.reason}" if time_range.reason else said)
 
 
 def gates_words(report: Report) -> str:

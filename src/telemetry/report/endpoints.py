@@ -15,7 +15,7 @@ import msgspec
 from telemetry.distribution import version
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
-from telemetry.request_model import Funnel, funnels, joined, together
+from telemetry.request_model import RequestCounts, joined, request_counts, together
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -85,8 +85,8 @@ def render_summary(report: Report, kind: str = "") -> str:
 # --- which requests ------------------------------------------------------------------------------
 
 
-def _of_kind(report: Report, kind: str) -> Funnel:
-    found = funnels(report.snapshot)
+def _of_kind(report: Report, kind: str) -> RequestCounts:
+    found = request_counts(report.snapshot)
     wanted = kind or (_KIND if any(one.kind == _KIND for one in found) else "")
     exact = [one for one in found if kind == _shown(one)]  # `request` beside `request{session=2}`
     fitting = exact or [one for one in found if wanted in ("", one.kind, _shown(one))]
@@ -102,11 +102,11 @@ def _of_kind(report: Report, kind: str) -> Funnel:
     )
 
 
-def _shown(one: Funnel) -> str:
+def _shown(one: RequestCounts) -> str:
     return instrument(one.kind, one.labels)
 
 
-def _tracked(whole: Funnel, window: str | None) -> Funnel:
+def _tracked(whole: RequestCounts, window: str | None) -> RequestCounts:
     """The requests that a benchmark would have tracked."""
     if window is not None:
         for one in whole.windows:
@@ -119,7 +119,7 @@ def _tracked(whole: Funnel, window: str | None) -> Funnel:
     return _added(whole, tracked) if tracked and len(tracked) < len(whole.windows) else whole
 
 
-def _added(whole: Funnel, tracked: Sequence[Funnel]) -> Funnel:
+def _added(whole: RequestCounts, tracked: Sequence[RequestCounts]) -> RequestCounts:
     """All windows, without what was outside."""
     known = dict.fromkeys(word for one in tracked for word in one.series)
     return replace(
@@ -138,11 +138,11 @@ def _sums(parts: Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
     return {name: sum(part.get(name, 0) for part in parts) for name in names}
 
 
-def _early_stopping(report: Report, whole: Funnel, chosen: Funnel) -> dict[str, dict[str, EarlyStop]]:
+def _early_stopping(report: Report, whole: RequestCounts, chosen: RequestCounts) -> dict[str, dict[str, EarlyStop]]:
     """Those of the report, if it has looked for them among these very requests."""
 
-    def is_it(figures: RequestFigures, funnel: Funnel) -> bool:
-        return (figures.kind, figures.labels) == (funnel.kind, dict(funnel.labels))
+    def is_it(figures: RequestFigures, counts: RequestCounts) -> bool:
+        return (figures.kind, figures.labels) == (counts.kind, dict(counts.labels))
 
     figures = [one for one in report.requests if is_it(one, whole)]
     parts = [part for one in figures for part in (one, *one.windows) if part.window == chosen.window]
@@ -170,7 +170,7 @@ def _legacy_ns(latency: SeriesStat | None, completed: int | float) -> int | None
     return spent_ns if spent_ns > 0 else None
 
 
-def _throughput(chosen: Funnel, duration_ns: int | None, legacy_ns: int | None) -> dict[str, float | None]:
+def _throughput(chosen: RequestCounts, duration_ns: int | None, legacy_ns: int | None) -> dict[str, float | None]:
     """Requests and tokens a second of the same time."""
     spent_ns = legacy_ns or duration_ns
     if spent_ns is None:

@@ -29,7 +29,7 @@ from telemetry.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
 from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history import RecordedRun, series_id
 from telemetry.history.intervals.digest import Digest
-from telemetry.wire.report import Report, Stretch
+from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit
 
@@ -55,7 +55,7 @@ class Footer(NamedTuple):
     values: int
 
 
-def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: Stretch | None) -> dict[int, Digest]:
+def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: TimeRange | None) -> dict[int, Digest]:
     """All values of series, by their place in `stats`; reads the history once.
 
     `part` is what the stats are of. Those are missing of which the history has not as many values as the stats say;

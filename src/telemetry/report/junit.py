@@ -77,8 +77,8 @@ def _properties(report: Report) -> Mapping[str, str]:
         "headline": report.headline(),
         "directory": snapshot.directory,
     }
-    if report.stretch is not None:
-        known |= {"start_s": f"{report.stretch.start_s:g}", "end_s": f"{report.stretch.end_s:g}"}
+    if report.time_range is not None:
+        known |= {"start_s": f"{report.time_range.start_s:g}", "end_s": f"{report.time_range.end_s:g}"}
     return {name: value for name, value in known.items() if value}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from telemetry.formatting import count, duration_s, number_of, printable, quantity, rate
-from telemetry.request_model import Funnel, funnels, without_requests
+from telemetry.request_model import RequestCounts, request_counts, without_requests
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 from telemetry.wording import backend, instrument
@@ -24,7 +24,7 @@ def describe(snapshot: MetricsSnapshot) -> str:
         f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
         f"{rate(snapshot.cost.events_per_s)} lost {count(account.lost)}"
     ]
-    parts += [_requests(kind) for kind in funnels(snapshot)[:_SHOWN]]
+    parts += [_requests(kind) for kind in request_counts(snapshot)[:_SHOWN]]
     parts += [printable(f"{axis.name} step {count(axis.newest)}") for axis in snapshot.axes[:_SHOWN]]
     parts += [_progress(item, snapshot.elapsed_s) for item in snapshot.progress[:1]]
     parts += [_series(stat) for stat in _busy(_newest(_telling(snapshot), snapshot))]
@@ -40,7 +40,7 @@ def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:
             yield printable(f"{stat.name} {words.state}{words.amounts}")
 
 
-def _requests(kind: Funnel) -> str:
+def _requests(kind: RequestCounts) -> str:
     """`chat 2,400 issued 9 in flight 2,343 completed 48 failed`"""
     expired = f" {count(kind.expired)} expired" if kind.expired else ""
     return (

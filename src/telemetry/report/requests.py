@@ -11,8 +11,8 @@ from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.history.requests import late_words
 from telemetry.report.series import by_number, few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
-from telemetry.request_model import Funnel, Number, funnels
-from telemetry.shortening import Abridged
+from telemetry.request_model import Number, RequestCounts, request_counts
+from telemetry.shortening import Shortened
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -40,9 +40,9 @@ def requests(report: Report) -> list[Section]:
     return [section for section, _ in sections_of(report)]
 
 
-def sections_of(report: Report) -> Iterator[tuple[Section, Funnel | None]]:
+def sections_of(report: Report) -> Iterator[tuple[Section, RequestCounts | None]]:
     """The same, with what a section says the outcomes of; None where it is about something else."""
-    kinds = sorted(funnels(report.snapshot), key=lambda one: -one.issued)
+    kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
     for one in kinds[:KINDS_SHOWN]:
         yield from _kind(report, one)
     if hidden := kinds[KINDS_SHOWN:]:
@@ -54,21 +54,21 @@ def sections_of(report: Report) -> Iterator[tuple[Section, Funnel | None]]:
 def late(report: Report) -> Iterator[str]:
     """The findings that stand above the figures they are about: whose requests went out so late that raw latencies
     don't tell what users saw."""
-    for one in sorted(funnels(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
+    for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
         yield from _late(report, parts_of(one))
 
 
-def title_of(of: Funnel) -> str:
+def title_of(of: RequestCounts) -> str:
     """`Requests: llm{model=a}, window measured`."""
     return f"Requests: {wording.instrument(of.kind, of.labels)}{_window(of)}"
 
 
-def parts_of(whole: Funnel) -> Sequence[Funnel]:
+def parts_of(whole: RequestCounts) -> Sequence[RequestCounts]:
     """What has figures of its own: the tracking windows, or all if there are none."""
     return whole.windows[:KINDS_SHOWN] or (whole,)
 
 
-def outcomes(of: Funnel, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
+def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
     """(what became of them, how many, in words with the reasons). `part`: of a part of a run, where nobody knows
     how many were in flight."""
     yield (
@@ -82,7 +82,7 @@ def outcomes(of: Funnel, *, part: bool = False) -> Iterator[tuple[str, Number, s
         yield "in flight", of.in_flight, f"{formatting.count(of.in_flight)} in flight"
 
 
-def facts(report: Report, of: Funnel) -> Iterator[str]:
+def facts(report: Report, of: RequestCounts) -> Iterator[str]:
     """What became of them, and their rates by each definition."""
     shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
     yield printable(f"{formatting.count(of.issued)} issued → {' · '.join(shown)}")
@@ -100,20 +100,20 @@ def is_part(report: Report) -> bool:
     return any(one.in_flight is None for one in report.requests)
 
 
-def measured(report: Report, of: Funnel) -> Section:
+def measured(report: Report, of: RequestCounts) -> Section:
     """The series of one window, by the words they are called after the kind."""
     shown = [word for word in words.INSTRUMENTS if word in of.series and word not in _OF_CONVERSATIONS]
     stats = [of.series[word] for word in shown if of.series[word].count]
     return series_table(title_of(of), report, stats, [_word(stat, of.kind) for stat in stats])
 
 
-def windows(report: Report, whole: Funnel) -> Section:
+def windows(report: Report, whole: RequestCounts) -> Section:
     """All windows beside each other, and all together, whose percentiles are estimates."""
     part = is_part(report)
     own = {id(stat) for stat in report.snapshot.series}
     words_shown = [word for word in _LATENCIES if word == words.LATENCY or _has_values(whole, word)]
 
-    def row(of: Funnel, name: str) -> list[str]:
+    def row(of: RequestCounts, name: str) -> list[str]:
         return [*_window_row(of, name, part), *_latency_cells(report, of, words_shown, own)]
 
     heads = [
@@ -138,7 +138,7 @@ def windows(report: Report, whole: Funnel) -> Section:
     return Section(title_of(whole), table=Table(heads, rows), notes=notes)
 
 
-def early_stopping(report: Report, of: Funnel) -> Section:
+def early_stopping(report: Report, of: RequestCounts) -> Section:
     """What percentiles are surely below, or how many samples it takes to tell."""
     figures = _figures(report, of)
     found = figures.early_stopping if figures is not None else {}
@@ -161,7 +161,7 @@ def early_stopping(report: Report, of: Funnel) -> Section:
     return Section(title, table=Table(heads, rows), notes=notes)
 
 
-def turns(report: Report, of: Funnel) -> Section:
+def turns(report: Report, of: RequestCounts) -> Section:
     """By turn of the conversation; in a part of a run those that it has values of."""
     heads = [Column("turn"), Column("count")]
     rows = []
@@ -181,7 +181,7 @@ def turns(report: Report, of: Funnel) -> Section:
     return Section(f"{title_of(of)}, by turn", table=Table(heads, rows), notes=few_notes(report, rows))
 
 
-def conversations(report: Report, whole: Funnel) -> Section:
+def conversations(report: Report, whole: RequestCounts) -> Section:
     """How long they took, and how many turns."""
     own = {id(stat) for stat in report.snapshot.series}
     found = {
@@ -196,7 +196,7 @@ def conversations(report: Report, whole: Funnel) -> Section:
     return series_table(title, report, [stat for _, stat in kept], names)
 
 
-def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | None]]:
+def _kind(report: Report, whole: RequestCounts) -> Iterator[tuple[Section, RequestCounts | None]]:
     parts = parts_of(whole)
     after, cautions = list(_odd(whole)), list(_late(report, parts))
     if len(parts) > 1:
@@ -211,7 +211,7 @@ def _kind(report: Report, whole: Funnel) -> Iterator[tuple[Section, Funnel | Non
     yield conversations(report, whole), None
 
 
-def _odd(whole: Funnel) -> Iterator[str]:
+def _odd(whole: RequestCounts) -> Iterator[str]:
     """What was told of requests and is in no figure."""
     if whole.after_end:
         yield f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"
@@ -219,13 +219,13 @@ def _odd(whole: Funnel) -> Iterator[str]:
         yield f"{number_of(whole.out_of_order, 'duration')} left out: the end lies before the beginning"
 
 
-def _late(report: Report, parts: Sequence[Funnel]) -> Iterator[str]:
+def _late(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:
     for part in parts:
         if (said := late_words(part)) and said in report.findings:
             yield said
 
 
-def _figures(report: Report, of: Funnel) -> RequestFigures | None:
+def _figures(report: Report, of: RequestCounts) -> RequestFigures | None:
     """What the report says of the same."""
     for one in report.requests:
         if one.kind == of.kind and one.labels == of.labels:
@@ -233,25 +233,25 @@ def _figures(report: Report, of: Funnel) -> RequestFigures | None:
     return None
 
 
-def _window(of: Funnel) -> str:
+def _window(of: RequestCounts) -> str:
     if of.window is None:
         return ""
     return f", window {printable(of.window)}" if of.window else ", outside any window"
 
 
-def _window_row(of: Funnel, name: str, part: bool) -> list[str]:
+def _window_row(of: RequestCounts, name: str, part: bool) -> list[str]:
     counts = (of.issued, of.completed, of.failures, of.expired, None if part else of.in_flight)
     overall = of.rates.overall
     rates = (_rate(getattr(overall, field), of, field) for field in _PER_S)
     return [printable(name), *map(formatting.count, counts), *rates]
 
 
-def _rate(per_s: float | None, of: Funnel, field: str) -> str:
+def _rate(per_s: float | None, of: RequestCounts, field: str) -> str:
     """One request that completed is no rate of requests."""
     return NOTHING if field == "requests_per_s" and of.completed == 1 else formatting.rate(per_s)
 
 
-def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
+def _latency_cells(report: Report, of: RequestCounts, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
     """What is no series of the snapshot is several together."""
     for word in shown:
         stat = of.series.get(word)
@@ -263,7 +263,7 @@ def _latency_cells(report: Report, of: Funnel, shown: Sequence[str], own: Collec
             yield value if value == NOTHING else f"{_AT_MOST}{value}"
 
 
-def _has_values(of: Funnel, word: str) -> bool:
+def _has_values(of: RequestCounts, word: str) -> bool:
     return word in of.series and of.series[word].count > 0
 
 
@@ -300,7 +300,7 @@ def _named(numbers: Mapping[str, Number], what: str) -> str:
     """` (7 stop, 3 length)`, the most first; `what` they are."""
     ordered = sorted(numbers.items(), key=lambda item: -item[1])
     names = [_reason(name) for name, _ in ordered[:_REASONS_SHOWN]]
-    known = Abridged(names)
+    known = Shortened(names)
     cut = [known.cut(name, _REASON_COLUMNS) for name in names]
     shown = [f"{formatting.count(number)} {name}" for (_, number), name in zip(ordered, cut, strict=False)]
     hidden = len(ordered) - len(shown)

@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class _Of:
-    """Makes rows of one thing in one stretch of time."""
+    """Makes rows of one thing in one time range."""
 
     kind: str
     name: str
@@ -76,7 +76,7 @@ class _Of:
 def rows(report: Report) -> Iterator[Row]:
     """All figures of a report, what it is of first. Percentiles are called `p50`, `p99.9`."""
     snapshot = report.snapshot
-    part = report.stretch if report.stretch is not None and report.stretch.found else None
+    part = report.time_range if report.time_range is not None and report.time_range.found else None
     start_s, end_s = (part.start_s, part.end_s) if part is not None else (None, None)
 
     def of(kind: str, stat: SeriesStat | CounterStat | GaugeStat) -> _Of:

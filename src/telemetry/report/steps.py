@@ -65,7 +65,7 @@ def _notes(report: Report) -> Iterator[str]:
         yield "timeouts: closed without the values of all producers"
     if any(stat.corrections for stat in report.snapshot.axes):
         yield "corrections: values that came after their step was closed"
-    if report.stretch is not None:
+    if report.time_range is not None:
         yield "steps are those of the whole run"
     if report.final:
         yield "all steps, and how far producers were apart, are in the record log: `telemetry tail --records`"

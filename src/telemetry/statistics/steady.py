@@ -28,7 +28,7 @@ _LEAST_WINDOW: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SteadyRange:
     """Steps from `begin` up to before `end`; false if there is no such part."""
 
     begin: int
@@ -40,7 +40,7 @@ class Found:
         return self.end > self.begin
 
 
-def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> Found:
+def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> SteadyRange:
     """The longest part without shift or slope of more than `tolerance` of its level.
 
     `steps` are one row of figures, or several, which have to agree; NaN is a step without values. `names` are those
@@ -48,14 +48,14 @@ def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str
     """
     parts = _Parts.of(steps, tolerance, names)
     if isinstance(parts, str):
-        return Found(0, 0, parts)
+        return SteadyRange(0, 0, parts)
     begin, end = parts.longest
     if end - begin == parts.size:
-        return Found(begin, end, "no shift or slope in all steps")
-    return Found(begin, end, f"the longest part without shift or slope: {parts.why(begin, end)}")
+        return SteadyRange(begin, end, "no shift or slope in all steps")
+    return SteadyRange(begin, end, f"the longest part without shift or slope: {parts.why(begin, end)}")
 
 
-def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> Found:
+def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> SteadyRange:
     """All from the first step on where the figures are as in the longest part without shift or slope.
 
     It begins at 0 if there was no warm-up. There is none if it would begin in the second half. Arguments and errors
@@ -63,13 +63,13 @@ def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str]
     """
     parts = _Parts.of(steps, tolerance, names)
     if isinstance(parts, str):
-        return Found(0, 0, parts)
+        return SteadyRange(0, 0, parts)
     begin = parts.settled()
     if begin > parts.size // 2:
-        return Found(0, 0, f"it settles in the second half only, after {begin:,} of {parts.size:,} steps")
+        return SteadyRange(0, 0, f"it settles in the second half only, after {begin:,} of {parts.size:,} steps")
     if begin == 0:
-        return Found(0, parts.size, "the first steps are like the others")
-    return Found(begin, parts.size, f"the first steps differ: {parts.why(begin, parts.size)}")
+        return SteadyRange(0, parts.size, "the first steps are like the others")
+    return SteadyRange(begin, parts.size, f"the first steps differ: {parts.why(begin, parts.size)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from telemetry.wire.snapshot import TERMINAL
 
 
 @dataclass(frozen=True)
-class Remains:
+class LeftOver:
     directory: RunDirectory
     since_ns: int
     """Wall clock of the last sign of life."""
@@ -75,14 +75,14 @@ def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
     return is_dead(run, fallback_dirs) and any(one.st_size for one in facts if one)
 
 
-def remains(run: RunDirectory) -> Remains:
+def remains(run: RunDirectory) -> LeftOver:
     """What a run left. Never raises: what can't be looked at is not there."""
     segments: list[Path] = []
     with suppress(OSError):
         segments = segment_files(run.journal)
     facts = [found for path in segments if (found := _facts(path))]
     signs = [*facts, *_other_signs(run)] or [found for path in (run.manifest, run.path) if (found := _facts(path))]
-    return Remains(
+    return LeftOver(
         directory=run,
         since_ns=max((found.st_mtime_ns for found in signs), default=run.started_ns),
         segments=len(facts),

@@ -203,7 +203,7 @@ class SegmentReader:
         self._view = buffer.toreadonly()
 
 
-class Place(NamedTuple):
+class FramePosition(NamedTuple):
     """A frame that lies whole in its file, as its length says."""
 
     stamp: int
@@ -235,7 +235,7 @@ class SegmentSteps:
         """From the first frame on that is cut short or was told to `tear`, once `next` has come to it."""
         return self._size - self._at if self._torn else 0
 
-    def next(self) -> Place | None:
+    def next(self) -> FramePosition | None:
         """The next frame, among those there were when this was made."""
         if self._torn or self._at >= self._size:
             return None
@@ -245,20 +245,20 @@ class SegmentSteps:
             end = self._at + FRAME_HEADER_BYTES + length
             if end <= self._size:
                 self._at = end
-                return Place(stamp, kind, length, crc, end - length)
+                return FramePosition(stamp, kind, length, crc, end - length)
         self._torn = True
         return None
 
-    def tear(self, place: Place) -> None:
+    def tear(self, place: FramePosition) -> None:
         """It was found last, and is not what was written: it counts for nothing, nor does what follows."""
         self._torn = True
         self._at = place.begin - FRAME_HEADER_BYTES
 
-    def read(self, place: Place, first: int, count: int) -> bytes:
+    def read(self, place: FramePosition, first: int, count: int) -> bytes:
         """Some bytes of the payload; fewer if it ends before that."""
         return _read_at(self._file, place.begin + first, max(0, min(count, place.length - first)))
 
-    def payload(self, place: Place) -> bytes | None:
+    def payload(self, place: FramePosition) -> bytes | None:
         """All of it; None if the CRC is wrong."""
         data = self.read(place, 0, place.length)
         seed = crc32(_STAMP_KIND.pack(place.stamp, place.kind))
@@ -281,7 +281,7 @@ def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
 
 
 def _end_of_data(file: io.FileIO, start: int, end: int) -> int:
-    """Where the zeros at the end of this stretch begin."""
+    """Where the zeros at the end of this time range begin."""
     while end > start:
         begin = max(start, end - _PIECE_BYTES)
         if data := _read_at(file, begin, end - begin).rstrip(b"\0"):
@@ -291,7 +291,7 @@ def _end_of_data(file: io.FileIO, start: int, end: int) -> int:
 
 
 def _holds_a_frame(file: io.FileIO, start: int, end: int, kinds: Mapping[int, Kind]) -> bool:
-    """Whether a whole, intact frame lies somewhere in this stretch."""
+    """Whether a whole, intact frame lies somewhere in this time range."""
     left, before = _SEARCH_BYTES, FRAME_HEADER_BYTES - 1
     looks_like_one = re.compile(
         b"|".join(re.escape(bytes([kind])) + b"(?=%b)" % kinds[kind].opening for kind in kinds)

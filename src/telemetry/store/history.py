@@ -26,7 +26,7 @@ from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import write_atomic
 from telemetry.store.framing import SegmentReader
 from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, Level, remove_replaced, segments, within
-from telemetry.store.intervals.time_range import Found, Opened, Picked, Stretch, skipped
+from telemetry.store.intervals.time_range import FoundInterval, Opened, Picked, RangeReader, skipped
 from telemetry.wire.codec import BAD_INPUT, Malformed
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
@@ -302,7 +302,7 @@ class HistoryReader:
         None is of a level above `longest_s` where a finer one still has that moment. Raises as `intervals`.
         """
         _check_level(longest_s)
-        return self._stretch(start_ns, end_ns, longest_s, Found.interval)
+        return self._time_range(start_ns, end_ns, longest_s, FoundInterval.interval)
 
     def pick(
         self, index: int, start_ns: int = 0, end_ns: int = (1 << 63) - 1, *, coarse: bool = False
@@ -314,19 +314,21 @@ class HistoryReader:
         ends there with the segment; and no second is looked for in a minute that lies elsewhere, although a clock
         that was set may have left one there. Raises as `intervals`.
         """
-        return self._stretch(start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda found: found.pick(index))
+        return self._time_range(
+            start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda found: found.pick(index)
+        )
 
-    def _stretch(
-        self, start_ns: int, end_ns: int, longest_s: int, read: Callable[[Found], _T | None]
+    def _time_range(
+        self, start_ns: int, end_ns: int, longest_s: int, read: Callable[[FoundInterval], _T | None]
     ) -> Iterator[_T]:
         self.torn = {}
         try:
             with ExitStack() as stack:
-                stretch = Stretch(self._open(stack), start_ns, end_ns, longest_s)
-                for found in stretch:
+                time_range = RangeReader(self._open(stack), start_ns, end_ns, longest_s)
+                for found in time_range:
                     if (one := read(found)) is not None:
                         yield one
-                self.torn = stretch.torn
+                self.torn = time_range.torn
         except OSError as error:
             raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
 

@@ -19,7 +19,7 @@ from telemetry.supervise.run_files import RunFiles
 from telemetry.supervise.spawn import Aggregator, respawn
 from telemetry.transport.client import ControlClient
 from telemetry.transport.endpoints import ipc_path, refuses
-from telemetry.transport.keeper_lock import Keeping
+from telemetry.transport.keeper_lock import KeeperLock
 from telemetry.wire.control import Request, Stop
 
 _ASK_AGAIN_S: Final = 1.0
@@ -45,7 +45,7 @@ class AggregatorKeeper:
         self._released = threading.Event()
         self._gone = threading.Event()
         self._short_lives = 0
-        self._keeping = Keeping(files.run_id)
+        self._keeping = KeeperLock(files.run_id)
         self._thread = threading.Thread(target=self._run, name="telemetry-keeper", daemon=True)
         try:
             self._thread.start()

@@ -22,7 +22,7 @@ _LINE_BYTES: Final = 4 * limits.KIB
 
 
 @dataclass(frozen=True)
-class Manner:
+class ChildPolicy:
     """How companions of one kind are treated."""
 
     noun: str
@@ -39,14 +39,14 @@ class Manner:
     """SIGTERM is blocked in it from the beginning, until it says that it can be asked to end."""
 
 
-class Companion:
+class Child:
     """Any thread may use it. A thread of its own reads what the process says and waits for its end."""
 
     def __init__(
         self,
         name: str,
         command: Sequence[str],
-        manner: Manner,
+        manner: ChildPolicy,
         say: Callable[[str], object],
         *,
         environment: Mapping[str, str] | None = None,

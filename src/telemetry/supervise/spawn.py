@@ -25,7 +25,7 @@ _LAST_RESPECTS_S: Final = 2.0  # for one that never got ready to end by itself
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class StartConditions:
     """What an aggregator was started with, so that another can be started in its place, whatever changed since."""
 
     environment: Mapping[str, str]
@@ -43,7 +43,7 @@ class Aggregator:
     name: str
     directory: str
     process: subprocess.Popen[bytes]
-    circumstances: Circumstances
+    circumstances: StartConditions
     ending: bool = False
     """It goes on with a run that has been asked to end."""
 
@@ -64,7 +64,7 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
     said nothing.
     """
-    circumstances = Circumstances(environment(flags), working_directory(), owner_pid)
+    circumstances = StartConditions(environment(flags), working_directory(), owner_pid)
     return _start([f"--name={name}"], circumstances, timeout_s, discard=dismiss)
 
 
@@ -75,7 +75,7 @@ def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
 
 def _start(
     words: list[str],
-    circumstances: Circumstances,
+    circumstances: StartConditions,
     timeout_s: float,
     *,
     discard: Callable[[subprocess.Popen[bytes]], object],
@@ -102,7 +102,7 @@ def _start(
 
 @contextmanager
 def _launched(
-    words: list[str], circumstances: Circumstances
+    words: list[str], circumstances: StartConditions
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
     """A process with its ready message and its stderr, for as long as they are read. Raises EndpointError."""
     with ExitStack() as files:

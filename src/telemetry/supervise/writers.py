@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
-from telemetry.supervise.child import Companion, Manner
+from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import environment, telemetry_command, working_directory
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.report import Report
@@ -36,7 +36,7 @@ _GROUP: Final = "telemetry.backends"
 _DIED: Final = 1
 _NOT_CONFIGURED: Final = 2
 _UNDELIVERED: Final = 6
-MANNER: Final = Manner(
+MANNER: Final = ChildPolicy(
     "writer",
     restart_codes=frozenset({_DIED}),
     told_codes=frozenset({_NOT_CONFIGURED, _UNDELIVERED}),
@@ -116,7 +116,7 @@ class Writers:
         self._every_s = every_s
         self._command = command
         self._directory = ""
-        self._companions: list[Companion] = []
+        self._companions: list[Child] = []
         self.stats: list[BackendStat] = []
         """What became of each, in the order they were given. To be asked after `end`."""
 
@@ -143,7 +143,7 @@ class Writers:
         for name, text in self._to.items():
             command = self._command(text, endpoint, directory, self._every_s)
             try:
-                one = Companion(name, command, MANNER, self._say, environment=environ, folder=folder)
+                one = Child(name, command, MANNER, self._say, environment=environ, folder=folder)
                 self._companions.append(one)
             except (OSError, ValueError) as error:  # no process takes words with a NUL in them
                 why = getattr(error, "strerror", None) or str(error)
@@ -222,7 +222,7 @@ def said_when_long(
     return tell
 
 
-def concluded(stat: BackendStat, companion: Companion | None) -> BackendStat:
+def concluded(stat: BackendStat, companion: Child | None) -> BackendStat:
     """A report, as the end of its process has it: one that was killed could say nothing of that."""
     if companion is None:
         return replace(stat, state="failed", last_error="the writer can't be started")

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.backends.backend import GROUP, Backend, RunFacts, Unavailable
-from telemetry.backends.choice import Choice, make, parse
+from telemetry.backends.choice import BackendChoice, make, parse
 from telemetry.backends.items import KINDS, Item
 from telemetry.store.atomic import write_atomic
 
@@ -94,7 +94,7 @@ class FaultyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def around(to: str, folder: Path) -> str:
     """What to say after `--to` for a writer that is called as the inner one is."""
     inner = parse(to)
-    return str(Choice(inner.name, KIND, {"inner": to, "folder": str(folder)}))
+    return str(BackendChoice(inner.name, KIND, {"inner": to, "folder": str(folder)}))
 
 
 def plug_in(folder: Path) -> Path:

@@ -24,7 +24,7 @@ _TRIES: Final = 20  # whoever looks who it is holds the lock for a moment; nobod
 _TRY_AGAIN_S: Final = 0.005
 
 
-class Keeping:
+class KeeperLock:
     """This process is willing, from now on until `end`. A forked child is not. Where the file can't be made, nobody
     hears of it."""
 
@@ -96,7 +96,7 @@ def _lock(fd: int) -> None:
     raise BlockingIOError
 
 
-_WILLING: Final[weakref.WeakSet[Keeping]] = weakref.WeakSet()
+_WILLING: Final[weakref.WeakSet[KeeperLock]] = weakref.WeakSet()
 _FORKING: Final = threading.RLock()
 """Held by a fork, and while a descriptor is made that nobody knows of yet: a child would keep it for life."""
 

@@ -223,7 +223,7 @@ class Cockpit(Viewer):
         if self._series is not None:
             self.see(view_changes.zoom(self.view, step))
         elif self._past is not None:
-            self._look_at(view_changes.stretch(self._past, step))
+            self._look_at(view_changes.time_range(self._past, step))
 
     def action_pan_left(self) -> None:
         self.see(view_changes.pan(self.view, 1))
@@ -240,7 +240,7 @@ class Cockpit(Viewer):
     def action_now(self) -> None:
         self._look_at(None)
 
-    def _look_at(self, past: view_changes.Past | None) -> None:
+    def _look_at(self, past: view_changes.PastRange | None) -> None:
         self._past = past
         if past is None:
             self._known.return_to_now()

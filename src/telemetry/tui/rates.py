@@ -12,7 +12,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 _SUFFIX: Final = f".{OUTPUT_TOKENS}"
 _STEPS: Final = 10
-"""Totals kept of one window: the stretch is as long as it within a tenth."""
+"""Totals kept of one window: the time range is as long as it within a tenth."""
 _LEAST_NS: Final = 500_000_000
 """Over less, one batch more or less would make the rate jump."""
 
@@ -31,7 +31,7 @@ def closed_steps(snapshot: MetricsSnapshot) -> dict[str, float]:
     return {stat.name: stat.closed for stat in snapshot.axes}
 
 
-class Growth(Generic[_Key]):
+class TotalRates(Generic[_Key]):
     """Totals from snapshot to snapshot. Keeps _STEPS + 2 of them at most."""
 
     def __init__(self, totals: Callable[[MetricsSnapshot], Mapping[_Key, float]]) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.feed.news import Fresh, MomentOf, News, Output, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import News, NewSnapshot, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
 from telemetry.tui.model.scene import TREND_POINTS, Scene, SeriesId
-from telemetry.tui.rates import Growth, closed_steps, output_tokens
-from telemetry.tui.step_curves import StepCourses
+from telemetry.tui.rates import TotalRates, closed_steps, output_tokens
+from telemetry.tui.step_curves import StepCurves
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 FRESH_S: Final = 2.0
@@ -22,14 +22,14 @@ _INTERVALS_FRESH: Final = 3.0
 _Trends = Mapping[SeriesId, tuple[float, ...]]
 
 
-class Known:
+class RunKnowledge:
     """Folds news into a Scene. One thread; times are of the monotonic clock."""
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
-        self._tokens = Growth(output_tokens)
-        self._steps = Growth(closed_steps)
-        self._courses = StepCourses()
+        self._tokens = TotalRates(output_tokens)
+        self._steps = TotalRates(closed_steps)
+        self._courses = StepCurves()
         self._heard_ns = now_ns
         self._timeline: TimelineOf | None = None
         self._past = False
@@ -37,7 +37,7 @@ class Known:
     def learn(self, news: News) -> None:
         """Notes are for the viewer and change nothing."""
         scene = self._scene
-        if isinstance(news, Fresh):
+        if isinstance(news, NewSnapshot):
             self._heard_ns = news.at_ns
             self._scene = replace(
                 scene,
@@ -55,7 +55,7 @@ class Known:
             self._scene = replace(scene, output=news.lines)
         elif isinstance(news, TimelineOf):
             self._timeline = news
-        elif isinstance(news, MomentOf) and self._past:
+        elif isinstance(news, RangeFiguresOf) and self._past:
             self._scene = replace(scene, moment=news.moment)
 
     def look_back(self) -> None:

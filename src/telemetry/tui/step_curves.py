@@ -15,7 +15,7 @@ NAMES: Final = 2_000
 """Of all axes together, the first ones: with TREND_POINTS each a few MiB."""
 
 
-class StepCourses:
+class StepCurves:
     """Of each name the value at the newest step, whenever there is one, once a second at most."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ _NAMES: Final = "name"
 ZOOM_MOST: Final = 12
 """A day halved so often is 21 seconds; a history has no more than one interval a second."""
 PAN_STEP: Final = 2
-"""Tenths of the shown stretch: what one sees stays in sight."""
+"""Tenths of the shown time range: what one sees stays in sight."""
 
 
 def next_sort(view: View, keys: Sequence[str]) -> View:
@@ -67,25 +67,25 @@ def _panned(view: View, tenths: int) -> View:
     return replace(view, pan=min(max(tenths, 0), 10 * (2**view.zoom - 1)))
 
 
-class Past(NamedTuple):
-    """The stretch of history that is looked at: `seconds` before `end_ns`, wall clock."""
+class PastRange(NamedTuple):
+    """The time range of history that is looked at: `seconds` before `end_ns`, wall clock."""
 
     end_ns: int
     seconds: float
 
 
 _SECOND_NS: Final = 1_000_000_000
-STRETCHES_S: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
+TIME_RANGES_S: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
 """Lengths that zooming goes through while looking at the past."""
 
 
-def scrub(scene: Scene, past: Past | None, steps: int) -> Past | None:
-    """One stretch back for -1, on for +1. None: now, or nothing is known of a past."""
+def scrub(scene: Scene, past: PastRange | None, steps: int) -> PastRange | None:
+    """One time range back for -1, on for +1. None: now, or nothing is known of a past."""
     snapshot = scene.snapshot
     if snapshot is None or not snapshot.started_ns:
         return None
     if past is None:
-        past = Past(snapshot.time_ns, snapshot.window_s or STRETCHES_S[0])
+        past = PastRange(snapshot.time_ns, snapshot.window_s or TIME_RANGES_S[0])
         if steps > 0:
             return None
     end_ns = past.end_ns + round(steps * past.seconds * 1e9)
@@ -94,7 +94,7 @@ def scrub(scene: Scene, past: Past | None, steps: int) -> Past | None:
     return past._replace(end_ns=max(end_ns, snapshot.started_ns + _SECOND_NS))
 
 
-def stretch(past: Past, step: int) -> Past:
-    """The next longer stretch for -1, the next shorter for +1."""
-    others = [each for each in STRETCHES_S if (each > past.seconds if step < 0 else each < past.seconds)]
+def time_range(past: PastRange, step: int) -> PastRange:
+    """The next longer time range for -1, the next shorter for +1."""
+    others = [each for each in TIME_RANGES_S if (each > past.seconds if step < 0 else each < past.seconds)]
     return past._replace(seconds=(others[0] if step < 0 else others[-1]) if others else past.seconds)

@@ -26,9 +26,9 @@ from telemetry.tui.keyboard import OrderedKeys
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.model.steps import has_steps
-from telemetry.tui.run_knowledge import Known
+from telemetry.tui.run_knowledge import RunKnowledge
 from telemetry.tui.screens.bar import Shortcut
-from telemetry.tui.screens.base import CockpitScreen, Shown
+from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.theme import fitting_theme
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -77,12 +77,12 @@ class Viewer(OrderedKeys):
         self._clock = clock
         self._frame_ns = round(1e9 / settings.frames_per_s)
         self._inbox = Inbox(self._wake)
-        self._known = Known(clock.monotonic_ns())
+        self._known = RunKnowledge(clock.monotonic_ns())
         self._known.compare_with(baseline)
         self._views = {tab: View(compare=baseline is not None) for tab in TABS}
         self._opened: dict[str, SeriesId] = {}
         """The series that is open in a tab."""
-        self._past: view_changes.Past | None = None
+        self._past: view_changes.PastRange | None = None
         self._held: Scene | None = None
         """What was known when the screen was frozen, and the history of the series that was open then."""
         self._held_timeline: tuple[SeriesId, Timeline] | None = None
@@ -217,9 +217,9 @@ class Viewer(OrderedKeys):
                 self.failures.append(words)
                 self.say(f"This can't be drawn. {words}", bad=True)
 
-    def _shown(self, screen: CockpitScreen) -> Shown:
+    def _shown(self, screen: CockpitScreen) -> ScreenContent:
         scene = self.scene
-        return Shown(
+        return ScreenContent(
             scene=scene,
             view=self.view,
             series=self._series,

@@ -46,7 +46,7 @@ _Identity = tuple[str, frozenset[tuple[str, str]]]
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
-class Stretch(Struct, frozen=True, kw_only=True):
+class TimeRange(Struct, frozen=True, kw_only=True):
     """The part of a run that a report is of; seconds since the run's start."""
 
     start_s: float
@@ -190,7 +190,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     source: Source
     source_reason: str = ""
     """Why it did not come from a better source; empty for the best one."""
-    stretch: Stretch | None = None
+    time_range: TimeRange | None = None
     """What part of the run the series are of; None: the whole."""
     bounds: list[SeriesBounds] = []
     step_s: float = 0.0

@@ -24,7 +24,7 @@ _ASSETS: Final = ("page.css", "formatting.js", "charts.js", "report.js")
 
 
 def stored_report() -> Report:
-    """With everything a report can have: a stretch, bounds, figures over time, findings, gates, sources."""
+    """With everything a report can have: a time range, bounds, figures over time, findings, gates, sources."""
     document = msgspec.json.decode((HERE / "recorded.json").read_bytes())
     document["snapshot"] = msgspec.json.decode((HERE / "snapshot.json").read_bytes())
     return msgspec.convert(document, Report)

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Fresh, Output, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Output, Trouble
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SMALL, LARGE = (80, 24), (160, 48)
@@ -93,7 +93,7 @@ def of_requests(feed: feeds.FakeFeed, *keys: str, words: str = "failed: timeout"
 
     async def act(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 Requests", "53 s")
-        feed.tell(Fresh(loads.load().last, FakeClock().monotonic_ns()))
+        feed.tell(NewSnapshot(loads.load().last, FakeClock().monotonic_ns()))
         await shows(pilot, "60 s")  # columns are never narrower than what they held a moment ago
         await pilot.press("4")
         await shows(pilot, "failed: timeout 30")

@@ -7,9 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from telemetry.aggregator.batch_group import Group, Lot, Part
+from telemetry.aggregator.batch_group import BatchGroup, KindRows, RowRange
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.pending_rows import Witnessed, slot_of
+from telemetry.aggregator.pending_rows import PendingRows, slot_of
 from telemetry.aggregator.producers.book import Producer, ProducerBook
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.rows import Rows
@@ -25,16 +25,16 @@ def producer() -> Producer:
     return found
 
 
-def group(lots: list[Lot], routes: list[int]) -> Group:
+def group(lots: list[RowRange], routes: list[int]) -> BatchGroup:
     """Each row has its place as value, and the hundredfold of it as time; the first one has none."""
     places = np.arange(len(routes))
     rows = Rows(places, (100 * places).astype(np.uint64), places.astype(np.float64))
-    return Group(lots, rows, np.array(routes, np.intp))
+    return BatchGroup(lots, rows, np.array(routes, np.intp))
 
 
-def add(witnessed: Witnessed, rows: Group, now_ns: int, at: list[int] | None = None) -> None:
+def add(witnessed: PendingRows, rows: BatchGroup, now_ns: int, at: list[int] | None = None) -> None:
     """Rows of the group, or all of them, which are of counters."""
-    part = Part(rows.routes, rows.rows.values, rows, None, now_ns)
+    part = KindRows(rows.routes, rows.rows.values, rows, None, now_ns)
     witnessed.add(COUNTER, part, np.arange(len(rows)) if at is None else np.array(at))
 
 
@@ -49,10 +49,10 @@ def test_slots_tell_instruments_apart() -> None:
 
 def test_rows_of_several_groups_and_lots(producer: Producer) -> None:
     """Clocks are those of the lot that a row is of; a row without a time was made with its batch, or just now."""
-    witnessed = Witnessed()
-    first = [Lot(producer, (0, 1_000), 2), Lot(producer, (100, 5_000), 3)]
+    witnessed = PendingRows()
+    first = [RowRange(producer, (0, 1_000), 2), RowRange(producer, (100, 5_000), 3)]
     add(witnessed, group(first, [7, 8, 9, 7, 8]), NOW_NS)
-    add(witnessed, group([Lot(producer, (0, 0), 2)], [8, 9]), NOW_NS + 1)
+    add(witnessed, group([RowRange(producer, (0, 0), 2)], [8, 9]), NOW_NS + 1)
     assert witnessed.rows == 7
     rows = witnessed.columns()
     assert rows.slots.tolist() == [slot_of(COUNTER, index) for index in (7, 8, 9, 7, 8, 8, 9)]
@@ -63,8 +63,8 @@ def test_rows_of_several_groups_and_lots(producer: Producer) -> None:
 
 def test_rows_of_some_lots_only(producer: Producer) -> None:
     """A lot of which nothing is kept lends its clock to nobody."""
-    witnessed = Witnessed()
-    lots = [Lot(producer, (0, 1_000), 2), Lot(producer, (0, 5_000), 2), Lot(producer, (0, 9_000), 1)]
+    witnessed = PendingRows()
+    lots = [RowRange(producer, (0, 1_000), 2), RowRange(producer, (0, 5_000), 2), RowRange(producer, (0, 9_000), 1)]
     add(witnessed, group(lots, [7, 8, 9, 7, 8]), NOW_NS, at=[1, 4])
     rows = witnessed.columns()
     assert rows.slots.tolist() == [slot_of(COUNTER, 8)] * 2
@@ -74,8 +74,8 @@ def test_rows_of_some_lots_only(producer: Producer) -> None:
 
 def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
     """Of lots without any, of which there may be thousands in a group, nothing is."""
-    witnessed = Witnessed()
-    many = group([Lot(producer, (0, number), 1) for number in range(10_000)], [7] * 10_000)
+    witnessed = PendingRows()
+    many = group([RowRange(producer, (0, number), 1) for number in range(10_000)], [7] * 10_000)
     add(witnessed, many, NOW_NS, at=[5])
     tracemalloc.start()
     try:
@@ -90,10 +90,10 @@ def test_what_is_kept_is_as_large_as_its_rows(producer: Producer) -> None:
 
 def test_rows_of_a_part_are_those_of_its_group(producer: Producer) -> None:
     """A part has some rows of a group, of which some are kept: times and clocks are theirs."""
-    rows = group([Lot(producer, (0, 50), 2), Lot(producer, (0, 70), 4)], [1, 2, 3, 1, 2, 3])
+    rows = group([RowRange(producer, (0, 50), 2), RowRange(producer, (0, 70), 4)], [1, 2, 3, 1, 2, 3])
     of_kind = np.array([0, 2, 5])
-    part = Part(rows.routes[of_kind], rows.rows.values[of_kind], rows, of_kind, NOW_NS)
-    witnessed = Witnessed()
+    part = KindRows(rows.routes[of_kind], rows.rows.values[of_kind], rows, of_kind, NOW_NS)
+    witnessed = PendingRows()
     witnessed.add(COUNTER, part, np.array([1, 2]))
     found = witnessed.columns()
     assert found.slots.tolist() == [slot_of(COUNTER, 3)] * 2
@@ -105,12 +105,12 @@ def test_rows_of_a_part_are_those_of_its_group(producer: Producer) -> None:
 def test_where_groups_end_changes_no_row(producer: Producer, cut: int) -> None:
     """The same rows in one group or in two."""
     routes: Routes = np.array([1, 2, 3, 1, 2, 3], np.intp)
-    lots = [Lot(producer, (0, 50), cut), Lot(producer, (0, 70), 6 - cut)]
-    whole, halves = Witnessed(), Witnessed()
+    lots = [RowRange(producer, (0, 50), cut), RowRange(producer, (0, 70), 6 - cut)]
+    whole, halves = PendingRows(), PendingRows()
     add(whole, group(lots, routes.tolist()), NOW_NS)
     rows = group(lots, routes.tolist()).rows
     for lot, part in zip(lots, (slice(0, cut), slice(cut, 6)), strict=True):
-        add(halves, Group([lot], Rows(*(column[part] for column in rows)), routes[part]), NOW_NS)
+        add(halves, BatchGroup([lot], Rows(*(column[part] for column in rows)), routes[part]), NOW_NS)
     expected, found = whole.columns(), halves.columns()
     assert found.values.tolist() == expected.values.tolist()
     assert found.walls.tolist() == expected.walls.tolist()

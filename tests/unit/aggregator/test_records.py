@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.book import Producer, ProducerBook
-from telemetry.aggregator.record_budget import RecordRoom, line_bytes
+from telemetry.aggregator.record_budget import RecordBudget, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
@@ -79,7 +79,7 @@ class _Bench:
         extents = Extents(self.registry, self.notes.warn)
         clock = RunClock()
         clock.read(NOW, NOW)
-        self.room = RecordRoom(record_cap_bytes)
+        self.room = RecordBudget(record_cap_bytes)
         self.reader = RecordReader(
             self.registry, self.notes, self.texts, extents, self.steps, clock=clock, room=self.room
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.registry import OVERFLOW, Bounds, Listed, Registry
+from telemetry.aggregator.registry import OVERFLOW, Bounds, DefinedInstrument, Registry
 from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import Kind
@@ -146,15 +146,15 @@ def test_a_registry_that_is_given_the_instruments_of_another_is_the_same() -> No
 @pytest.mark.parametrize(
     "items",
     [
-        [Listed("a", {}, "", Bounds()), Listed("a", {}, "", Bounds())],
-        [Listed("a", {}, "", Bounds()), Listed("a", {"k": "1"}, "s", Bounds())],
-        [Listed("a", {}, "", Bounds(3, 5.0, 1.0))],
-        [Listed(name, {}, "", Bounds()) for name in "abcd"],
-        [Listed("a" * limits.INSTRUMENT_CHARS + "a", {}, "", Bounds())],
-        [Listed(OVERFLOW, {}, "", Bounds()), Listed(OVERFLOW, {}, "", Bounds())],
+        [DefinedInstrument("a", {}, "", Bounds()), DefinedInstrument("a", {}, "", Bounds())],
+        [DefinedInstrument("a", {}, "", Bounds()), DefinedInstrument("a", {"k": "1"}, "s", Bounds())],
+        [DefinedInstrument("a", {}, "", Bounds(3, 5.0, 1.0))],
+        [DefinedInstrument(name, {}, "", Bounds()) for name in "abcd"],
+        [DefinedInstrument("a" * limits.INSTRUMENT_CHARS + "a", {}, "", Bounds())],
+        [DefinedInstrument(OVERFLOW, {}, "", Bounds()), DefinedInstrument(OVERFLOW, {}, "", Bounds())],
     ],
 )
-def test_instruments_no_registry_made_are_refused(items: list[Listed]) -> None:
+def test_instruments_no_registry_made_are_refused(items: list[DefinedInstrument]) -> None:
     """Twice the same, contradictions, impossible bounds, too many, too long."""
     with pytest.raises(ValueError, match="can't be number"):
         _registry(cap=3)[0].listed = {"series": items}

@@ -12,7 +12,7 @@ from msgspec import Struct
 from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import KINDS, Item, Mark, Step
 from telemetry.backends.sources.source import Position, Read
-from telemetry.backends.writer.delivery import Courier
+from telemetry.backends.writer.delivery import Delivery
 from telemetry.backends.writer.tally import Tally
 from telemetry.store.backends import Ahead, Checkpoint
 
@@ -122,7 +122,7 @@ class Bench:
         self.kept: list[Checkpoint] = [checkpoint or Checkpoint()]
         self.keep_error: Exception | None = None
         self.tally = Tally("list", "list", self.kept[0].counts, clock=lambda: self.now_s, chance=lambda: 0.0)
-        self.courier = Courier(
+        self.courier = Delivery(
             backend,
             inflow,
             self.tally,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 
 
 def test_the_first_axis_has_the_name(tmp_path: Path) -> None:
     """For ever, whoever comes later."""
-    owners = Owners(tmp_path / "names.json")
+    owners = AxisOwners(tmp_path / "names.json")
     assert owners.has("loss", "train")
     assert not owners.has("loss", "eval")
     assert owners.has("loss", "train")
@@ -19,15 +19,15 @@ def test_the_first_axis_has_the_name(tmp_path: Path) -> None:
 
 def test_the_next_process_knows_it(tmp_path: Path) -> None:
     """Once it was kept; what was not is forgotten, and a file that is none is as none."""
-    owners = Owners(tmp_path / "names.json")
+    owners = AxisOwners(tmp_path / "names.json")
     owners.has("loss", "train")
     owners.keep()
     owners.has("λ", "train")
-    later = Owners(tmp_path / "names.json")
+    later = AxisOwners(tmp_path / "names.json")
     assert not later.has("loss", "eval")
     assert later.has("λ", "eval")
     (tmp_path / "names.json").write_bytes(b"{")
-    assert Owners(tmp_path / "names.json").has("loss", "eval")
+    assert AxisOwners(tmp_path / "names.json").has("loss", "eval")
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_a_file_of_something_else_is_as_none(tmp_path: Path, damaged: bytes) -> 
     """Whatever it holds: names are text, and so are axes."""
     path = tmp_path / "names.json"
     path.write_bytes(damaged)
-    owners = Owners(path)
+    owners = AxisOwners(path)
     assert owners == {}
     assert owners.has("loss", "train")
     owners.keep()
-    assert Owners(path) == {"loss": "train"}
+    assert AxisOwners(path) == {"loss": "train"}
 
 
 def test_nothing_is_written_without_need(tmp_path: Path) -> None:
     """A checkpoint a second must not cost a file of 10,000 names each."""
-    owners = Owners(tmp_path / "names.json")
+    owners = AxisOwners(tmp_path / "names.json")
     owners.keep()
     assert not (tmp_path / "names.json").exists()
     owners.has("loss", "train")

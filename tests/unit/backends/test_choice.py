@@ -13,7 +13,7 @@ from msgspec import Struct
 from telemetry import limits
 from telemetry.backends import choice as choices
 from telemetry.backends.backend import GROUP, NotConfigured
-from telemetry.backends.choice import Choice, known, load, make, options_of, parse, parse_all, unheeded
+from telemetry.backends.choice import BackendChoice, known, load, make, options_of, parse, parse_all, unheeded
 from telemetry.backends.console import ConsoleBackend
 from telemetry.backends.items import KINDS
 from telemetry.errors import UsageError
@@ -78,7 +78,7 @@ class Bad:
 def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -> None:
     """Values may hold `=` and `:`, and a comma with a backslash; what it is written as means the same."""
     choice = parse(text)
-    assert choice == Choice(name, text.partition(":")[0], options)
+    assert choice == BackendChoice(name, text.partition(":")[0], options)
     assert parse(str(choice)) == choice
 
 

@@ -13,7 +13,7 @@ from telemetry.cli import find_run
 from telemetry.cli.main import main
 from telemetry.cli.time_range_options import add_part_arguments, choice_of, report_of, step_of
 from telemetry.errors import UsageError
-from telemetry.history import Choice
+from telemetry.history import TimeRangeChoice
 from telemetry.wire.events import Define
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -38,10 +38,10 @@ def run(root: Path) -> Path:
 def test_flags_become_a_choice() -> None:
     """Times from either end; a negative one is a value, not a flag."""
     assert choice_of(parsed()).whole
-    assert choice_of(parsed("--from", "30s", "--to", "5m")) == Choice(from_s=30.0, to_s=300.0)
-    assert choice_of(parsed("--from", "-1m", "--to=-10s")) == Choice(from_s=-60.0, to_s=-10.0)
-    assert choice_of(parsed("--steady", "--to", "9")) == Choice(steady=True, to_s=9.0)
-    assert choice_of(parsed("--trim-warmup")) == Choice(trim_warmup=True)
+    assert choice_of(parsed("--from", "30s", "--to", "5m")) == TimeRangeChoice(from_s=30.0, to_s=300.0)
+    assert choice_of(parsed("--from", "-1m", "--to=-10s")) == TimeRangeChoice(from_s=-60.0, to_s=-10.0)
+    assert choice_of(parsed("--steady", "--to", "9")) == TimeRangeChoice(steady=True, to_s=9.0)
+    assert choice_of(parsed("--trim-warmup")) == TimeRangeChoice(trim_warmup=True)
     assert step_of(parsed()) is None
     assert step_of(parsed("--every", "1m")) == 60.0
 
@@ -69,7 +69,7 @@ def test_a_report_of_a_run_that_has_ended(run: Path, capsys: pytest.CaptureFixtu
     """By itself it has bounds, figures over time and findings."""
     assert main(["report", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["stretch"] is None
+    assert document["time_range"] is None
     assert document["bounds"][0]["percentiles"]["50"]["low"] < document["bounds"][0]["percentiles"]["50"]["high"]
     assert len(document["over_time"][0]["points"]) == 40
     assert document["step_s"] == 1.0
@@ -80,7 +80,7 @@ def test_a_report_of_a_part(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     """The numbers are those of the part, in steps of the length that was asked for."""
     assert main(["report", "--json", "--from", "10s", "--to", "-10s", "--every", "5s"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["stretch"]["start_s"], document["stretch"]["end_s"]) == (10.0, 30.0)
+    assert (document["time_range"]["start_s"], document["time_range"]["end_s"]) == (10.0, 30.0)
     latency = document["series"][0]
     assert (latency["count"], latency["min"], latency["max"], latency["exact"]) == (200, 11, 30, False)
     assert document["counters"][0]["value"] == 40
@@ -113,7 +113,7 @@ def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     live = Report(snapshot=MetricsSnapshot(run_id="r", name="n", state="LIVE"), source="status")
     monkeypatch.setattr(find_run, "report_of", lambda target: live)
     target = find_run.Target("job", Path("runs"), endpoint="ipc:///nowhere")
-    assert report_of(target, Choice(), None) is live
-    for choice, step_s in ((Choice(from_s=1.0), None), (Choice(), 5.0)):
+    assert report_of(target, TimeRangeChoice(), None) is live
+    for choice, step_s in ((TimeRangeChoice(from_s=1.0), None), (TimeRangeChoice(), 5.0)):
         with pytest.raises(UsageError, match="the run goes on"):
             report_of(target, choice, step_s)

@@ -199,7 +199,7 @@ def test_only_who_spawned_starts_backends(
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("telemetry.supervise.writers.Companion", never)
+    monkeypatch.setattr("telemetry.supervise.writers.Child", never)
     with start("job", to="jsonl") as run:
         pass
     assert run.report.snapshot.backends == []

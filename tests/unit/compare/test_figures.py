@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from telemetry.compare.figures import Figure, Reading, duration_s, needed, readings
 from telemetry.errors import UsageError
-from telemetry.request_model import funnels
+from telemetry.request_model import request_counts
 from telemetry.wire import requests as words
-from telemetry.wire.report import Report, Stretch
+from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 
@@ -69,7 +69,7 @@ def test_what_is_not_there_is_not_a_figure(run: Callable[..., Report], series: C
 
 def test_of_a_part_of_a_run(run: Callable[..., Report]) -> None:
     """Rates are over its length, and the command's time is not of it."""
-    part = replace(run(), stretch=Stretch(start_s=2.0, end_s=7.0, chosen="given"))
+    part = replace(run(), time_range=TimeRange(start_s=2.0, end_s=7.0, chosen="given"))
     assert duration_s(part) == 5.0
     found = readings(part)
     assert found[Figure("counter", "requests", (), "rate")].value == 200.0
@@ -131,7 +131,7 @@ def test_rates_of_requests_are_those_of_the_report(run: Callable[..., Report]) -
     found = rates_of(report)
     expected = {
         (words.name_of(whole.kind, word), part.window or ""): rate
-        for whole in funnels(report.snapshot)
+        for whole in request_counts(report.snapshot)
         for part in whole.windows or [whole]
         for word, rate in (
             (words.LATENCY, part.rates.overall.requests_per_s),

@@ -13,7 +13,7 @@ from telemetry.daemon import build, lifetime
 from telemetry.daemon.finalize import finalize
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.store.final_snapshot import read_final
-from telemetry.transport.keeper_lock import Keeping, keeper_of
+from telemetry.transport.keeper_lock import KeeperLock, keeper_of
 from telemetry.wire.events import Count
 
 
@@ -50,7 +50,7 @@ def test_what_a_killed_keeper_left_goes_with_the_run(make_service: Any, short_di
     assert not folder.exists()
     service = make_service(run_id="r2")
     service.course.end("enough", interrupted=True)
-    keeping = Keeping("r2")
+    keeping = KeeperLock("r2")
     lifetime.serve(service)
     assert keeper_of("r2") == os.getpid()
     keeping.end()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from telemetry.daemon import process_watch
-from telemetry.daemon.process_watch import Guardian, alive
+from telemetry.daemon.process_watch import ProcessWatch, alive
 
 WaitUntil = Callable[..., object]
 WAITS = [sys.executable, "-c", "input()"]
@@ -35,7 +35,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_run_lives_while_any_of_its_processes_does(way: str, wait_until: WaitUntil) -> None:
     """Each death is told once; only after the last one is the run an orphan."""
-    watch = Guardian()
+    watch = ProcessWatch()
     assert (watch.watching, watch.orphaned, watch.departed()) == (False, False, [])
     with (
         subprocess.Popen(WAITS, stdin=subprocess.PIPE) as first,
@@ -58,7 +58,7 @@ def test_a_death_is_seen_before_the_parent_has_collected_it(
     child: subprocess.Popen[bytes], wait_until: WaitUntil
 ) -> None:
     """A zombie is dead: the parent may be busy for hours."""
-    watch = Guardian()
+    watch = ProcessWatch()
     watch.watch(child.pid)
     os.kill(child.pid, signal.SIGKILL)
     wait_until(watch.departed)
@@ -69,7 +69,7 @@ def test_a_process_that_is_gone_already_is_departed(way: str) -> None:
     """The owner may die before the aggregator has begun."""
     with subprocess.Popen([sys.executable, "-c", ""]) as done:
         done.wait()
-    watch = Guardian()
+    watch = ProcessWatch()
     watch.watch(done.pid)
     assert watch.departed() == [done.pid]
     assert watch.orphaned
@@ -87,7 +87,7 @@ def test_alive(way: str, child: subprocess.Popen[bytes]) -> None:
 def test_watching_leaks_no_descriptor(child: subprocess.Popen[bytes]) -> None:
     """Asking again and again costs nothing."""
     before = os.listdir("/proc/self/fd")
-    watch = Guardian()
+    watch = ProcessWatch()
     for _ in range(50):
         watch.watch(child.pid)
         assert alive(child.pid)
@@ -105,7 +105,7 @@ def test_a_process_with_thousands_of_descriptors_can_still_look(child: subproces
     try:
         while not taken or taken[-1] < 1_100:
             taken.append(os.open(os.devnull, os.O_RDONLY))
-        watch = Guardian()
+        watch = ProcessWatch()
         watch.watch(child.pid)
         assert watch.departed() == []
         assert alive(child.pid)
@@ -118,7 +118,7 @@ def test_a_process_with_thousands_of_descriptors_can_still_look(child: subproces
 def test_the_number_of_watched_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs a descriptor; who is watched already may be named again."""
     monkeypatch.setattr(process_watch, "WATCHED", 2)
-    watch = Guardian()
+    watch = ProcessWatch()
     assert watch.watch(os.getpid())
     assert watch.watch(1)
     assert not watch.watch(os.getppid())

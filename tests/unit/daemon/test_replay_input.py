@@ -15,9 +15,9 @@ from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.losses import journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.replay_input import ClosedDoor, Playback
-from telemetry.daemon.run_state import Course
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.replay_input import ClosedIngress, Playback
+from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.control import CannotResend, End, Hello
@@ -54,7 +54,7 @@ class Stage:
             rolled_mono_ns=now_ns,
         )  # fmt: skip
         numbers = Numbers(Aggregator(AggregatorConfig()), run)
-        book = Logbook(numbers, JournalWriter(folder, numbers.checkpoint(), now_ns), made, now_ns)
+        book = WriteAheadLog(numbers, JournalWriter(folder, numbers.checkpoint(), now_ns), made, now_ns)
         self.begin_ns = now_ns
         for seq in range(5):
             made.advance(silence_s if seq == 3 else 1.0)
@@ -66,7 +66,7 @@ class Stage:
         self.clock = FakeClock(7 * SECOND_NS)
         self.fold = Fold(JournalReader(folder))
         self.stream = Stream()
-        self.course = Course.of(run, "e", "/d")
+        self.course = RunStatus.of(run, "e", "/d")
         self.cost = CostMeter(0)
 
     def play(self, speed: float, ending: Ending | None = None) -> Playback:
@@ -191,7 +191,7 @@ def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:
 
 def test_a_closed_door_lets_nobody_in() -> None:
     """Each is told why; what needs no answer changes nothing."""
-    door = ClosedDoor("this is a replay")
+    door = ClosedIngress("this is a replay")
     assert door.hello(Hello(producer="p")) == "this is a replay"
     assert door.end(End(producer="p", batches=1, emitted=1)) == "this is a replay"
     door.ping("p")

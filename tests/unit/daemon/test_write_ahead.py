@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.codec import decode_checkpoint, decode_note
@@ -33,7 +33,7 @@ class Kept:
         )  # fmt: skip
         self.numbers = Numbers(Aggregator(AggregatorConfig()), run)
         self.journal = JournalWriter(folder, self.numbers.checkpoint(), now_ns, segment_bytes)
-        self.book = Logbook(self.numbers, self.journal, self.clock, now_ns)
+        self.book = WriteAheadLog(self.numbers, self.journal, self.clock, now_ns)
 
     def frames(self, kind: int) -> list[tuple[int, bytes]]:
         found = JournalReader(self.folder).frames()
@@ -190,7 +190,7 @@ def test_a_segment_that_is_long_enough_is_followed_by_another(tmp_path: Path) ->
 def test_without_a_journal_the_numbers_are_the_same(kept: Kept) -> None:
     """Off, or failed: nothing of this raises."""
     numbers = Numbers(Aggregator(AggregatorConfig()), kept.numbers.run)
-    bare = Logbook(numbers, None, kept.clock, kept.clock.monotonic_ns())
+    bare = WriteAheadLog(numbers, None, kept.clock, kept.clock.monotonic_ns())
     kept.journal.failed = "No space left on device"
     for book in (bare, kept.book):
         book.renew([])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, Sums
+from telemetry.gates.evidence import Evidence, Instrument, Level, Loss, Quantile, SeriesSums
 from telemetry.gates.rank_bounds import quantile
 from telemetry.gates.tree import Metric
 from telemetry.gates.value import Range
@@ -75,13 +75,13 @@ class Fake:
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
         return quantile(Sorted(self.values[series], self.width), percentile, self.loss)
 
-    def sums(self, series: Instrument) -> Sums:
+    def sums(self, series: Instrument) -> SeriesSums:
         values = list(self.values.get(series, ()))
         if not values:
-            return Sums(count=0)
+            return SeriesSums(count=0)
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-        return Sums(count=len(values), total=sum(values), min=min(values), max=max(values), stddev=deviation)
+        return SeriesSums(count=len(values), total=sum(values), min=min(values), max=max(values), stddev=deviation)
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
         value = self.counters.get(counter, 0)

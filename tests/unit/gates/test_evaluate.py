@@ -9,7 +9,7 @@ import pytest
 from tests.unit.gates.fakes import ERRORS, REQUESTS, Fake, lossy, series
 
 from telemetry.errors import UsageError
-from telemetry.gates.evaluate import Scene, evaluate
+from telemetry.gates.evaluate import EvaluationContext, evaluate
 from telemetry.gates.evidence import Instrument
 from telemetry.gates.parser import THROUGHPUTS, parse
 from telemetry.gates.resolve import bindings
@@ -22,7 +22,7 @@ def value(text: str, run: Fake, baseline: Value | None = None) -> Value:
     """Of the left side."""
     gate = parse(f"{text} < 1" if "<" not in text else text)
     (binding,) = bindings(gate, run.instruments)
-    scene = Scene(text=gate.text, evidence=run, bound=binding.bound, baseline=baseline)
+    scene = EvaluationContext(text=gate.text, evidence=run, bound=binding.bound, baseline=baseline)
     return evaluate(gate.left if baseline is None else gate.right, scene)
 
 
@@ -89,7 +89,7 @@ def test_sums_of_what_does_not_fit() -> None:
 def test_a_word_has_no_value() -> None:
     """Nobody asks for it."""
     with pytest.raises(TypeError):
-        evaluate(Word("complete"), Scene(text="", evidence=Fake(), bound={}))
+        evaluate(Word("complete"), EvaluationContext(text="", evidence=Fake(), bound={}))
 
 
 def test_a_sum_is_of_its_counters() -> None:

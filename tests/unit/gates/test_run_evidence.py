@@ -1,4 +1,4 @@
-"""Evidence of a recorded run: the whole, a stretch, windows."""
+"""Evidence of a recorded run: the whole, a time range, windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from telemetry.gates.check import Rules, check_one
 from telemetry.gates.evidence import Instrument
 from telemetry.gates.parser import parse
 from telemetry.gates.run_evidence import RunEvidence, evidence_of, live_evidence
-from telemetry.history import Choice, RecordedRun
+from telemetry.history import RecordedRun, TimeRangeChoice
 from telemetry.wire.events import Define
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
@@ -69,7 +69,7 @@ def test_the_whole_run_is_its_result(tmp_path: Path) -> None:
 def test_what_the_run_lacks_is_nothing(tmp_path: Path) -> None:
     """Whoever asks knows why it may ask."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
-    for evidence in (RunEvidence(run), evidence_of(run, Choice(from_s=1.0))):
+    for evidence in (RunEvidence(run), evidence_of(run, TimeRangeChoice(from_s=1.0))):
         assert evidence.sums(Instrument("series", "ttft")).count == 0
         assert evidence.counted(Instrument("counter", "errors"))[0] == 0
 
@@ -148,12 +148,16 @@ def test_a_history_that_ends_before_the_run(tmp_path: Path) -> None:
     run = heard_until(20.6, Making(tmp_path, DEFINITIONS).run([*seconds(10), *[None] * 10]))
     result = one("p50(latency) < 1h in every 2s", RunEvidence(run))
     assert (result.outcome, result.reason) == ("inconclusive", "the history lacks 5 of 10 windows of 2 s")
-    for choice in (Choice(from_s=2.0), Choice(from_s=2.0, to_s=18.0), Choice(from_s=2.0, to_s=-0.0)):
+    for choice in (
+        TimeRangeChoice(from_s=2.0),
+        TimeRangeChoice(from_s=2.0, to_s=18.0),
+        TimeRangeChoice(from_s=2.0, to_s=-0.0),
+    ):
         result = one("p50(latency) < 1h", evidence_of(run, choice))
         assert (result.outcome, "the history ends" in result.reason) == ("inconclusive", True), choice
-    assert one("p50(latency) < 1h", evidence_of(run, Choice(from_s=2.0, to_s=10.0))).outcome == "pass"
+    assert one("p50(latency) < 1h", evidence_of(run, TimeRangeChoice(from_s=2.0, to_s=10.0))).outcome == "pass"
     whole = heard_until(10, run)
-    assert one("p50(latency) < 1h", evidence_of(whole, Choice(from_s=2.0))).outcome == "pass"
+    assert one("p50(latency) < 1h", evidence_of(whole, TimeRangeChoice(from_s=2.0))).outcome == "pass"
 
 
 def test_values_above_the_range_are_anything_above_it(tmp_path: Path) -> None:
@@ -176,24 +180,24 @@ def test_a_second_that_the_history_lacks_makes_its_window_uncertain(tmp_path: Pa
     assert one("count(latency) >= 500 in every 6s", evidence).outcome == "pass"
 
 
-def test_a_stretch_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_a_time_range_is_a_run_of_its_own(tmp_path: Path) -> None:
     """Series, counters and gauges of that part; facts stay those of the run."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(10))
-    evidence = evidence_of(run, Choice(from_s=4.0, to_s=8.0))
+    evidence = evidence_of(run, TimeRangeChoice(from_s=4.0, to_s=8.0))
     assert (evidence.whole, round(evidence.start_s), round(evidence.end_s)) == (False, 4, 8)
     assert evidence.sums(LATENCY).count == 400
     assert (evidence.sums(LATENCY).min, evidence.sums(LATENCY).max) == (5.0, 107.0)
     result = one("value(n) == 8", evidence)
     assert (result.outcome, round(result.start_s or 0), round(result.end_s or 0)) == ("pass", 4, 8)
     assert len(list(evidence.windows(2.0, [LATENCY]))) == 2
-    assert evidence_of(run, Choice()).whole
+    assert evidence_of(run, TimeRangeChoice()).whole
     assert one("applied > 1000", evidence).outcome == "pass"
 
 
 def test_no_steady_part_is_inconclusive(tmp_path: Path) -> None:
     """Whatever the gate asks."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
-    evidence = evidence_of(run, Choice(steady=True))
+    evidence = evidence_of(run, TimeRangeChoice(steady=True))
     assert evidence.obstacle
     assert one("lost == 0", evidence).outcome == "inconclusive"
 

@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.gates.check import Rules
 from telemetry.gates.parser import parse
-from telemetry.gates.watch import News, Watch
+from telemetry.gates.watch import GateNews, Watch
 from telemetry.wire.cells import cell
 from telemetry.wire.events import Define
 from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat
@@ -141,7 +141,7 @@ def test_a_gate_that_makes_no_sense_is_an_error_once() -> None:
 def test_news_carry_their_evidence() -> None:
     """What is said is why."""
     (news,) = watching("value(errors) < 5").look(snapshot(1, errors=7))
-    assert isinstance(news, News)
+    assert isinstance(news, GateNews)
     assert news.result.reason == "7 is not < 5"
 
 

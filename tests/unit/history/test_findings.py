@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from telemetry.history.bounds import series_bounds
 from telemetry.history.findings import Covered, alone, findings
 from telemetry.history.run import RecordedRun
-from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, Stretch
+from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, TimeRange
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot, SelfCost, SeriesStat
 
 KEYS = ("50", "99", "99.9", "100")
@@ -23,12 +23,12 @@ def series(name: str, count: int, *, lacking: tuple[str, ...] = ()) -> tuple[Ser
     )
 
 
-def report(*of: tuple[SeriesStat, SeriesBounds], stretch: Stretch | None = None, **facts: object) -> Report:
+def report(*of: tuple[SeriesStat, SeriesBounds], time_range: TimeRange | None = None, **facts: object) -> Report:
     snapshot = MetricsSnapshot(
         **({"run_id": "r", "name": "n", "state": "COMPLETE", "completeness": "complete"} | facts),  # type: ignore[arg-type]
         series=[stat for stat, _ in of],
     )
-    return Report(snapshot=snapshot, source="file", bounds=[bounds for _, bounds in of], stretch=stretch)
+    return Report(snapshot=snapshot, source="file", bounds=[bounds for _, bounds in of], time_range=time_range)
 
 
 def turn(
@@ -119,13 +119,13 @@ def test_a_history_that_is_not_whole() -> None:
 def test_a_part_of_the_run() -> None:
     """Which numbers are of the part, and which are not; a part that was not found says why."""
     one = series("ttft", 10_000)
-    stretch = Stretch(start_s=30.0, end_s=60.0, chosen="steady", reason="so")
-    assert findings(report(one, stretch=stretch), Covered(30.0, 60.0, 30.0, 500, whole=False)) == [
+    time_range = TimeRange(start_s=30.0, end_s=60.0, chosen="steady", reason="so")
+    assert findings(report(one, time_range=time_range), Covered(30.0, 60.0, 30.0, 500, whole=False)) == [
         "series, counters and gauges are of the steady part of the run, 30.0 s to 60.0 s after its start;"
         " events, producers and losses are of the whole run"
     ]
-    missed = Stretch(start_s=0.0, end_s=60.0, chosen="steady", found=False, reason="it drifts")
-    assert findings(report(one, stretch=missed), covering(one)) == [
+    missed = TimeRange(start_s=0.0, end_s=60.0, chosen="steady", found=False, reason="it drifts")
+    assert findings(report(one, time_range=missed), covering(one)) == [
         "it drifts: these are the numbers of the whole run"
     ]
 

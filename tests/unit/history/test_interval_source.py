@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from tests.unit.backends.going import LATENCY, SECOND, Face, Going
 
-from telemetry.history.interval_source import ControlPast, DiskPast, Past
+from telemetry.history.interval_source import ControlIntervals, DiskIntervals, IntervalSource
 from telemetry.history.intervals.columns import Columns
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.history import Interval
 
 
 @pytest.fixture
-def both(tmp_path: Path, short_dir: Path) -> Iterator[list[Past]]:
+def both(tmp_path: Path, short_dir: Path) -> Iterator[list[IntervalSource]]:
     """Of a run of 200 s with one value in each."""
     going = Going(tmp_path)
     for _ in range(200):
         going.second((LATENCY, 1.0))
     face = Face(short_dir, going)
-    made: list[Past] = [ControlPast(face.endpoint), DiskPast(going.directory.history)]
+    made: list[IntervalSource] = [ControlIntervals(face.endpoint), DiskIntervals(going.directory.history)]
     yield made
     for past in made:
         past.close()
@@ -33,8 +33,8 @@ def values(intervals: list[Interval]) -> int:
     return sum(int(Columns.of(interval).count.sum()) for interval in intervals)
 
 
-def test_both_tell_the_same(both: list[Past]) -> None:
-    """Keys, and the intervals of any stretch of it."""
+def test_both_tell_the_same(both: list[IntervalSource]) -> None:
+    """Keys, and the intervals of any time range of it."""
     by_control, by_disk = both
     assert by_control.keys() == by_disk.keys() != []
     start_ns, end_ns = WALL_NS + 50 * SECOND, WALL_NS + 60 * SECOND
@@ -42,7 +42,7 @@ def test_both_tell_the_same(both: list[Past]) -> None:
     assert len(list(by_disk.intervals(start_ns, end_ns))) == 10
 
 
-def test_all_before_a_moment_adds_up(both: list[Past]) -> None:
+def test_all_before_a_moment_adds_up(both: list[IntervalSource]) -> None:
     """From disk it takes fewer intervals."""
     by_control, by_disk = (list(past.before(WALL_NS + 150 * SECOND)) for past in both)
     assert values(by_control) == values(by_disk) == 150

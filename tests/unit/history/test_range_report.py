@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.history.runs import Making
 
-from telemetry.history.range_report import Part, plain, snapshot_of
+from telemetry.history.range_report import RangeReport, plain, snapshot_of
 from telemetry.history.run import RecordedRun
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
@@ -36,7 +36,7 @@ def part_of(run: RecordedRun, start_s: float, end_s: float, marks: tuple[float, 
     whole = run.result.snapshot
     whole = replace(whole, marks=[MarkStat(text=f"{at}", time_ns=WALL_NS + int(at * 1e9)) for at in marks])
     windows = list(run.windows(1.0, start_s, end_s))
-    part = Part(windows[0].rows)
+    part = RangeReport(windows[0].rows)
     for window in windows:
         part.add(window)
     return snapshot_of(whole, part, part.added())
@@ -87,7 +87,7 @@ def test_a_series_that_was_not_heard_of(run: RecordedRun) -> None:
     """Without values in the part it is there, and empty."""
     whole = run.result.snapshot
     windows = list(run.windows(1.0, series=[("real", ())]))
-    part = Part(windows[0].rows)
+    part = RangeReport(windows[0].rows)
     for window in windows:
         part.add(window)
     found = snapshot_of(whole, part, part.added()).series

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from telemetry.history.range_totals import Window
+from telemetry.history.range_totals import RangeTotals
 
 
 def test_an_empty_window() -> None:
     """No series, no bounds, no increases."""
-    window = Window(start_s=0.0, end_s=1.0, seconds=1.0)
+    window = RangeTotals(start_s=0.0, end_s=1.0, seconds=1.0)
     assert (window.series, window.counters, window.gauges) == ({}, {}, {})
     assert window.bounds(("latency", ()), ["50"]) == {}

@@ -8,7 +8,7 @@ import numpy as np
 from tests.unit.history.runs import SECOND, Making
 
 from telemetry.history.rate_steps import Steps, steps_of
-from telemetry.history.reader import FAR_NS, Past
+from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.wire.events import Define
 
 DEFINITIONS = (Define(0, "latency", "series", "tokens"), Define(1, "other", "series", "tokens"))
@@ -17,7 +17,7 @@ DEFINITIONS = (Define(0, "latency", "series", "tokens"), Define(1, "other", "ser
 def steps(making: Making, rows: list[list[tuple[int, float]] | None], start_ns: int = 0) -> Steps:
     run = making.run(rows)
     assert run.directory is not None
-    past = Past(run.directory.history, run.result.snapshot.started_ns, run.result.snapshot.time_ns)
+    past = RunHistory(run.directory.history, run.result.snapshot.started_ns, run.result.snapshot.time_ns)
     return steps_of(past, past.rows.key_of(("latency", ())), start_ns, FAR_NS)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.history.runs import SECOND, Making
 
 from telemetry.errors import RunDirectoryError
-from telemetry.history.reader import FAR_NS, Past
+from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
 
@@ -19,10 +19,10 @@ DEFINITIONS = (
 )
 
 
-def past(making: Making, seconds: int, late_s: int = 0) -> Past:
+def past(making: Making, seconds: int, late_s: int = 0) -> RunHistory:
     run = making.run([[(0, 1.0), (1, 2.0), (2, float(second))] for second in range(seconds)])
     assert run.directory is not None
-    return Past(run.directory.history, WALL_NS, run.result.snapshot.time_ns + late_s * SECOND)
+    return RunHistory(run.directory.history, WALL_NS, run.result.snapshot.time_ns + late_s * SECOND)
 
 
 def test_moments(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_start_that_nobody_wrote_down(tmp_path: Path) -> None:
     """Is that of the first interval."""
     run = Making(tmp_path, DEFINITIONS).run([[(0, 1.0)]] * 3)
     assert run.directory is not None
-    assert Past(run.directory.history, 0, 0).started_ns == WALL_NS
+    assert RunHistory(run.directory.history, 0, 0).started_ns == WALL_NS
 
 
 def test_edges_of_steps_follow_the_intervals(tmp_path: Path) -> None:
@@ -70,4 +70,4 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
 def test_a_directory_that_is_no_history(tmp_path: Path) -> None:
     """Is an error of ours."""
     with pytest.raises(RunDirectoryError, match="no history to read"):
-        Past(tmp_path, 0, 0)
+        RunHistory(tmp_path, 0, 0)

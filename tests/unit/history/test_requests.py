@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tests.unit.history.test_early_stopping import recorded
 from tests.unit.test_request_model import SECOND, counter, series, snapshot
 
-from telemetry.history import Choice
+from telemetry.history import TimeRangeChoice
 from telemetry.history.requests import bounded_series, of_requests, with_requests
-from telemetry.wire.report import Report, Stretch
+from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
@@ -68,7 +68,7 @@ def test_a_part_of_a_run_has_neither_rates_nor_requests_in_flight(tmp_path: Path
     """What began before it may end in it, and when is in no history."""
     run = recorded(tmp_path, [5] * 90)
     (whole,) = run.report().requests
-    (part,) = run.stretch(Choice(from_s=1.0, to_s=2.0)).requests
+    (part,) = run.time_range(TimeRangeChoice(from_s=1.0, to_s=2.0)).requests
     assert (whole.issued, whole.in_flight) == (90, 0)
     assert (part.issued, part.completed, part.in_flight) == (30, 30, None)
     assert part.rates.overall.requests_per_s is None
@@ -127,7 +127,7 @@ def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
     if how == "live":
         left = replace(left, snapshot=replace(left.snapshot, state="LIVE"))
     else:
-        left = replace(left, stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given"))
+        left = replace(left, time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
     assert list(of_requests(left)) == []
 
 

@@ -12,7 +12,7 @@ from tests.unit.history.runs import Making, Row
 
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.history.run import RecordedRun, open_run
-from telemetry.history.time_range import Choice
+from telemetry.history.time_range import TimeRangeChoice
 from telemetry.wire.events import Define
 
 DEFINITIONS = (
@@ -38,7 +38,7 @@ def test_a_whole_run_has_bounds_and_steps(tmp_path: Path) -> None:
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
     report = run.report()
     assert report.snapshot == run.result.snapshot
-    assert (report.source, report.stretch, report.step_s) == ("file", None, 5.0)
+    assert (report.source, report.time_range, report.step_s) == ("file", None, 5.0)
     stat = report.series("latency")
     bounds = report.bounds_of(stat)
     assert bounds is not None
@@ -60,9 +60,9 @@ def test_a_whole_run_has_bounds_and_steps(tmp_path: Path) -> None:
 def test_a_part_of_a_run(tmp_path: Path) -> None:
     """Edges go outward to those of the seconds; counters tell their increase, gauges their last value."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
-    report = run.stretch(Choice(from_s=10.5, to_s=69.5))
-    assert report.stretch is not None
-    assert (report.stretch.start_s, report.stretch.end_s, report.stretch.chosen) == (10.0, 70.0, "given")
+    report = run.time_range(TimeRangeChoice(from_s=10.5, to_s=69.5))
+    assert report.time_range is not None
+    assert (report.time_range.start_s, report.time_range.end_s, report.time_range.chosen) == (10.0, 70.0, "given")
     stat = report.series("latency")
     assert (stat.count, stat.exact, stat.error_bound, stat.stddev) == (3_000, False, 0.001, None)
     assert (stat.min, stat.max) != (None, None)
@@ -79,45 +79,45 @@ def test_a_part_of_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "part"),
     [
-        (Choice(from_s=-10.0), (115.0, 125.0)),
-        (Choice(to_s=-100.0), (0.0, 25.0)),
-        (Choice(from_s=-20.0, to_s=-10.0), (105.0, 115.0)),
-        (Choice(from_s=-500.0, to_s=1.0), (0.0, 1.0)),
-        (Choice(from_s=120.0, to_s=500.0), (120.0, 125.0)),
-        (Choice(from_s=100.0, to_s=-0.0), (100.0, 125.0)),
+        (TimeRangeChoice(from_s=-10.0), (115.0, 125.0)),
+        (TimeRangeChoice(to_s=-100.0), (0.0, 25.0)),
+        (TimeRangeChoice(from_s=-20.0, to_s=-10.0), (105.0, 115.0)),
+        (TimeRangeChoice(from_s=-500.0, to_s=1.0), (0.0, 1.0)),
+        (TimeRangeChoice(from_s=120.0, to_s=500.0), (120.0, 125.0)),
+        (TimeRangeChoice(from_s=100.0, to_s=-0.0), (100.0, 125.0)),
     ],
 )
-def test_moments_count_from_either_end(tmp_path: Path, choice: Choice, part: tuple[float, float]) -> None:
+def test_moments_count_from_either_end(tmp_path: Path, choice: TimeRangeChoice, part: tuple[float, float]) -> None:
     """Negative ones are before the end; beyond the run there is nothing."""
-    report = Making(tmp_path, DEFINITIONS).run(seconds(125)).stretch(choice)
-    assert report.stretch is not None
-    assert (report.stretch.start_s, report.stretch.end_s) == part
+    report = Making(tmp_path, DEFINITIONS).run(seconds(125)).time_range(choice)
+    assert report.time_range is not None
+    assert (report.time_range.start_s, report.time_range.end_s) == part
     assert report.series("latency").count == 50 * (part[1] - part[0])
 
 
 def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
     """Whoever chooses everything gets the result itself, order statistics and all."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
-    assert run.stretch(Choice()) == run.report()
-    report = run.stretch(Choice(from_s=0.0, to_s=20.0))
+    assert run.time_range(TimeRangeChoice()) == run.report()
+    report = run.time_range(TimeRangeChoice(from_s=0.0, to_s=20.0))
     assert report.snapshot is run.result.snapshot
-    assert report.stretch is not None
+    assert report.time_range is not None
     assert not [line for line in report.findings if "part of the run" in line]
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (Choice(from_s=20.0), "nothing lies between 20.0 s and 20.0 s"),
-        (Choice(from_s=5.0, to_s=5.0), "nothing lies between"),
-        (Choice(from_s=9.0, to_s=-15.0), "nothing lies between 9.00 s and 5.00 s"),
+        (TimeRangeChoice(from_s=20.0), "nothing lies between 20.0 s and 20.0 s"),
+        (TimeRangeChoice(from_s=5.0, to_s=5.0), "nothing lies between"),
+        (TimeRangeChoice(from_s=9.0, to_s=-15.0), "nothing lies between 9.00 s and 5.00 s"),
     ],
 )
-def test_a_part_outside_of_the_run(tmp_path: Path, choice: Choice, said: str) -> None:
+def test_a_part_outside_of_the_run(tmp_path: Path, choice: TimeRangeChoice, said: str) -> None:
     """Is the asker's mistake, who is told how long it took."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     with pytest.raises(UsageError, match=said) as caught:
-        run.stretch(choice)
+        run.time_range(choice)
     assert "it took 20.0 s" in str(caught.value)
 
 
@@ -127,7 +127,7 @@ def test_a_part_the_history_knows_nothing_of(tmp_path: Path) -> None:
     rows[10:20] = [None] * 10
     run = Making(tmp_path, DEFINITIONS).run(rows)
     with pytest.raises(UsageError, match=r"has nothing between 12\.0 s and 18\.0 s"):
-        run.stretch(Choice(from_s=12.0, to_s=18.0))
+        run.time_range(TimeRangeChoice(from_s=12.0, to_s=18.0))
     assert "the history knows nothing of 10.0 s in between" in run.report().findings
 
 
@@ -138,29 +138,29 @@ def test_warm_up_and_steady_part(tmp_path: Path) -> None:
         [(0, rng.lognormvariate(2.0, 0.3) * (3 if second < 20 else 1)) for _ in range(50)] for second in range(125)
     ]
     run = Making(tmp_path).run(rows)
-    for choice in (Choice(trim_warmup=True), Choice(steady=True)):
-        report = run.stretch(choice)
-        assert report.stretch is not None
-        assert (report.stretch.start_s, report.stretch.end_s, report.stretch.found) == (20.0, 125.0, True)
-        assert "by rate and median of latency in steps of 1 s" in report.stretch.reason
+    for choice in (TimeRangeChoice(trim_warmup=True), TimeRangeChoice(steady=True)):
+        report = run.time_range(choice)
+        assert report.time_range is not None
+        assert (report.time_range.start_s, report.time_range.end_s, report.time_range.found) == (20.0, 125.0, True)
+        assert "by rate and median of latency in steps of 1 s" in report.time_range.reason
         assert report.series("latency").count == 105 * 50
-    later = run.stretch(Choice(trim_warmup=True, from_s=5.0, to_s=100.0))
-    assert later.stretch is not None
-    assert (later.stretch.start_s, later.stretch.end_s) == (20.0, 100.0)
+    later = run.time_range(TimeRangeChoice(trim_warmup=True, from_s=5.0, to_s=100.0))
+    assert later.time_range is not None
+    assert (later.time_range.start_s, later.time_range.end_s) == (20.0, 100.0)
 
 
 def test_no_steady_part(tmp_path: Path) -> None:
     """Then it is the whole run, exact as it was, and it says so first."""
     rows = [[(0, 1.0 + second)] * 50 for second in range(60)]
     run = Making(tmp_path).run(rows)
-    report = run.stretch(Choice(steady=True))
-    assert report.stretch is not None
-    assert (report.stretch.found, report.stretch.start_s, report.stretch.end_s) == (False, 0.0, 60.0)
+    report = run.time_range(TimeRangeChoice(steady=True))
+    assert report.time_range is not None
+    assert (report.time_range.found, report.time_range.start_s, report.time_range.end_s) == (False, 0.0, 60.0)
     assert report.snapshot is run.result.snapshot
     assert "these are the numbers of the whole run" in report.findings[0]
-    part = run.stretch(Choice(steady=True, from_s=10.0, to_s=50.0))
-    assert part.stretch is not None
-    assert (part.stretch.found, part.stretch.start_s, part.stretch.end_s) == (False, 10.0, 50.0)
+    part = run.time_range(TimeRangeChoice(steady=True, from_s=10.0, to_s=50.0))
+    assert part.time_range is not None
+    assert (part.time_range.found, part.time_range.start_s, part.time_range.end_s) == (False, 10.0, 50.0)
     assert "these are the numbers of 10.0 s to 50.0 s" in part.findings[0]
     assert part.series("latency").count == 2_000
 
@@ -185,7 +185,7 @@ def test_a_run_without_a_history(tmp_path: Path) -> None:
         assert outer.high is None or outer.high >= (inner.high or 0.0) >= value
     assert wide.percentiles["50"].low is not None
     for ask in (
-        lambda: run.stretch(Choice(steady=True)),
+        lambda: run.time_range(TimeRangeChoice(steady=True)),
         lambda: run.report(10.0),
         lambda: run.windows(1.0),
         lambda: run.digest(("latency", ())),
@@ -205,7 +205,7 @@ def test_a_damaged_history_costs_no_report(tmp_path: Path) -> None:
     assert not report.over_time
     assert "the history can't be read" in report.findings[0]
     with pytest.raises(RunDirectoryError, match="damaged"):
-        open_run("job", tmp_path).stretch(Choice(from_s=1.0))
+        open_run("job", tmp_path).time_range(TimeRangeChoice(from_s=1.0))
 
 
 def test_a_result_that_lies_alone(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_result_that_lies_alone(tmp_path: Path) -> None:
     assert copy.directory is None
     assert copy.report().bounds_of(copy.result.series("latency")) is not None
     with pytest.raises(RunDirectoryError, match="a result that lies alone has no history"):
-        copy.stretch(Choice(from_s=1.0))
+        copy.time_range(TimeRangeChoice(from_s=1.0))
     with pytest.raises(RunNotFoundError):
         open_run("missing.json", tmp_path)
     assert open_run(run.directory.final).directory == run.directory
@@ -228,13 +228,13 @@ def test_seconds_that_retention_took(tmp_path: Path) -> None:
     """Where only coarser intervals are left, parts go outward to their edges, and steps are as long as they are."""
     making = Making(tmp_path, DEFINITIONS, retention_s={1: 60.0, 10: 120.0, 60: None})
     run = making.run(seconds(400))
-    report = run.stretch(Choice(from_s=61.0, to_s=62.0))
-    assert report.stretch is not None
-    assert (report.stretch.start_s, report.stretch.end_s) == (60.0, 120.0)
+    report = run.time_range(TimeRangeChoice(from_s=61.0, to_s=62.0))
+    assert report.time_range is not None
+    assert (report.time_range.start_s, report.time_range.end_s) == (60.0, 120.0)
     assert report.series("latency").count == 3_000
-    fine = run.stretch(Choice(from_s=391.0, to_s=392.0))
-    assert fine.stretch is not None
-    assert (fine.stretch.start_s, fine.stretch.end_s, fine.series("latency").count) == (391.0, 392.0, 50)
+    fine = run.time_range(TimeRangeChoice(from_s=391.0, to_s=392.0))
+    assert fine.time_range is not None
+    assert (fine.time_range.start_s, fine.time_range.end_s, fine.series("latency").count) == (391.0, 392.0, 50)
     windows = list(run.windows(5.0))
     assert [window.end_s - window.start_s for window in windows[:3]] == [60.0] * 3
     assert sum(window.series["latency", ()].count for window in windows) == 20_000
@@ -336,7 +336,7 @@ def test_a_run_of_nothing(tmp_path: Path) -> None:
     assert (report.over_time, report.bounds) == ([], [])
     assert list(run.windows(1.0)) == []
     with pytest.raises(UsageError, match="nothing lies between"):
-        run.stretch(Choice(from_s=0.0, to_s=0.0))
+        run.time_range(TimeRangeChoice(from_s=0.0, to_s=0.0))
     assert isinstance(run, RecordedRun)
 
 
@@ -349,4 +349,4 @@ def test_a_large_history_is_read_on_request(tmp_path: Path, monkeypatch: pytest.
     assert report.bounds_of(report.series("latency")) is not None
     assert "which `--every 5s` reads all the same: bounds are wider" in report.findings[0]
     assert len(run.report(5.0).over_time[0].points) == 25
-    assert run.stretch(Choice(from_s=100.0)).series("latency").count == 1_250
+    assert run.time_range(TimeRangeChoice(from_s=100.0)).series("latency").count == 1_250

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from tests.unit.history.runs import Making
 
-from telemetry.history.reader import Past
+from telemetry.history.reader import RunHistory
 from telemetry.history.run import RecordedRun
 from telemetry.history.steady_range import busiest, settled
-from telemetry.history.time_range import Choice
+from telemetry.history.time_range import TimeRangeChoice
 from telemetry.wire.events import Define
-from telemetry.wire.report import Stretch
+from telemetry.wire.report import TimeRange
 from telemetry.wire.snapshot import SeriesStat
 
 
-def chosen(run: RecordedRun, choice: Choice) -> Stretch:
+def chosen(run: RecordedRun, choice: TimeRangeChoice) -> TimeRange:
     assert run.directory is not None
-    past = Past(run.directory.history, run.result.snapshot.started_ns, run.result.snapshot.time_ns)
+    past = RunHistory(run.directory.history, run.result.snapshot.started_ns, run.result.snapshot.time_ns)
     return settled(choice, past, run.result.snapshot.series)
 
 
@@ -41,14 +41,14 @@ def test_the_busiest_series_decides(tmp_path: Path) -> None:
         for second in range(90)
     ]
     definitions = (Define(0, "main", "series", "ms"), Define(1, "other", "series", "ms"))
-    found = chosen(Making(tmp_path, definitions).run(rows), Choice(trim_warmup=True))
+    found = chosen(Making(tmp_path, definitions).run(rows), TimeRangeChoice(trim_warmup=True))
     assert (found.found, found.start_s, found.end_s) == (True, 15.0, 90.0)
     assert "main" in found.reason
     assert "other" not in found.reason
 
 
-@pytest.mark.parametrize("choice", [Choice(steady=True), Choice(trim_warmup=True)])
-def test_no_series_no_steadiness(tmp_path: Path, choice: Choice) -> None:
+@pytest.mark.parametrize("choice", [TimeRangeChoice(steady=True), TimeRangeChoice(trim_warmup=True)])
+def test_no_series_no_steadiness(tmp_path: Path, choice: TimeRangeChoice) -> None:
     """A run of counters alone has nothing to tell it by."""
     run = Making(tmp_path, (Define(0, "requests", "counter"),)).run([[(0, 1.0)]] * 20)
     found = chosen(run, choice)
@@ -58,6 +58,6 @@ def test_no_series_no_steadiness(tmp_path: Path, choice: Choice) -> None:
 
 def test_too_short_to_tell(tmp_path: Path) -> None:
     """The reason is handed on."""
-    found = chosen(Making(tmp_path).run([[(0, 1.0)]] * 4), Choice(steady=True))
+    found = chosen(Making(tmp_path).run([[(0, 1.0)]] * 4), TimeRangeChoice(steady=True))
     assert not found.found
     assert "4" in found.reason

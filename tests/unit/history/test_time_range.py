@@ -7,7 +7,7 @@ import math
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.history.time_range import Choice, parse_time
+from telemetry.history.time_range import TimeRangeChoice, parse_time
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 def test_a_part_is_chosen_one_way() -> None:
     """Two ways to look for it contradict each other; no number is no time."""
     with pytest.raises(UsageError, match="not by both"):
-        Choice(trim_warmup=True, steady=True)
+        TimeRangeChoice(trim_warmup=True, steady=True)
     with pytest.raises(UsageError, match="no time of a run"):
-        Choice(from_s=math.nan)
-    assert Choice().whole
-    assert not Choice(from_s=0.0).whole
+        TimeRangeChoice(from_s=math.nan)
+    assert TimeRangeChoice().whole
+    assert not TimeRangeChoice(from_s=0.0).whole

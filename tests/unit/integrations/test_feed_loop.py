@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from telemetry import limits
-from telemetry.integrations.feed_loop import Ending, Pump
+from telemetry.integrations.feed_loop import Ending, FeedLoop
 
 
 class Script:
@@ -43,7 +43,9 @@ class Script:
     def pump(
         self, run_over: Callable[[], bool] = lambda: False, stopped: Callable[[], bool] = lambda: False
     ) -> Ending:
-        made = Pump(self, self, run_over=run_over, stopped=stopped, say=self.said.append, clock=lambda: self.now_s)
+        made = FeedLoop(
+            self, self, run_over=run_over, stopped=stopped, say=self.said.append, clock=lambda: self.now_s
+        )
         ending = made.run()
         assert made.taken == len(self.taken)
         return ending

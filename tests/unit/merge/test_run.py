@@ -9,7 +9,7 @@ import pytest
 from tests.unit.merge.conftest import MakeRun
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.merge import Merged, Place, gather, merge
+from telemetry.merge import Merged, MergeTarget, gather, merge
 from telemetry.merge import run as module
 from telemetry.store.final_snapshot import read_final
 from telemetry.store.history import HistoryReader
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 def two(make_run: MakeRun, root: Path, **place: object) -> Merged:
     runs = [make_run("a", {0: [1.0, 2.0]}, host="h"), make_run("b", {0: [4.0]}, host="i", start_s=5.0)]
-    return merge(gather(runs), Place(root=root, **place), argv=["telemetry", "merge"])  # type: ignore[arg-type]
+    return merge(gather(runs), MergeTarget(root=root, **place), argv=["telemetry", "merge"])  # type: ignore[arg-type]
 
 
 def test_a_merged_run_is_a_run(make_run: MakeRun, root: Path) -> None:
@@ -61,7 +61,7 @@ def test_it_goes_where_it_is_told_to(make_run: MakeRun, root: Path, tmp_path: Pa
     runs = [make_run("c", {}), make_run("d", {})]
     for there in (place, root / "latest"):
         with pytest.raises(RunDirectoryError, match="exists already"):
-            merge(gather(runs), Place(root=root, directory=there))
+            merge(gather(runs), MergeTarget(root=root, directory=there))
 
 
 def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: p
     runs = gather([make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]}, history=False)])
     before = sorted(root.iterdir())
     with pytest.raises(UsageError, match="can't be added exactly"):
-        merge(runs, Place(root=root))
+        merge(runs, MergeTarget(root=root))
     assert sorted(root.iterdir()) == before
 
     def interrupted(*_: object) -> None:
@@ -77,7 +77,7 @@ def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: p
 
     monkeypatch.setattr(module, "write_final", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        merge(runs, Place(root=root), coarse=True)
+        merge(runs, MergeTarget(root=root), coarse=True)
     assert sorted(root.iterdir()) == before
 
 
@@ -90,14 +90,14 @@ def test_a_disk_that_refuses_is_told(make_run: MakeRun, root: Path, monkeypatch:
 
     monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(RunDirectoryError, match="the merged run can't be written: No space left") as error:
-        merge(runs, Place(root=root))
+        merge(runs, MergeTarget(root=root))
     assert "-o" in error.value.hint
 
 
 def test_who_has_no_history_is_named(make_run: MakeRun, root: Path) -> None:
     """The result has no history either."""
     runs = [make_run("a", {0: [1.0]}), make_run("b", {1: [2]}, history=False)]
-    merged = merge(gather(runs), Place(root=root))
+    merged = merge(gather(runs), MergeTarget(root=root))
     assert merged.snapshot.warnings[0] == "there is no history: b has none"
     assert not merged.directory.history.exists()
     assert merged.snapshot.series[0].count == 1

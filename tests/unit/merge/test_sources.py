@@ -6,7 +6,7 @@ import pytest
 from tests.unit.merge.conftest import LATENCY, SECOND, MakeRun
 
 from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.merge import Place, gather, merge, sources
+from telemetry.merge import MergeTarget, gather, merge, sources
 from telemetry.merge.sources import labels, name_of
 from telemetry.wire.events import Define
 from telemetry.wire.snapshot import ProducerStat
@@ -23,7 +23,7 @@ def test_no_run_counts_twice(make_run: MakeRun) -> None:
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
     with pytest.raises(UsageError, match=r"run a would count twice: it is in [^ ]*-a \(name it once\)"):
         gather([one, two, one])
-    merged = merge(gather([one, two]), Place(root=one[0].path.parent))
+    merged = merge(gather([one, two]), MergeTarget(root=one[0].path.parent))
     with pytest.raises(UsageError, match=r"run b would count twice: it is in [^ ]* and in [^ ]*-b \("):
         gather([(merged.directory, merged.snapshot), two])
 

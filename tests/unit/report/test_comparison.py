@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from telemetry.compare import ONE_SIDED, Comparison, Curve, MetricResult, Noise, RunFacts, Within
+from telemetry.compare import ONE_SIDED, BoundedFigure, Comparison, Curve, MetricResult, Noise, RunFacts
 from telemetry.errors import UsageError
 from telemetry.report.comparison import (
     amount,
@@ -166,8 +166,8 @@ def single() -> Comparison:
         before=10.2,
         after=11.3,
         difference=0.108,
-        before_within=Within(value=10.2, low=10.0, high=10.4),
-        after_within=Within(value=11.3, low=11.0),
+        before_within=BoundedFigure(value=10.2, low=10.0, high=10.4),
+        after_within=BoundedFigure(value=11.3, low=11.0),
         noise=Noise(cv=0.02, runs=10, limit=0.064, exceeded=True),
     )
     wall = replace(
@@ -176,8 +176,8 @@ def single() -> Comparison:
         statistic="wall",
         name="",
         unit="s",
-        before_within=Within(value=10.2),
-        after_within=Within(value=11.3),
+        before_within=BoundedFigure(value=10.2),
+        after_within=BoundedFigure(value=11.3),
         noise=None,
     )
     return Comparison(

@@ -19,9 +19,9 @@ from telemetry import formatting, render
 from telemetry.drop_reasons import Reason
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun
-from telemetry.report.content import cost, marks, params, stretch_words, warnings
+from telemetry.report.content import cost, marks, params, time_range_words, warnings
 from telemetry.wire.gates import GateResult
-from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, Stretch
+from telemetry.wire.report import Bounds, Report, SeriesBounds, SeriesOverTime, SeriesPoint, TimeRange
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY
 from telemetry.wire.snapshot import (
     Accounting,
@@ -117,9 +117,9 @@ reports = st.builds(
     Report,
     snapshot=snapshots,
     source=st.just("file"),
-    stretch=st.none()
+    time_range=st.none()
     | st.builds(
-        Stretch,
+        TimeRange,
         start_s=positives,
         end_s=positives,
         chosen=st.sampled_from(["given", "trim_warmup", "steady"]),
@@ -250,8 +250,8 @@ def test_unknown_format_is_a_usage_error() -> None:
 
 def test_a_part_that_was_not_found_says_what_the_numbers_are_of() -> None:
     """What lay between --from and --to is not the whole run."""
-    stretch = Stretch(start_s=5.0, end_s=12.0, chosen="steady", found=False, reason="it drifts")
-    assert stretch_words(stretch) == (
+    time_range = TimeRange(start_s=5.0, end_s=12.0, chosen="steady", found=False, reason="it drifts")
+    assert time_range_words(time_range) == (
         "no steady part was found between 5.00 s and 12.0 s of the run, so this is all of that: it drifts"
     )
 
@@ -275,7 +275,7 @@ def test_what_was_read_with_its_history_is_left_as_it_is() -> None:
     """So is a part of a run, and a run that goes on."""
     known = replace(Report(snapshot=BARE, source="file"), findings=["so it is"])
     assert "too few" not in render(known)
-    part = replace(known, findings=[], stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given"))
+    part = replace(known, findings=[], time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
     assert "too few" not in render(part)
     assert "too few" not in render(
         replace(known, findings=[], source="status", snapshot=replace(BARE, state="LIVE"))

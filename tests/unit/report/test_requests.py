@@ -16,7 +16,7 @@ from telemetry.history.findings import alone
 from telemetry.history.requests import with_requests
 from telemetry.report.requests import KINDS_SHOWN, requests
 from telemetry.report.table import Section
-from telemetry.wire.report import Stretch
+from telemetry.wire.report import TimeRange
 from telemetry.wire.requests import COMPLETED, CORRECTED, FAILED, ISSUED, LATENCY, TTFT
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
@@ -157,7 +157,7 @@ def test_conversations_belong_to_no_window() -> None:
 def test_a_part_of_a_run_says_that_it_has_no_rates() -> None:
     """Nor does it know what was in flight."""
     whole = report(counter(ISSUED, 3), counter(COMPLETED, 1))
-    part = with_requests(replace(whole, stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given")), part=True)
+    part = with_requests(replace(whole, time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given")), part=True)
     (one,) = (section for section in requests(part) if section)
     assert one.lines == ["3 issued → 1 completed", "rates are known of the whole run only"]
     apart = with_requests(report(counter(ISSUED, 3), counter(ISSUED, 2, window="a")), part=True)

@@ -18,7 +18,7 @@ from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 
 def test_rows_say_what_they_are_of() -> None:
-    """A percentile with its bounds in the stretch, the same in a step of time, a count without a unit."""
+    """A percentile with its bounds in the time range, the same in a step of time, a count without a unit."""
     report = stored_report()
     found = [row for row in rows(report) if (row.kind, row.name) == ("series", "first_byte")]
     (p99, *steps) = [row for row in found if row.figure == "p99"]
@@ -33,9 +33,9 @@ def test_rows_say_what_they_are_of() -> None:
 def test_the_whole_run_has_no_times() -> None:
     """Also where a part was looked for and not found."""
     report = stored_report()
-    assert report.stretch is not None
-    for stretch in (None, replace(report.stretch, found=False)):
-        whole = replace(report, stretch=stretch, over_time=[], gates=[])
+    assert report.time_range is not None
+    for time_range in (None, replace(report.time_range, found=False)):
+        whole = replace(report, time_range=time_range, over_time=[], gates=[])
         assert {(row.start_s, row.end_s) for row in rows(whole)} == {(None, None)}
 
 

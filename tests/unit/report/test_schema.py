@@ -68,7 +68,7 @@ def test_what_is_wrong_is_refused(
 def test_a_name_that_is_left_out_is_refused(validator: jsonschema.Draft202012Validator) -> None:
     """Whoever reads a report finds every name in it."""
     document = json.loads(render_json(stored_report()))
-    del document["stretch"]
+    del document["time_range"]
     assert not validator.is_valid(document)
 
 
@@ -76,4 +76,4 @@ def test_fields_have_the_words_of_the_source() -> None:
     """Units and meanings travel with the schema."""
     parts = json_schema()["$defs"]
     assert parts["CounterStat"]["properties"]["rate"]["description"] == "Per second, over the window."
-    assert parts["Stretch"]["description"].endswith("seconds since the run's start.")
+    assert parts["TimeRange"]["description"].endswith("seconds since the run's start.")

@@ -7,7 +7,7 @@ from tests.golden.report.renderings import stored_report
 
 from telemetry.report.steps import AXES_SHOWN, steps, values
 from telemetry.report.table import Section
-from telemetry.wire.report import Report, Stretch
+from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
 TAIL = "all steps, and how far producers were apart, are in the record log: `telemetry tail --records`"
@@ -47,7 +47,7 @@ def test_axes_and_their_newest_values() -> None:
 
 def test_a_part_of_a_run_has_the_steps_of_the_whole() -> None:
     """Which is said."""
-    part = replace(report(AxisStat(name="a")), stretch=Stretch(start_s=0.0, end_s=1.0, chosen="given"))
+    part = replace(report(AxisStat(name="a")), time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
     assert "steps are those of the whole run" in next(steps(part)).notes
 
 

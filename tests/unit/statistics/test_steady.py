@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from telemetry.statistics.shifts import Floats
-from telemetry.statistics.steady import Found, steady_part, warmup_end
+from telemetry.statistics.steady import SteadyRange, steady_part, warmup_end
 
 SEEDS = range(100)
 STEPS = 200
@@ -31,7 +31,7 @@ def test_a_warm_up_is_cut_where_the_noise_begins() -> None:
     for seed in SEEDS:
         run = 100.0 + decay + noise(seed)
         part, settled = steady_part(run), warmup_end(run)
-        assert settled == Found(part.begin, STEPS, settled.reason)
+        assert settled == SteadyRange(part.begin, STEPS, settled.reason)
         assert settled.reason.startswith("the first steps differ: the figure goes from")
         begins.append(settled.begin)
     assert 40 <= np.median(begins) <= 56
@@ -66,7 +66,7 @@ def test_a_drift_without_end_has_no_steady_part() -> None:
     for seed in SEEDS:
         for sign, word in ((1.0, "rising"), (-1.0, "falling")):
             part = steady_part(100.0 + sign * np.linspace(0.0, 20.0, STEPS) + noise(seed), names=["rate"])
-            assert (part, part.reason) == (Found(0, 0, part.reason), f"rate goes on {word}")
+            assert (part, part.reason) == (SteadyRange(0, 0, part.reason), f"rate goes on {word}")
     settled = warmup_end(np.linspace(1.0, 2.0, STEPS))
     assert not settled
     assert settled.reason == "the figure goes on rising"
@@ -148,8 +148,8 @@ def test_too_few_steps_show_nothing(steps: list[float]) -> None:
 def test_constant_figures_are_steady() -> None:
     """Without any noise, and with a level of 0."""
     for level in (0.0, 7.5):
-        assert steady_part(np.full(10, level)) == Found(0, 10, "no shift or slope in all steps")
-        assert warmup_end(np.full(10, level)) == Found(0, 10, "the first steps are like the others")
+        assert steady_part(np.full(10, level)) == SteadyRange(0, 10, "no shift or slope in all steps")
+        assert warmup_end(np.full(10, level)) == SteadyRange(0, 10, "the first steps are like the others")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from telemetry.supervise import aggregator as keeper_module
 from telemetry.supervise import run_files
 from telemetry.supervise.aggregator import AggregatorKeeper, death_of
 from telemetry.supervise.run_files import FINAL_FILE, RunFiles
-from telemetry.supervise.spawn import Aggregator, Circumstances
+from telemetry.supervise.spawn import Aggregator, StartConditions
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.wire.codec import snapshot_to_json
@@ -53,7 +53,7 @@ class Bench:
             name="job",
             directory=str(self.folder),
             process=subprocess.Popen(self.program),
-            circumstances=Circumstances({}, None, os.getpid()),
+            circumstances=StartConditions({}, None, os.getpid()),
             ending=self.ending,
         )
         self.started.append(made)

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from telemetry import limits
-from telemetry.supervise.child import Companion, Manner
+from telemetry.supervise.child import Child, ChildPolicy
 
 READY = "import os, sys, time; print('ready', os.getpid(), file=sys.stderr, flush=True);"
-WRITER = Manner("writer", restart_codes=frozenset({1}), told_codes=frozenset({6}))
+WRITER = ChildPolicy("writer", restart_codes=frozenset({1}), told_codes=frozenset({6}))
 DEADLINE_S = 30.0
 
 
@@ -27,10 +27,10 @@ class Nearby:
 
     def __init__(self) -> None:
         self.said: queue.Queue[str] = queue.Queue()
-        self.made: list[Companion] = []
+        self.made: list[Child] = []
 
-    def begin(self, program: str, manner: Manner = WRITER, **options: Any) -> Companion:
-        self.made.append(Companion("a\x1bb", [sys.executable, "-c", program], manner, self.said.put, **options))
+    def begin(self, program: str, manner: ChildPolicy = WRITER, **options: Any) -> Child:
+        self.made.append(Child("a\x1bb", [sys.executable, "-c", program], manner, self.said.put, **options))
         return self.made[-1]
 
     def hear(self) -> str:
@@ -51,7 +51,7 @@ def nearby() -> Iterator[Nearby]:
         one.kill()
 
 
-def ends(one: Companion) -> bool:
+def ends(one: Child) -> bool:
     return one.wait(time.monotonic() + DEADLINE_S)
 
 
@@ -68,7 +68,7 @@ def test_another_takes_the_place_of_one_that_was_killed(nearby: Nearby) -> None:
 def test_signals_reach_the_one_that_took_the_place_as_well(nearby: Nearby) -> None:
     """What its thread does not listen to is not blocked in those that it starts."""
     mask = "print(*signal.pthread_sigmask(signal.SIG_BLOCK, []), sep=',', file=sys.stderr, flush=True);"
-    manner = Manner("writer", holds_term=True)
+    manner = ChildPolicy("writer", holds_term=True)
     nearby.begin(f"import signal; {READY} {mask} time.sleep(60)", manner)
     first, blocked = nearby.ready(), nearby.hear()
     os.kill(first, signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_exit_codes(nearby: Nearby, code: int, starts: int) -> None:
 def test_one_that_lasted_has_all_restarts_again(nearby: Nearby, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it has died before."""
     monkeypatch.setattr(limits, "RESTARTS", 1)
-    one = nearby.begin(READY + "time.sleep(60)", Manner("writer", lasts_s=0.0))
+    one = nearby.begin(READY + "time.sleep(60)", ChildPolicy("writer", lasts_s=0.0))
     for _ in range(3):
         os.kill(nearby.ready(), signal.SIGKILL)
         assert nearby.hear().endswith("; it is started again")
@@ -103,7 +103,7 @@ def test_one_that_lasted_has_all_restarts_again(nearby: Nearby, monkeypatch: pyt
 
 def test_who_is_told_to_end_while_it_waits_to_be_started_is_not(nearby: Nearby) -> None:
     """The pause before a restart does not hold up the end."""
-    manner = Manner("writer", restart_codes=frozenset({1}), pause_s=60.0)
+    manner = ChildPolicy("writer", restart_codes=frozenset({1}), pause_s=60.0)
     one = nearby.begin("import sys; sys.exit(1)", manner)
     assert [nearby.hear() for _ in range(2)] == ["a\\x1bb: the writer ended with code 1; it is started again"] * 2
     one.ask_to_end()

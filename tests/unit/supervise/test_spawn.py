@@ -15,7 +15,7 @@ import pytest
 
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError, UsageError
 from telemetry.supervise import spawn as spawn_module
-from telemetry.supervise.spawn import Aggregator, Circumstances, respawn, spawn
+from telemetry.supervise.spawn import Aggregator, StartConditions, respawn, spawn
 from telemetry.testing.aggregator import FakeAggregator
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def dead_aggregator() -> Aggregator:
         name="job",
         directory="/the/run",
         process=None,  # type: ignore[arg-type]
-        circumstances=Circumstances(dict(os.environ), None, os.getpid()),
+        circumstances=StartConditions(dict(os.environ), None, os.getpid()),
     )
 
 

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from telemetry.transport import keeper_lock as subject
-from telemetry.transport.keeper_lock import Keeping, clear, keeper_of
+from telemetry.transport.keeper_lock import KeeperLock, clear, keeper_of
 
-KEEPS = "from telemetry.transport.keeper_lock import Keeping as K; kept = K('r'); print('ok', flush=True); input()"
+KEEPS = (
+    "from telemetry.transport.keeper_lock import KeeperLock as K; kept = K('r'); print('ok', flush=True); input()"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,7 @@ def runtime(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_seen_until_it_ends(runtime: Path) -> None:
     """And leaves nothing, not even the folder if it was the last one in it."""
     assert keeper_of("r") == 0
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     assert keeper_of("r") == os.getpid()
     keeping.end()
     keeping.end()
@@ -53,7 +55,7 @@ def test_it_ends_with_its_process(runtime: Path) -> None:
 
 def test_a_forked_child_is_not_willing(runtime: Path) -> None:
     """It has no thread that would do it, and it may live longer."""
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     ready, begun = os.pipe()
     over, end = os.pipe()
     child = os.fork()
@@ -94,7 +96,7 @@ def test_a_fork_in_mid_construction_inherits_nothing(runtime: Path, monkeypatch:
     monkeypatch.setattr(
         subject, "fcntl", SimpleNamespace(flock=fork_first, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
     )
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     assert (children, alone) == ([0], [True])
     assert subject._FORKING.acquire(blocking=False)
     subject._FORKING.release()
@@ -114,7 +116,7 @@ def test_whoever_just_looks_keeps_nobody_from_keeping(runtime: Path, monkeypatch
     monkeypatch.setattr(
         subject, "fcntl", SimpleNamespace(flock=looked_at, LOCK_EX=fcntl.LOCK_EX, LOCK_NB=fcntl.LOCK_NB)
     )
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     monkeypatch.setattr(subject, "fcntl", fcntl)
     assert keeper_of("r") == os.getpid()
     keeping.end()
@@ -122,7 +124,7 @@ def test_whoever_just_looks_keeps_nobody_from_keeping(runtime: Path, monkeypatch
 
 def test_a_lock_that_another_has_is_not_waited_for(runtime: Path) -> None:
     """For long: a run is kept all the same. Its file stays with the other."""
-    first, second = Keeping("r"), Keeping("r")
+    first, second = KeeperLock("r"), KeeperLock("r")
     second.end()
     assert keeper_of("r") == os.getpid()
     first.end()
@@ -132,7 +134,7 @@ def test_a_lock_that_another_has_is_not_waited_for(runtime: Path) -> None:
 @pytest.mark.parametrize("content", ["", "x", "-1"])
 def test_one_that_says_nothing_of_itself_is_no_keeper(runtime: Path, content: str) -> None:
     """Its file is locked and holds no process."""
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     next(runtime.iterdir()).write_text(content)
     assert keeper_of("r") == 0
     keeping.end()
@@ -142,7 +144,7 @@ def test_where_it_cannot_be_said_nobody_hears_of_it(short_dir: Path, monkeypatch
     """A run is kept all the same."""
     (short_dir / "file").touch()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir / "file"))
-    keeping = Keeping("r")
+    keeping = KeeperLock("r")
     assert keeper_of("r") == 0
     clear("r")
     keeping.end()

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from telemetry.config.schema import TuiConfig
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Feed, Fresh
+from telemetry.tui.feed.news import Feed, NewSnapshot
 from telemetry.wire.snapshot import MetricsSnapshot
 
 STOP_WORDS = "Stop `python bench.py`? It gets SIGTERM."
@@ -49,7 +49,7 @@ def cockpit(
 
 def live(snapshot: MetricsSnapshot | None = None, *, answers: bool = True) -> feeds.FakeFeed:
     """The played run at its last second, as `FakeClock` has it."""
-    fresh = Fresh(snapshot or feeds.play().last, FakeClock().monotonic_ns())
+    fresh = NewSnapshot(snapshot or feeds.play().last, FakeClock().monotonic_ns())
     return feeds.FakeFeed(fresh, feeds.play().trends(), answers=answers)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.testing.builders import MONO_NS, WALL_NS, batch
-from telemetry.tui.feed.news import MomentOf, News, Note, Tell, TimelineOf, Trends
-from telemetry.tui.model.scene import Moment, SeriesId, series_id
+from telemetry.tui.feed.news import News, Note, RangeFiguresOf, Tell, TimelineOf, Trends
+from telemetry.tui.model.scene import RangeFigures, SeriesId, series_id
 from telemetry.wire.control import Hello, SeriesKey
 from telemetry.wire.events import Define, EventRecord, Expect, Mark
 from telemetry.wire.history import Interval
@@ -80,22 +80,22 @@ class Recorded:
             found.add(interval)
         return found
 
-    def moment(self, end_ns: int, seconds: float) -> Moment:
+    def moment(self, end_ns: int, seconds: float) -> RangeFigures:
         start_ns = end_ns - round(seconds * 1e9)
-        stretch = Stretch(self.keys, ("50", "90", "99", "99.9"))
+        time_range = RangeSums(self.keys, ("50", "90", "99", "99.9"))
         for interval in self.intervals:
             if interval.start_ns < end_ns and interval.end_ns > start_ns:
-                stretch.add(interval)
+                time_range.add(interval)
         names = {key.index: series_id(key.name, key.labels) for key in self._series()}
-        figures = {names[index]: figures for index, figures in stretch.figures().items()}
-        return Moment(start_ns=start_ns, end_ns=end_ns, series=figures)
+        figures = {names[index]: figures for index, figures in time_range.figures().items()}
+        return RangeFigures(start_ns=start_ns, end_ns=end_ns, series=figures)
 
     def trends(self) -> Trends:
         points: dict[SeriesId, list[float]] = {}
         for interval in self.intervals:
-            stretch = Stretch(self.keys, ("99",))
-            stretch.add(interval)
-            found = stretch.figures()
+            time_range = RangeSums(self.keys, ("99",))
+            time_range.add(interval)
+            found = time_range.figures()
             for key in self._series():
                 if found[key.index].count:
                     points.setdefault(series_id(key.name, key.labels), []).append(
@@ -245,7 +245,7 @@ class FakeFeed:
     def look_at(self, end_ns: int, seconds: float) -> None:
         self.looked_at.append((end_ns, seconds))
         if self._answers:
-            self._tell(MomentOf(self._run.moment(end_ns, seconds)))
+            self._tell(RangeFiguresOf(self._run.moment(end_ns, seconds)))
 
     def stop_run(self) -> None:
         self.stops += 1

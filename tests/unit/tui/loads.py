@@ -10,7 +10,7 @@ from tests.unit.tui.feeds import SECOND_NS, FakeFeed, Recorded
 
 from telemetry.testing.builders import MONO_NS
 from telemetry.testing.clock import FakeClock
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.wire import requests as words
 from telemetry.wire.events import Define, EventRecord, Mark
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -123,5 +123,7 @@ def load(*kinds: str) -> Load:
 def live(snapshot: MetricsSnapshot | None = None, *kinds: str) -> FakeFeed:
     """At its last second, as `FakeClock` has it. What it said a few seconds before was heard, too."""
     played = load(*kinds)
-    heard = [Fresh(each, FakeClock().monotonic_ns()) for each in (played.snapshots[-8], snapshot or played.last)]
+    heard = [
+        NewSnapshot(each, FakeClock().monotonic_ns()) for each in (played.snapshots[-8], snapshot or played.last)
+    ]
     return FakeFeed(*heard, played.trends(), run=played)

@@ -12,7 +12,7 @@ from tests.unit.tui.cockpits import RUNS, STOP_WORDS, cockpit, lacks, lines, liv
 from telemetry.errors import RunNotFoundError
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -177,7 +177,7 @@ async def test_a_frozen_screen_stands_still_and_goes_on() -> None:
         await press(pilot, "space")
         await shows(pilot, "frozen · last 10 s")
         clock.advance(1)
-        feed.tell(Fresh(feeds.ended(feeds.play().last), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(feeds.ended(feeds.play().last), clock.monotonic_ns()))
         await until(pilot, lambda: app._known.ended)
         assert "LIVE" in text(app)
         await press(pilot, "space")
@@ -186,7 +186,7 @@ async def test_a_frozen_screen_stands_still_and_goes_on() -> None:
 
 
 async def test_the_past_is_looked_at_window_by_window() -> None:
-    """With longer and shorter stretches, and back to now."""
+    """With longer and shorter time ranges, and back to now."""
     feed = live()
     now_ns = feeds.play().last.time_ns
     app = cockpit(feed)
@@ -266,11 +266,11 @@ async def test_the_tab_of_requests_is_there_where_there_are_any() -> None:
         await shows(pilot, "queue_wait")
         await press(pilot, "4")
         assert app.current_mode == "overview"
-        feed.tell(Fresh(loads.load().last, 0))
+        feed.tell(NewSnapshot(loads.load().last, 0))
         await shows(pilot, "4 Requests")
         await press(pilot, "3", "tab")
         await shows(pilot, "issued ▸")
-        feed.tell(Fresh(feeds.play().last, 0))
+        feed.tell(NewSnapshot(feeds.play().last, 0))
         await shows(pilot, "no requests yet", "4 Requests")
         await press(pilot, "tab")
         await shows(pilot, "queue_wait")

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.tui import feeds, loads
 
-from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends, Trouble
-from telemetry.tui.model.scene import TREND_POINTS, Moment, Scene
-from telemetry.tui.run_knowledge import Known
+from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
+from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, Scene
+from telemetry.tui.run_knowledge import RunKnowledge
 
 S = feeds.SECOND_NS
 SERIES = ("queue_wait", ())
@@ -16,14 +16,14 @@ SERIES = ("queue_wait", ())
 
 def test_nothing_is_known_at_first() -> None:
     """An empty scene, as long as that is not worth a word."""
-    assert Known(0).scene(S) == Scene()
+    assert RunKnowledge(0).scene(S) == Scene()
 
 
 def test_news_become_the_scene() -> None:
     """Snapshot, trouble, output: each replaces what was known before."""
-    known = Known(0)
+    known = RunKnowledge(0)
     snapshot = feeds.play().last
-    for news in (Fresh(snapshot, S), Trouble("gone"), Output(("a", "b")), Note("never mind")):
+    for news in (NewSnapshot(snapshot, S), Trouble("gone"), Output(("a", "b")), Note("never mind")):
         known.learn(news)
     assert known.scene(S) == Scene(snapshot=snapshot, trouble="gone", output=("a", "b"))
     known.learn(Trouble(""))
@@ -32,10 +32,10 @@ def test_news_become_the_scene() -> None:
 
 def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
     """A rate of what they have grown by since."""
-    known, played = Known(0), loads.load().snapshots
-    known.learn(Fresh(played[-5], 0))
+    known, played = RunKnowledge(0), loads.load().snapshots
+    known.learn(NewSnapshot(played[-5], 0))
     assert known.scene(0).tokens_per_s == {}
-    known.learn(Fresh(played[-1], 0))
+    known.learn(NewSnapshot(played[-1], 0))
     rates = known.scene(0).tokens_per_s
     assert {dict(labels)["window"]: rate > 500 for (_, labels), rate in rates.items()} == {
         "warm-up": False,
@@ -45,7 +45,7 @@ def test_tokens_are_watched_from_snapshot_to_snapshot() -> None:
 
 def test_trends_grow_at_their_end() -> None:
     """At most a minute, and only where there was something new."""
-    known = Known(0)
+    known = RunKnowledge(0)
     known.learn(Trends({SERIES: tuple(float(point) for point in range(TREND_POINTS)), ("b", ()): (7.0,)}))
     known.learn(Trends({SERIES: (1_000.0,)}))
     trends = known.scene(0).trends
@@ -57,29 +57,29 @@ def test_trends_grow_at_their_end() -> None:
 
 def test_silence_is_told_once_it_is_more_than_two_seconds() -> None:
     """Of a run that lives, from its last snapshot on, or from the start if none has come."""
-    known = Known(0)
+    known = RunKnowledge(0)
     assert known.scene(3 * S).silence_s == 3.0
-    known.learn(Fresh(feeds.play().last, 10 * S))
+    known.learn(NewSnapshot(feeds.play().last, 10 * S))
     assert known.scene(11 * S).silence_s == 0.0
     assert known.scene(13 * S).silence_s == 3.0
 
 
 def test_rare_snapshots_are_no_silence() -> None:
     """One every five seconds is late after fifteen."""
-    known = Known(0)
-    known.learn(Fresh(replace(feeds.play().last, refresh_hz=0.2), 0))
+    known = RunKnowledge(0)
+    known.learn(NewSnapshot(replace(feeds.play().last, refresh_hz=0.2), 0))
     assert known.scene(14 * S).silence_s == 0.0
     assert known.scene(16 * S).silence_s == 16.0
 
 
 @pytest.mark.parametrize(
     "news",
-    [Fresh(feeds.ended(feeds.play().last), 0), Fresh(feeds.play().last, 0, live=False)],
+    [NewSnapshot(feeds.ended(feeds.play().last), 0), NewSnapshot(feeds.play().last, 0, live=False)],
     ids=["over", "disk"],
 )
-def test_a_run_that_is_over_is_silent_and_that_is_well(news: Fresh) -> None:
+def test_a_run_that_is_over_is_silent_and_that_is_well(news: NewSnapshot) -> None:
     """Nothing more is to be expected of it."""
-    known = Known(0)
+    known = RunKnowledge(0)
     assert not known.ended
     known.learn(news)
     assert known.ended
@@ -88,21 +88,21 @@ def test_a_run_that_is_over_is_silent_and_that_is_well(news: Fresh) -> None:
 
 def test_an_answer_about_the_past_counts_only_while_it_is_looked_at() -> None:
     """One that comes after the viewer has returned to now changes nothing."""
-    known, moment = Known(0), Moment(start_ns=1, end_ns=2)
-    known.learn(MomentOf(moment))
+    known, moment = RunKnowledge(0), RangeFigures(start_ns=1, end_ns=2)
+    known.learn(RangeFiguresOf(moment))
     assert known.scene(0).moment is None
     known.look_back()
-    known.learn(MomentOf(moment))
+    known.learn(RangeFiguresOf(moment))
     assert known.scene(0).moment == moment
     known.return_to_now()
     assert known.scene(0).moment is None
-    known.learn(MomentOf(moment))
+    known.learn(RangeFiguresOf(moment))
     assert known.scene(0).moment is None
 
 
 def test_a_timeline_belongs_to_its_series() -> None:
     """That of another one is no answer."""
-    known, timeline = Known(0), feeds.play().timeline(SERIES)
+    known, timeline = RunKnowledge(0), feeds.play().timeline(SERIES)
     known.learn(TimelineOf(SERIES, timeline))
     assert known.timeline(SERIES) is timeline
     assert known.timeline(("prompt", ())) is None
@@ -110,6 +110,6 @@ def test_a_timeline_belongs_to_its_series() -> None:
 
 def test_the_baseline_is_part_of_the_scene() -> None:
     """From when it is chosen."""
-    known = Known(0)
+    known = RunKnowledge(0)
     known.compare_with(feeds.baseline())
     assert known.scene(0).baseline is feeds.baseline()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tests.unit.tui.model.scenes import NOON, SECOND, snapshot
 
 from telemetry.tui.model.scene import TREND_POINTS
-from telemetry.tui.step_curves import NAMES, StepCourses
+from telemetry.tui.step_curves import NAMES, StepCurves
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
 
@@ -19,7 +19,7 @@ def at(second: float, step: int | None, values: Mapping[str, float | None], axis
 
 def test_a_point_a_second_at_most_and_for_new_steps_only() -> None:
     """Fast steps share one, and while none comes there is none."""
-    courses = StepCourses()
+    courses = StepCurves()
     for second, step in ((0.0, 1), (0.5, 2), (1.0, 3), (2.0, 3), (9.0, 4)):
         found = courses.learn(at(second, step, {"loss": float(step)}))
     assert found == {"train": {"loss": (1.0, 3.0, 4.0)}}
@@ -27,7 +27,7 @@ def test_a_point_a_second_at_most_and_for_new_steps_only() -> None:
 
 def test_without_news_it_is_the_same_object() -> None:
     """So that nothing is drawn."""
-    courses = StepCourses()
+    courses = StepCurves()
     first = courses.learn(at(0, 1, {"loss": 1.0}))
     assert courses.learn(at(5, 1, {"loss": 1.0})) is first
     assert courses.learn(at(6, None, {})) is first
@@ -35,7 +35,7 @@ def test_without_news_it_is_the_same_object() -> None:
 
 def test_what_is_no_finite_number_is_a_gap() -> None:
     """Whoever sends it."""
-    courses = StepCourses()
+    courses = StepCurves()
     for second, value in enumerate((1.0, None, math.inf, math.nan, 2.0)):
         found = courses.learn(at(second, second, {"loss": value}))
     assert found["train"]["loss"] == (1.0, None, None, None, 2.0)
@@ -43,7 +43,7 @@ def test_what_is_no_finite_number_is_a_gap() -> None:
 
 def test_memory_is_bounded() -> None:
     """By points of a name, and by names of all axes together; a name that is known goes on."""
-    courses = StepCourses()
+    courses = StepCurves()
     courses.learn(at(0, 1, {f"a{number}": 0.0 for number in range(NAMES - 1)}))
     courses.learn(at(0, 1, {"b": 0.0, "c": 0.0}, axis="eval"))
     for step in range(1, TREND_POINTS + 20):
@@ -55,6 +55,6 @@ def test_memory_is_bounded() -> None:
 
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
     """The next step is a point again."""
-    courses = StepCourses()
+    courses = StepCurves()
     courses.learn(at(100, 1, {"loss": 1.0}))
     assert courses.learn(at(5, 2, {"loss": 2.0}))["train"]["loss"] == (1.0, 2.0)

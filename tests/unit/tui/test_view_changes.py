@@ -6,7 +6,7 @@ from tests.unit.tui import feeds
 
 from telemetry.tui import view_changes
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.view_changes import Past
+from telemetry.tui.view_changes import PastRange
 
 KEYS = ("", "name", "rate", "p99")
 S = feeds.SECOND_NS
@@ -88,14 +88,14 @@ def test_scrubbing_goes_window_by_window_and_back_to_now() -> None:
     snapshot = feeds.play().last
     scene = Scene(snapshot=snapshot)
     first = view_changes.scrub(scene, None, -1)
-    assert first == Past(snapshot.time_ns - 10 * S, 10.0)
+    assert first == PastRange(snapshot.time_ns - 10 * S, 10.0)
     assert view_changes.scrub(scene, first, 1) is None
     second = view_changes.scrub(scene, first, -1)
-    assert second == Past(snapshot.time_ns - 20 * S, 10.0)
+    assert second == PastRange(snapshot.time_ns - 20 * S, 10.0)
     assert view_changes.scrub(scene, second, 1) == first
     for _ in range(100):
         second = view_changes.scrub(scene, second, -1)
-    assert second == Past(snapshot.started_ns + S, 10.0)
+    assert second == PastRange(snapshot.started_ns + S, 10.0)
 
 
 def test_there_is_no_past_without_a_run() -> None:
@@ -104,14 +104,14 @@ def test_there_is_no_past_without_a_run() -> None:
     assert view_changes.scrub(Scene(snapshot=feeds.play().last), None, 1) is None
 
 
-def test_a_stretch_of_the_past_grows_and_shrinks() -> None:
+def test_a_time_range_of_the_past_grows_and_shrinks() -> None:
     """Between ten seconds and an hour."""
-    past = Past(0, 10.0)
-    longer = view_changes.stretch(past, -1)
-    assert longer == Past(0, 30.0)
-    assert view_changes.stretch(longer, 1) == past
-    assert view_changes.stretch(past, 1) == past
+    past = PastRange(0, 10.0)
+    longer = view_changes.time_range(past, -1)
+    assert longer == PastRange(0, 30.0)
+    assert view_changes.time_range(longer, 1) == past
+    assert view_changes.time_range(past, 1) == past
     for _ in range(10):
-        longer = view_changes.stretch(longer, -1)
-    assert longer == Past(0, 3_600.0)
-    assert view_changes.stretch(Past(0, 20.0), -1).seconds == 30.0
+        longer = view_changes.time_range(longer, -1)
+    assert longer == PastRange(0, 3_600.0)
+    assert view_changes.time_range(PastRange(0, 20.0), -1).seconds == 30.0

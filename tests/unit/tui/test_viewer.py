@@ -15,7 +15,7 @@ from tests.unit.tui.cockpits import cockpit, live, press, shows, text, until
 
 from telemetry.errors import ConfigError
 from telemetry.testing.clock import FakeClock
-from telemetry.tui.feed.news import Fresh, Note, Output, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Note, Output, Trouble
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -55,11 +55,11 @@ async def test_a_flood_of_news_costs_no_more_frames_than_allowed() -> None:
         draw = app.draw
         app.draw = lambda: (drawn.append(""), draw())[1]  # type: ignore[method-assign]
         for number in range(200):
-            feed.tell(Fresh(stamped(number), clock.monotonic_ns()))
+            feed.tell(NewSnapshot(stamped(number), clock.monotonic_ns()))
         await shows(pilot, "run-199")
         assert len(drawn) == 1
         clock.advance(1)
-        feed.tell(Fresh(stamped(200), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(stamped(200), clock.monotonic_ns()))
         await shows(pilot, "run-200")
         assert len(drawn) == 2
 
@@ -88,7 +88,7 @@ async def test_silence_is_shown_and_ends_with_the_next_snapshot() -> None:
         feed.tell(Trouble("the aggregator does not answer"))
         await shows(pilot, "the aggregator does not answer")
         clock.advance(1)
-        feed.tell(Trouble(""), Fresh(stamped(7), clock.monotonic_ns()))
+        feed.tell(Trouble(""), NewSnapshot(stamped(7), clock.monotonic_ns()))
         await shows(pilot, "run-7", "complete so far")
         assert "ago" not in text(app)
 
@@ -107,12 +107,12 @@ async def test_a_snapshot_that_cant_be_drawn_does_not_end_the_viewer(monkeypatch
             patched.setattr("telemetry.tui.screens.overview.overview", fail)
             for number in range(3):
                 clock.advance(1)
-                feed.tell(Fresh(stamped(number), clock.monotonic_ns()))
+                feed.tell(NewSnapshot(stamped(number), clock.monotonic_ns()))
                 await until(pilot, lambda: app.failures)
         assert app.failures == ["overview: ZeroDivisionError: no width"]
         await shows(pilot, "This can't be drawn")
         clock.advance(1)
-        feed.tell(Fresh(stamped(9), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(stamped(9), clock.monotonic_ns()))
         await shows(pilot, "run-9")
 
 
@@ -148,7 +148,7 @@ async def test_of_a_finished_run_the_whole_is_shown() -> None:
     async with app.run_test(notifications=True) as pilot:
         await shows(pilot, "last 10 s")
         clock.advance(1)
-        feed.tell(Fresh(feeds.ended(feeds.play().last), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(feeds.ended(feeds.play().last), clock.monotonic_ns()))
         await shows(pilot, "COMPLETE", "whole run")
         await press(pilot, "w")
         await shows(pilot, "last 10 s")
@@ -156,7 +156,7 @@ async def test_of_a_finished_run_the_whole_is_shown() -> None:
     app = cockpit(chosen, clock=clock)
     async with app.run_test(notifications=True) as pilot:
         await press(pilot, "w", "w")
-        chosen.tell(Fresh(feeds.ended(feeds.play().last), clock.monotonic_ns()))
+        chosen.tell(NewSnapshot(feeds.ended(feeds.play().last), clock.monotonic_ns()))
         await shows(pilot, "COMPLETE", "last 10 s")
 
 

@@ -14,7 +14,7 @@ from telemetry.aggregator.core import RunFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.wire.events import Axis, Define, EventRecord, Mark, Scalars, StepEnd
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
 
@@ -166,12 +166,12 @@ def done(snapshot: MetricsSnapshot) -> MetricsSnapshot:
 
 def live(snapshot: MetricsSnapshot | None = None) -> FakeFeed:
     """At its last second, as `FakeClock` has it."""
-    fresh = Fresh(snapshot or training().last, FakeClock().monotonic_ns())
+    fresh = NewSnapshot(snapshot or training().last, FakeClock().monotonic_ns())
     return FakeFeed(fresh, training().trends(), run=training())
 
 
 def watched(app: Cockpit) -> Cockpit:
     """The same, having heard each second before."""
     for snapshot in training().snapshots[:-1]:
-        app._known.learn(Fresh(snapshot, FakeClock().monotonic_ns()))
+        app._known.learn(NewSnapshot(snapshot, FakeClock().monotonic_ns()))
     return app

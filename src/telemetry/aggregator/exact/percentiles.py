@@ -20,8 +20,8 @@ from telemetry.aggregator.exact.ranges import (
     KeptValues,
     Narrowing,
     Resolved,
-    Span,
-    Want,
+    ValueRange,
+    WantedPercentile,
     ordinal,
     ordinals,
     plan_pass,
@@ -127,7 +127,7 @@ class ExactPass:
         for want, value in resolved:
             self._values.setdefault(want.series, {})[self._targets.percentiles[want.key]] = value
 
-    def _begin(self, spans: list[Span]) -> None:
+    def _begin(self, spans: list[ValueRange]) -> None:
         self._pass = _Pass(spans, self._targets, self._memory_bytes)
 
     def _feed_chunk(self, index: Indices, value: Floats) -> None:
@@ -147,7 +147,7 @@ class ExactPass:
 class _Pass:
     """One pass over the data: spans by their place in a list ordered by slot and range."""
 
-    def __init__(self, spans: list[Span], targets: ExactTargets, memory_bytes: int) -> None:
+    def __init__(self, spans: list[ValueRange], targets: ExactTargets, memory_bytes: int) -> None:
         plan = plan_pass(spans, memory_bytes)
         self._waiting = plan.waiting
         self._spans = sorted(
@@ -189,7 +189,7 @@ class _Pass:
         rest = ~kept
         self._narrowing.add(numbers[rest], value[rest])
 
-    def end(self) -> tuple[Resolved, list[Span], list[tuple[int, str]]]:
+    def end(self) -> tuple[Resolved, list[ValueRange], list[tuple[int, str]]]:
         """(values found, spans for the next pass, series that disagree)."""
         resolved: Resolved = []
         spans = list(self._waiting)
@@ -217,7 +217,7 @@ class _Pass:
 class _Lookup:
     """From a value to the place of the first span of its slot: by page, then by slot within a wanted page."""
 
-    def __init__(self, group: int, ticks: TickColumns, spans: list[Span]) -> None:
+    def __init__(self, group: int, ticks: TickColumns, spans: list[ValueRange]) -> None:
         self._ticks = ticks
         pages = ticks.layout.pages
         self._pages_per_row = np.int64(pages)
@@ -248,7 +248,7 @@ class _Lookup:
 class _Ranges:
     """Tells the spans of one slot apart, which narrowing makes several of."""
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(self, spans: list[ValueRange]) -> None:
         self._whole = all(span.whole for span in spans)
         self._firsts = np.array([0 if span.whole else span.first for span in spans], dtype=np.int64)
         self._lasts = np.array([HIGHEST_ORDINAL if span.whole else span.last for span in spans], dtype=np.int64)
@@ -272,7 +272,7 @@ class _Ranges:
                 yield value[inside], candidates[inside]
 
 
-def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[Span]]:
+def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[ValueRange]]:
     """Values known already, and one span for each other wanted slot."""
     resolved: Resolved = []
     spans = []
@@ -287,18 +287,18 @@ def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[Span]]:
     return resolved, spans
 
 
-def _group_spans(number: int, group: GroupTargets) -> Iterable[Span]:
+def _group_spans(number: int, group: GroupTargets) -> Iterable[ValueRange]:
     """One for each wanted slot."""
     found = group.found
     columns = (group.rows, found.slots, found.within, found.counts)
     lines = zip(*(column.tolist() for column in columns), strict=True)
     for row, slots, ranks, counts in lines:
         series = int(group.members[row])
-        by_slot: dict[int, list[Want]] = {}
+        by_slot: dict[int, list[WantedPercentile]] = {}
         for key, (slot, rank) in enumerate(zip(slots, ranks, strict=True)):
-            by_slot.setdefault(slot, []).append(Want(series, key, rank))
+            by_slot.setdefault(slot, []).append(WantedPercentile(series, key, rank))
         slot_counts = dict(zip(slots, counts, strict=True))
         for slot, wants in by_slot.items():
             first, last = group.ticks.range_of(row, slot)
             count = slot_counts[slot]
-            yield Span(number, row, slot, ordinal(first), ordinal(last), count, tuple(wants), True)
+            yield ValueRange(number, row, slot, ordinal(first), ordinal(last), count, tuple(wants), True)

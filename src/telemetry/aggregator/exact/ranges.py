@@ -39,7 +39,7 @@ def from_ordinal(place: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class WantedPercentile:
     """One percentile of one series, at a rank (from 1) of the values of its span."""
 
     series: int
@@ -48,7 +48,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueRange:
     """A range of values of one slot that holds wanted ranks."""
 
     group: int
@@ -60,18 +60,18 @@ class Span:
     """Ordinal of the largest value it may hold."""
     count: int
     """Values it holds according to the histogram, or to the pass before."""
-    wants: tuple[Want, ...]
+    wants: tuple[WantedPercentile, ...]
     whole: bool
     """It holds all values of its slot, also those that rounding puts outside its range."""
 
 
-Resolved = list[tuple[Want, float]]
+Resolved = list[tuple[WantedPercentile, float]]
 
 
 class KeptValues:
     """All values of some spans, each in a region as long as its count."""
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(self, spans: list[ValueRange]) -> None:
         self._spans = spans
         counts = np.array([span.count for span in spans], dtype=np.int64)
         self._ends = np.cumsum(counts)
@@ -107,7 +107,7 @@ class Narrowing:
     looks at no more than the bin of a wanted rank.
     """
 
-    def __init__(self, spans: list[Span], bins: int) -> None:
+    def __init__(self, spans: list[ValueRange], bins: int) -> None:
         self._spans = spans
         self._bins = bins
         self._firsts = np.array([span.first for span in spans], dtype=np.int64)
@@ -128,37 +128,39 @@ class Narrowing:
         np.minimum.at(self._lows, bins, places)
         np.maximum.at(self._highs, bins, places)
 
-    def resolve(self, number: int) -> tuple[Resolved, list[Span]]:
+    def resolve(self, number: int) -> tuple[Resolved, list[ValueRange]]:
         """What is known of a span whose count arrived, and the narrower spans that hold the rest."""
         span, start = self._spans[number], number * self._bins
         running = np.cumsum(self._counts[start : start + self._bins])
         resolved: Resolved = []
-        open_wants: dict[int, list[Want]] = {}
+        open_wants: dict[int, list[WantedPercentile]] = {}
         for want in span.wants:
             place = int(np.searchsorted(running, want.rank))
             if self._lows[start + place] == self._highs[start + place]:
                 resolved.append((want, from_ordinal(self._lows[start + place])))
             else:
                 before = int(running[place]) - int(self._counts[start + place])
-                open_wants.setdefault(place, []).append(Want(want.series, want.key, want.rank - before))
+                open_wants.setdefault(place, []).append(WantedPercentile(want.series, want.key, want.rank - before))
         return resolved, [self._narrower(span, start + place, wants) for place, wants in open_wants.items()]
 
-    def _narrower(self, span: Span, place: int, wants: list[Want]) -> Span:
+    def _narrower(self, span: ValueRange, place: int, wants: list[WantedPercentile]) -> ValueRange:
         first, last = int(self._lows[place]), int(self._highs[place])
-        return Span(span.group, span.row, span.slot, first, last, int(self._counts[place]), tuple(wants), False)
+        return ValueRange(
+            span.group, span.row, span.slot, first, last, int(self._counts[place]), tuple(wants), False
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What one pass does with each open span."""
 
-    kept: list[Span]
-    narrowed: list[Span]
+    kept: list[ValueRange]
+    narrowed: list[ValueRange]
     bins: int
-    waiting: list[Span]
+    waiting: list[ValueRange]
 
 
-def plan_pass(spans: list[Span], memory_bytes: int) -> Plan:
+def plan_pass(spans: list[ValueRange], memory_bytes: int) -> Plan:
     """Keeps the smallest spans, narrows the others. At least one span makes progress in every pass."""
     by_count = sorted(spans, key=lambda span: span.count)
     room = int(memory_bytes * KEPT_SHARE) // VALUE_BYTES

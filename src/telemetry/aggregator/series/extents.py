@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import Part
+from telemetry.aggregator.batch_group import KindRows
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.pending_rows import Columns, Slots, Witnessed, slot_of
+from telemetry.aggregator.pending_rows import Columns, PendingRows, Slots, slot_of
 from telemetry.aggregator.registry import OVERFLOW, Registry
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
 from telemetry.aggregator.series.extent_tail import Tail, TailRows
@@ -98,7 +98,7 @@ class Extents:
         self._inside = CounterTable(1)
         """By follower: the events of a counter are the rows inside, its value is their sum."""
         self._tail = Tail()
-        self._witnessed = Witnessed()
+        self._witnessed = PendingRows()
 
     def restored(self) -> None:
         used = self._last >= 0
@@ -201,7 +201,7 @@ class Extents:
 
     # --- in --------------------------------------------------------------------------------------
 
-    def witness(self, kind: int, part: Part) -> None:
+    def witness(self, kind: int, part: KindRows) -> None:
         """Rows that are applied."""
         concerned = self._concerned[kind]
         if concerned.size:
@@ -216,7 +216,7 @@ class Extents:
         the same rows in any case. A state is saved settled."""
         if not self._witnessed.rows:
             return
-        rows, self._witnessed = self._witnessed.columns(), Witnessed()
+        rows, self._witnessed = self._witnessed.columns(), PendingRows()
         ends, part, taken = rows.part_ends, 0, 0
         while (part := bisect_left(ends, taken + self._tail.rows_until_due, part)) < len(ends):
             self._take(rows, slice(taken, ends[part]))

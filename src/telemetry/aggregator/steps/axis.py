@@ -12,8 +12,8 @@ from msgspec import Struct
 from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.steps.member import NOTHING_ENDED, Member
-from telemetry.aggregator.steps.merged import Reductions, Said, Values, merged
-from telemetry.aggregator.steps.shown import Showing
+from telemetry.aggregator.steps.merged import Reductions, ReportedValues, Values, merged
+from telemetry.aggregator.steps.shown import ShownNames
 from telemetry.drop_reasons import Count
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
 from telemetry.wire.snapshot import AxisStat
@@ -31,7 +31,7 @@ class Closed(NamedTuple):
 class StepState(Struct, array_like=True):
     """`said` by producer; the clock of steps when the first of them ended it; `merged` once it is closed."""
 
-    said: dict[ProducerId, Said] = {}
+    said: dict[ProducerId, ReportedValues] = {}
     newest_ns: Natural = 0
     ended_ns: Natural | None = None
     revision: Natural = 0
@@ -69,7 +69,7 @@ class AxisSteps:
     )
 
     def __init__(
-        self, name: str, budget: Budget, showing: Showing, closing: list[Closed], warn: Callable[[str], None]
+        self, name: str, budget: Budget, showing: ShownNames, closing: list[Closed], warn: Callable[[str], None]
     ) -> None:
         """`closing` takes what is said."""
         self.name = name
@@ -217,7 +217,7 @@ class AxisSteps:
         """Units it took."""
         said = step.said.get(producer)
         if said is None:
-            said = step.said[producer] = Said(values, at_ns)
+            said = step.said[producer] = ReportedValues(values, at_ns)
             taken = said.units
         else:
             before = said.units

@@ -20,7 +20,7 @@ NOTHING_ENDED: Final = -(1 << 63)
 _SINCE: Final = attrgetter("since")
 
 
-class Claim(Struct, array_like=True):
+class EndClaim(Struct, array_like=True):
     """It has ended all steps below `at`, if no batch below `since` says otherwise."""
 
     since: Natural
@@ -38,7 +38,7 @@ class Member(Struct, array_like=True):
     """On the clock of steps."""
     away: bool = False
     """It said nothing for the whole grace of a step: no step waits for it until it says something."""
-    claims: list[Claim] = []
+    claims: list[EndClaim] = []
     """Ascending, at most STEP_CLAIMS."""
     waived: Natural = 0
     """Batches below this one that were missing for a whole grace are not waited for."""
@@ -55,7 +55,7 @@ class Member(Struct, array_like=True):
         if place < len(self.claims) and self.claims[place].since == since:
             self.claims[place].at = max(self.claims[place].at, at)
             return
-        self.claims.insert(place, Claim(since, at, now_ns))
+        self.claims.insert(place, EndClaim(since, at, now_ns))
         if len(self.claims) > limits.STEP_CLAIMS:
             last = self.claims.pop(-2)
             self.claims[-1].at = max(self.claims[-1].at, last.at)

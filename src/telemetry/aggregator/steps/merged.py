@@ -20,7 +20,7 @@ Values = dict[Name, float | None]
 _NAMES_REMEMBERED: Final = 8 * limits.STEP_NAMES_SHOWN
 
 
-class Said(Struct, array_like=True):
+class ReportedValues(Struct, array_like=True):
     """The newest values of one producer."""
 
     values: Values
@@ -59,7 +59,9 @@ def _number(value: float | None) -> float | None:
 
 
 def merged(
-    said: Mapping[ProducerId, Said], reduction_of: Callable[[str], Reduction], names: Iterable[str] | None = None
+    said: Mapping[ProducerId, ReportedValues],
+    reduction_of: Callable[[str], Reduction],
+    names: Iterable[str] | None = None,
 ) -> tuple[Values, dict[str, Spread]]:
     """One value for each name, or for some `names`, and the spread of those that several producers reported."""
     if len(said) == 1 and names is None:
@@ -81,7 +83,7 @@ def merged(
 
 
 def _reported(
-    said: Mapping[ProducerId, Said], names: Iterable[str] | None
+    said: Mapping[ProducerId, ReportedValues], names: Iterable[str] | None
 ) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
     """For each name the producers that have a number for it, in order of their ids, and the numbers."""
     ranks = sorted(said)
@@ -115,7 +117,7 @@ def _reduced(reduction: Reduction, numbers: Sequence[float], spread: Spread) -> 
     return spread.mean
 
 
-def _newest(name: str, who: Sequence[str], said: Mapping[str, Said]) -> float | None:
+def _newest(name: str, who: Sequence[str], said: Mapping[str, ReportedValues]) -> float | None:
     newest = max(who, key=lambda rank: (said[rank].time_of(name), rank))
     return said[newest].values[name]
 

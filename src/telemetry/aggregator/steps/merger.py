@@ -14,7 +14,7 @@ from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps.axis import AxisSteps, Closed
 from telemetry.aggregator.steps.merged import Values, finite
-from telemetry.aggregator.steps.shown import Showing
+from telemetry.aggregator.steps.shown import ShownNames
 from telemetry.drop_reasons import Reason
 from telemetry.wire.events import Axis, Name, Natural, Scalars, StepEnd
 from telemetry.wire.snapshot import AxisStat
@@ -41,7 +41,7 @@ class Steps:
         self._grace_ns = int(grace_s * 1e9)
         self._warn = warn
         self._budget = Budget(limits.STEP_VALUES)
-        self._showing = Showing(warn)
+        self._showing = ShownNames(warn)
         self._axes: dict[str, AxisSteps] = {}
         self._closing: list[Closed] = []
         self._touched: dict[str, None] = {}

@@ -9,7 +9,7 @@ from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 
 
-class Showing:
+class ShownNames:
     """STEP_NAMES_SHOWN names of STEP_NAME_CHARS_SHOWN characters together, to whoever asks first, for ever."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"_hides": bool}

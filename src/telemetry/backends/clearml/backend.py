@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.clearml.events import Event, Events
 from telemetry.backends.clearml.server import Server
@@ -55,7 +55,7 @@ class ClearMLBackend:
         """Values by why ClearML has none of them; their items were written without them."""
         self._target: Target | None = None
         self._events: Events
-        self._owners: Owners
+        self._owners: AxisOwners
         self._params: dict[str, Scalar] = {}
         self._artifacts: dict[str, Artifact] = {}
         self._changed = False
@@ -70,7 +70,7 @@ class ClearMLBackend:
             tags=tuple(filter(None, map(str.strip, options.tags.split(",")))),
         )
         try:
-            self._owners = Owners(self._place / "names.json")
+            self._owners = AxisOwners(self._place / "names.json")
         except OSError as error:
             raise NotConfigured(f"{self._place} can't be read: {describe(error)}") from error
         self._events = Events(run.started_ns, self._owners, spread=options.spread)

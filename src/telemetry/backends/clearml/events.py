@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text
 from telemetry.backends.naming import FINAL, flat, labelled
 from telemetry.wire.events import Scalar
@@ -24,7 +24,7 @@ class Events:
     """Titles and series: ClearML draws the series of one title into one chart. What stands before a name's last
     slash is the title. A name belongs to the axis that used it first; on others it has the axis behind it."""
 
-    def __init__(self, started_ns: int, owners: Owners, *, spread: bool) -> None:
+    def __init__(self, started_ns: int, owners: AxisOwners, *, spread: bool) -> None:
         self._started_ns = started_ns
         self._owners = owners
         self._spread = spread

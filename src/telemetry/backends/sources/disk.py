@@ -16,7 +16,7 @@ from telemetry.backends.sources.source import Position, Read
 from telemetry.config.schema import PERCENTILES
 from telemetry.errors import RunDirectoryError
 from telemetry.history.bounds import is_percentile
-from telemetry.history.interval_source import DiskPast
+from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.dead_run import remains
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.run_directory import Manifest, RunDirectory
@@ -173,7 +173,7 @@ def disk_readings(
     if not directory.history.is_dir():
         return None
     return HistoryReadings(
-        DiskPast(directory.history),
+        DiskIntervals(directory.history),
         started_ns,
         every_s,
         percentiles_of(directory, told),

@@ -19,7 +19,7 @@ from telemetry.backends.sources.sequence import Sequence
 from telemetry.backends.sources.snapshots import window_reading
 from telemetry.backends.sources.source import Position, Read
 from telemetry.errors import ProtocolError, RunDirectoryError, TelemetryError
-from telemetry.history.interval_source import ControlPast
+from telemetry.history.interval_source import ControlIntervals
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import refuses
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -142,7 +142,7 @@ class LiveSource:
         """None without a history. Raises EndpointError or KeysError."""
         if self._directory is not None:
             return disk_readings(self._directory, position, self.run.started_ns, self._every_s, told)
-        past = ControlPast(self._link.endpoint)
+        past = ControlIntervals(self._link.endpoint)
         try:
             past.keys()
         except ProtocolError:

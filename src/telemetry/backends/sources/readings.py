@@ -11,7 +11,7 @@ import numpy as np
 
 from telemetry.backends.items import CounterReading, GaugeReading, Reading, SeriesReading
 from telemetry.backends.sources.snapshots import cells_within, finite
-from telemetry.history.interval_source import Past
+from telemetry.history.interval_source import IntervalSource
 from telemetry.history.interval_sums import Added, Rows, Sum
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.digest import Digest
@@ -31,7 +31,7 @@ class HistoryReadings:
     """
 
     def __init__(
-        self, past: Past, started_ns: int, every_s: float, percentiles: Sequence[str], until_ns: int = 0
+        self, past: IntervalSource, started_ns: int, every_s: float, percentiles: Sequence[str], until_ns: int = 0
     ) -> None:
         """`until_ns`: what ended by then was read before. Reads nothing yet."""
         self.until_ns = until_ns

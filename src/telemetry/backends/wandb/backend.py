@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
 from telemetry.backends.wandb.log import FINAL, ITEM, LogReader, Seen, logs_of, look, said_since
@@ -80,7 +80,7 @@ class WandbBackend:
         """Keys of items that were written and are not in the log yet."""
         self._pending_params: set[str] = set()
         self._defined: set[str] = set()
-        self._owners: Owners
+        self._owners: AxisOwners
         self._log = ""
         self._offset = 0
 
@@ -102,7 +102,7 @@ class WandbBackend:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._end_orphan()
-            self._owners = Owners(self._place / _OWNERS)
+            self._owners = AxisOwners(self._place / _OWNERS)
             self._catch_up()
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise NotConfigured(f"{self._folder} can't be used: {describe(error)}") from error

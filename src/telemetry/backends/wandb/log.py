@@ -40,7 +40,7 @@ class Seen:
     """Names that have an x-axis, and which."""
 
 
-class Said(NamedTuple):
+class LogEntry(NamedTuple):
     """One thing a log says."""
 
     kind: Literal["row", "params", "summary", "files"]
@@ -132,7 +132,7 @@ def key_of(item: Any) -> str:
     return str(item.key or ".".join(item.nested_key))
 
 
-def said_since(logs: Sequence[Path], first_row: int) -> Iterator[Said]:
+def said_since(logs: Sequence[Path], first_row: int) -> Iterator[LogEntry]:
     """All settings, the rows from a number on, and the result, in order; a row that was said again comes once.
 
     Files are those of logs that have no end, and of the newest: a server that has the row may lack its file.
@@ -146,18 +146,18 @@ def said_since(logs: Sequence[Path], first_row: int) -> Iterator[Said]:
                 case "config":
                     values = {name: one for name, one in whole_row(record.config.update).items() if name[:1] != "_"}
                     if values:
-                        yield Said("params", 0, values, folder)
+                        yield LogEntry("params", 0, values, folder)
                 case "summary" if any(key_of(one) == FINAL for one in record.summary.update):
-                    yield Said("summary", 0, whole_row(record.summary.update), folder)
+                    yield LogEntry("summary", 0, whole_row(record.summary.update), folder)
                 case "history" if record.history.step.num >= first_row:
                     first_row = record.history.step.num + 1
-                    yield Said("row", record.history.step.num, whole_row(record.history.item), folder)
+                    yield LogEntry("row", record.history.step.num, whole_row(record.history.item), folder)
                 case "files":
                     files |= {one.path: None for one in record.files.files}
                 case "exit":
                     ended = True
         if files and (not ended or path == logs[-1]):
-            yield Said("files", 0, files, folder)
+            yield LogEntry("files", 0, files, folder)
 
 
 def logs_of(folder: Path, run_id: str) -> list[Path]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, SeriesReading, Step, Table, Text
 from telemetry.backends.naming import FINAL, escape, flat, labelled
 from telemetry.formatting import printable
@@ -46,7 +46,7 @@ class Rows:
     """Names are W&B's columns. A name belongs to the axis that used it first; on another it gets that axis's name
     behind it, because W&B has one x-axis a name."""
 
-    def __init__(self, started_ns: int, owners: Owners, *, spread: bool) -> None:
+    def __init__(self, started_ns: int, owners: AxisOwners, *, spread: bool) -> None:
         self._started_ns = started_ns
         self._spread = spread
         self._owners = owners

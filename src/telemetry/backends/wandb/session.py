@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from telemetry.backends import pictures
 from telemetry.backends.backend import NotConfigured, Unavailable, missing
 from telemetry.backends.items import Artifact
-from telemetry.backends.wandb.log import STEP, Said
+from telemetry.backends.wandb.log import STEP, LogEntry
 from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
 
 _LOG_FLUSH_S: Final = 0.1  # W&B's own is 15 s
@@ -120,7 +120,7 @@ class Session:
     def summary(self, values: Mapping[str, Any]) -> None:
         self._do(lambda: self._run.summary.update(dict(values)))
 
-    def again(self, said: Said) -> None:
+    def again(self, said: LogEntry) -> None:
         """What an earlier process wrote to its log, and the server does not have."""
         match said.kind:
             case "params":

@@ -19,7 +19,7 @@ from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Live
 from telemetry.backends.sources.source import NOTHING, Position, Read
-from telemetry.backends.writer.reader import Inflow, weight
+from telemetry.backends.writer.reader import RunReader, weight
 from telemetry.backends.writer.tally import Tally, words
 from telemetry.errors import RunDirectoryError
 from telemetry.store.backends import Ahead, Checkpoint
@@ -53,13 +53,13 @@ class _Waiting(NamedTuple):
     """Once it is delivered."""
 
 
-class Courier:
+class Delivery:
     """The main thread's. `tally` is also read by others."""
 
     def __init__(
         self,
         backend: Backend,
-        inflow: Inflow,
+        inflow: RunReader,
         tally: Tally,
         keep: Callable[[Checkpoint], object],
         ahead: Ahead,

@@ -28,10 +28,10 @@ from telemetry.backends import choice as choices
 from telemetry.backends.backend import Backend, NotConfigured
 from telemetry.backends.sources.source import Position, Source
 from telemetry.backends.writer.claim import claim
-from telemetry.backends.writer.delivery import Courier, Ending
+from telemetry.backends.writer.delivery import Delivery, Ending
 from telemetry.backends.writer.hang_guard import HangGuard
-from telemetry.backends.writer.reader import Inflow
-from telemetry.backends.writer.status import Attendant, Client
+from telemetry.backends.writer.reader import RunReader
+from telemetry.backends.writer.status import Client, StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.append_file import describe
@@ -125,7 +125,7 @@ def write_run(order: Order) -> int:
 
 class _Writer:
     def __init__(
-        self, order: Order, choice: choices.Choice, folder: WriterFolder, words: Words, stop: Stop
+        self, order: Order, choice: choices.BackendChoice, folder: WriterFolder, words: Words, stop: Stop
     ) -> None:
         self._order = order
         self._choice = choice
@@ -145,7 +145,7 @@ class _Writer:
                 self._folder.write_status(tally.stat())
                 return _code(tally)
             self._folder.write_facts(_facts(self._order, self._choice))
-            attendant = Attendant(
+            attendant = StatusReporter(
                 tally, self._folder, self._order.connect, on_orphaned=self._stop.ask, log_fd=log_fd
             )
             last.callback(attendant.stop)
@@ -169,12 +169,12 @@ class _Writer:
             if hasattr(backend, "say"):
                 backend.say = say
             source = self._order.source(backend, tally.position)
-            inflow = Inflow(source, say)
+            inflow = RunReader(source, say)
             last.callback(inflow.close)
             tally.known = lambda: inflow.known
             ahead = Ahead(self._folder.ahead)
             last.callback(ahead.close)
-            courier = Courier(
+            courier = Delivery(
                 backend,
                 inflow,
                 tally,
@@ -208,7 +208,7 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
     raise NotConfigured(why, hint=f"remove {folder.path} to write all of the run anew")
 
 
-def _tally(choice: choices.Choice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
+def _tally(choice: choices.BackendChoice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
     """With what the processes before this one came to."""
     before = None
     with suppress(RunDirectoryError):
@@ -224,7 +224,7 @@ def _tally(choice: choices.Choice, folder: WriterFolder, counts: Counts, positio
     return tally
 
 
-def _facts(order: Order, choice: choices.Choice) -> WriterFacts:
+def _facts(order: Order, choice: choices.BackendChoice) -> WriterFacts:
     (to,) = mask_secrets([carriable(str(choice))])
     cwd = carriable(os.getcwd())
     return WriterFacts(name=choice.name, kind=choice.kind, to=to, cwd=cwd, every_s=order.every_s)

@@ -21,7 +21,7 @@ _SLICE_S: Final = 0.2  # a signal is seen between two of them
 _LEAVES_S: Final = 2.0
 
 
-class Inflow:
+class RunReader:
     """The thread owns the source, until `close`. All else is for the writer's main thread, but for `known`."""
 
     def __init__(

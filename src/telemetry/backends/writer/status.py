@@ -25,7 +25,7 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-class Attendant:
+class StatusReporter:
     """A thread of its own, from `start` to `stop`."""
 
     def __init__(

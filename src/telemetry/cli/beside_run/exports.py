@@ -18,7 +18,7 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.formatting import count, printable
 from telemetry.store.backends import writer_folder
 from telemetry.store.run_directory import FINAL
-from telemetry.supervise.child import Companion
+from telemetry.supervise.child import Child
 from telemetry.supervise.spawn import environment
 from telemetry.supervise.writers import MANNER, concluded, writer_command
 from telemetry.transport.endpoints import refuses
@@ -61,7 +61,7 @@ class Exports:
         self._directory = directory
         self._patience_s = patience_s
         self._say = say
-        self._writers: dict[str, Companion] = {}
+        self._writers: dict[str, Child] = {}
         self._gone_s = math.inf
 
     def __enter__(self) -> Self:
@@ -74,12 +74,12 @@ class Exports:
             raise
         return self
 
-    def _started(self, task: Task) -> Companion:
+    def _started(self, task: Task) -> Child:
         """Raises UsageError."""
         command = writer_command(task.to, self._endpoint, str(self._directory), task.every_s)
         folder = task.cwd if task.cwd and Path(task.cwd).is_dir() else None
         try:
-            return Companion(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
+            return Child(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
         except (OSError, ValueError) as error:  # no process takes words with a NUL in them
             why = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"the writer {printable(task.name)} can't be started: {why}") from error

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
-from telemetry.integrations.feed_loop import Ending, Pump
+from telemetry.integrations.feed_loop import Ending, FeedLoop
 from telemetry.integrations.feeds import Feed, FeedKind, FeedOptions
 from telemetry.request_model import issued_kind
 from telemetry.transport.foreign_subscription import ForeignSubscription
@@ -127,7 +127,7 @@ class Sessions:
             note = self._note
             while True:
                 session = Session(self._begin)
-                pump = Pump(
+                pump = FeedLoop(
                     session, messages, run_over=self._run_over.is_set, stopped=self._stopped.is_set, say=note
                 )
                 try:

@@ -9,11 +9,11 @@ from typing import Final, Self
 
 from telemetry.cli import console
 from telemetry.errors import UsageError
-from telemetry.supervise.child import Companion, Manner
+from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import telemetry_command
 
 _LAST_WORDS_S: Final = 10.0  # for what has been sent already, and the goodbye of a producer
-_MANNER: Final = Manner("feed", holds_term=True)
+_MANNER: Final = ChildPolicy("feed", holds_term=True)
 
 
 def check_feeds(texts: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def feed_command(feed: str, endpoint: str, *, texts: bool, beside: int = 0) -> l
     return [*telemetry_command(), "feed", feed, endpoint, *flags]
 
 
-class Feeding:
+class Feeds:
     """A context manager, which leaves no process behind. What the feeds say goes to `say`, from their threads."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Feeding:
         self._texts = texts
         self._beside = beside
         self._command = command
-        self._feeds: list[Companion] = []
+        self._feeds: list[Child] = []
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class Feeding:
         """Starts them for the run that listens there. Raises OSError."""
         for name in self._names:
             command = self._command(name, endpoint, texts=self._texts, beside=self._beside)
-            self._feeds.append(Companion(name, command, _MANNER, self._say))
+            self._feeds.append(Child(name, command, _MANNER, self._say))
 
     def end(self) -> None:
         """Has them take what was sent until now and end. Blocks for about ten seconds at most, for all of them

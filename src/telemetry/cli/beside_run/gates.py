@@ -20,7 +20,7 @@ from telemetry.gates.parser import parse_all
 from telemetry.gates.run_evidence import RunEvidence, evidence_of
 from telemetry.gates.tree import Gate
 from telemetry.gates.watch import Watch
-from telemetry.history import Choice, RecordedRun, open_run
+from telemetry.history import RecordedRun, TimeRangeChoice, open_run
 from telemetry.store.calibrations import Calibration, find_calibration, read_calibration
 from telemetry.store.gate_results import write_gates
 from telemetry.store.run_directory import RunDirectory
@@ -40,7 +40,7 @@ def exit_code(results: Sequence[GateResult]) -> Exit:
 
 
 @dataclass(frozen=True)
-class Demands:
+class GateConditions:
     """What a run has to meet."""
 
     gates: list[Gate]
@@ -56,8 +56,8 @@ def demands(
     baseline: str | None = None,
     confident: bool = False,
     calibration: str | None = None,
-    choice: Choice | None = None,
-) -> Demands:
+    choice: TimeRangeChoice | None = None,
+) -> GateConditions:
     """Gates, read, and the baseline and the calibration that they are measured by. Blocks on files.
 
     `name`: of the run; a calibration of this name is used unless one is given. Raises UsageError for a gate that
@@ -73,10 +73,10 @@ def demands(
     rules = Rules(
         confident=confident or config.gates.confident, baseline=evidence, no_baseline=why, noise=floors(known)
     )
-    return Demands(gates, rules)
+    return GateConditions(gates, rules)
 
 
-def _baseline(spec: str, root: Path, config: Config, choice: Choice | None) -> tuple[Evidence | None, str]:
+def _baseline(spec: str, root: Path, config: Config, choice: TimeRangeChoice | None) -> tuple[Evidence | None, str]:
     try:
         return evidence_of(open_run(spec, root, config.run.fallback_dirs), choice), ""
     except TelemetryError as error:
@@ -87,10 +87,10 @@ def _calibration(root: Path, name: str, given: str | None) -> Calibration | None
     return read_calibration(root, given) if given is not None else find_calibration(root, name) if name else None
 
 
-class Gating:
+class RunGates:
     """The gates of one `telemetry run`. Main thread only."""
 
-    def __init__(self, asked: Demands, *, abort: bool, quiet: bool) -> None:
+    def __init__(self, asked: GateConditions, *, abort: bool, quiet: bool) -> None:
         """`abort`: whether a gate that can't pass any more ends the command."""
         self._asked = asked
         self._abort = abort

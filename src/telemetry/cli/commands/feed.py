@@ -136,7 +136,7 @@ class _Fed:
 
 def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
     """One sender, until it ends."""
-    from telemetry.integrations.feed_loop import Pump
+    from telemetry.integrations.feed_loop import FeedLoop
     from telemetry.integrations.feeds import FeedOptions
     from telemetry.integrations.sender_addresses import await_listening
     from telemetry.transport.foreign_subscription import ForeignSubscription
@@ -149,7 +149,7 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
     with ForeignSubscription(address, fed.kind.topics) as messages:
         fed.say(f"listening to {address}")
         feed = fed.kind(fed.run, FeedOptions(say=fed.say, texts=fed.texts))
-        pump = Pump(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
+        pump = FeedLoop(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
         try:
             ending = pump.run()
         finally:

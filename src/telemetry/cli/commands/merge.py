@@ -42,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
-    from telemetry.merge import Place, gather, merge
+    from telemetry.merge import MergeTarget, gather, merge
 
     root = find_run.root_directory(args.dir)
     found = [_open(target, root) for target in args.targets]
     inputs = gather(found, align_starts=args.align_starts)
-    place = Place(root=root, directory=args.output, name=args.name)
+    place = MergeTarget(root=root, directory=args.output, name=args.name)
     with Progress() as progress:
         merged = merge(inputs, place, coarse=args.coarse, argv=["telemetry", *sys.argv[1:]], on_progress=progress)
     _say(merged, as_json=args.json)

@@ -112,7 +112,7 @@ def _write_hlog(target: find_run.Target, output: Path | None, report: Report) ->
     from telemetry.store.run_directory import resolve
 
     directory = resolve(target.directory_spec, target.root)
-    part = report.stretch
+    part = report.time_range
     if part is None or not part.found:
         export_hlog(directory, output)
         return
@@ -144,7 +144,7 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
     from telemetry.report.hgrm import digests, distribution, result_distribution
 
     stats = _chosen(report, wanted)
-    found = digests(_recorded(target), stats, report.stretch) if report.source != "status" else {}
+    found = digests(_recorded(target), stats, report.time_range) if report.source != "status" else {}
     coarse = 0
     for place, stat in enumerate(stats):
         digest = found.get(place)

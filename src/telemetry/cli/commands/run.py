@@ -25,8 +25,8 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL, BackendStat, CommandFacts
 
 if TYPE_CHECKING:
-    from telemetry.cli.beside_run.feeds import Feeding
-    from telemetry.cli.beside_run.gates import Gating
+    from telemetry.cli.beside_run.feeds import Feeds
+    from telemetry.cli.beside_run.gates import RunGates
     from telemetry.config.schema import Config
     from telemetry.supervise.aggregator import AggregatorKeeper
 
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _await_workers(
-    keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeding, stage: Stage, *, quiet: bool
+    keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeds, stage: Stage, *, quiet: bool
 ) -> bool:
     """Give workers that outlive the command their time to finish. Returns whether a signal cut it short."""
     from telemetry.cli.wrapped.workers import await_workers
@@ -166,7 +166,7 @@ def _say_what_did_not_pass(report: Report) -> None:
         console.say(line)
 
 
-def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict: bool, failed: bool) -> int:
+def _exit_code(report: Report, of_command: int, gating: RunGates | None, *, strict: bool, failed: bool) -> int:
     """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
     if gating is not None and gating.ended_by is not None:
         return Exit.GATE_FAILED
@@ -180,7 +180,7 @@ def _exit_code(report: Report, of_command: int, gating: Gating | None, *, strict
     return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
-def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | None:
+def _gating(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
     """None without gates. Raises UsageError for one that can't be read, and for flags that need one."""
     texts = args.gates or ([] if args.no_gates else list(config.gates.expressions))
     if not texts:
@@ -188,18 +188,18 @@ def _gating(args: argparse.Namespace, config: Config, name: str) -> Gating | Non
             flag = "--abort-on-fail" if args.abort_on_fail else "--baseline"
             raise UsageError(f"{flag} is about gates, and there are none", hint="add --gate 'EXPR'")
         return None
-    from telemetry.cli.beside_run.gates import Gating, demands
+    from telemetry.cli.beside_run.gates import RunGates, demands
 
     root = Path(config.run.dir).absolute()
     asked = demands(texts, config, root, name=name, baseline=args.baseline)
-    return Gating(asked, abort=args.abort_on_fail, quiet=args.quiet)
+    return RunGates(asked, abort=args.abort_on_fail, quiet=args.quiet)
 
 
-def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeding:
+def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeds:
     """Raises UsageError for a feed that can't be."""
-    from telemetry.cli.beside_run.feeds import Feeding
+    from telemetry.cli.beside_run.feeds import Feeds
 
-    return Feeding(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
+    return Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
 
 
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
@@ -229,7 +229,7 @@ class _Watch:
         snapshots: Subscription,
         keeper: AggregatorKeeper,
         stage: Stage,
-        gating: Gating | None = None,
+        gating: RunGates | None = None,
         *,
         quiet: bool,
     ) -> None:

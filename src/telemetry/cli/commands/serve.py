@@ -152,7 +152,7 @@ def check_every(every_s: float | None) -> None:
 def run(args: argparse.Namespace) -> int:
     # numpy starts a thread per core for linear algebra unless told otherwise; the aggregator does none
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from telemetry.cli.beside_run.feeds import Feeding
+    from telemetry.cli.beside_run.feeds import Feeds
     from telemetry.config.load import load
     from telemetry.daemon import DaemonOptions, run_daemon
     from telemetry.supervise.writers import Writers
@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
     begun: list[bool] = []
     alone = args.ready_fd is None
     with (
-        Feeding(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
+        Feeds(args.feeds, texts=bool(loaded.config.tokens.tokenizer)) as feeding,
         writers(args, loaded.config, console.say) if alone else Writers((), console.say) as backends,
     ):
 

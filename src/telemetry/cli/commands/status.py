@@ -15,7 +15,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
-    from telemetry.store.dead_run import Remains
+    from telemetry.store.dead_run import LeftOver
 
 
 class DeadRun(Struct, kw_only=True, frozen=True):
@@ -32,7 +32,7 @@ class DeadRun(Struct, kw_only=True, frozen=True):
     recoverable: bool
 
     @staticmethod
-    def of(left: Remains) -> DeadRun:
+    def of(left: LeftOver) -> DeadRun:
         kept = bool(find_run.keeper(left.directory))
         return DeadRun(
             run_id=left.directory.run_id,

@@ -17,7 +17,7 @@ from telemetry.client.recorders import discard
 from telemetry.client.requests.conversations import Conversation, Conversations
 from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, Host, Shared, with_ids
 from telemetry.client.requests.request import Request, Turn
-from telemetry.client.requests.stopping import Asker, Condition, Known, condition, judge, parse
+from telemetry.client.requests.stopping import Condition, Known, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 
@@ -33,7 +33,7 @@ class Requests:
         host: Host,
         name: str,
         labels: Mapping[str, str],
-        asker: Asker,
+        asker: StatusQuery,
     ) -> None:
         self.name = name
         self.labels = labels
@@ -238,11 +238,11 @@ class Requests:
         return made
 
 
-class Unkept(Requests):
+class RefusedKind(Requests):
     """In place of all kinds for which there is no room: each of their requests counts as an event that is dropped,
     and nothing is kept of it."""
 
-    def __init__(self, host: Host, asker: Asker) -> None:
+    def __init__(self, host: Host, asker: StatusQuery) -> None:
         super().__init__(host, OTHER, {}, asker)
 
     def issue(self, **given: Any) -> Request:

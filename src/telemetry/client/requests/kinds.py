@@ -14,8 +14,8 @@ from telemetry import limits
 from telemetry.client import notice, records
 from telemetry.client.catalog import check_text, checked_labels
 from telemetry.client.requests.instruments import Host
-from telemetry.client.requests.kind import Requests, Unkept
-from telemetry.client.requests.stopping import Asker, parse
+from telemetry.client.requests.kind import RefusedKind, Requests
+from telemetry.client.requests.stopping import StatusQuery, parse
 from telemetry.errors import InstrumentError
 from telemetry.wire import requests as words
 
@@ -35,8 +35,8 @@ class Kinds:
         self._unentered: WeakSet[Tracking] = WeakSet()
         """Windows that were made and never opened."""
         self._lock = threading.Lock()
-        self._asker = Asker(lambda: host.endpoint)
-        self._unkept: Unkept | None = None
+        self._asker = StatusQuery(lambda: host.endpoint)
+        self._unkept: RefusedKind | None = None
         """In place of the kinds for which there was no room."""
         self._tended = 0
         """Where the next look begins."""
@@ -72,7 +72,7 @@ class Kinds:
         """Names and labels without end must not stop a program hours into its run."""
         with self._lock:
             known = self._unkept
-            self._unkept = found = known or Unkept(self._host, self._asker)
+            self._unkept = found = known or RefusedKind(self._host, self._asker)
         if known is None:
             notice.warn(
                 f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: those of {name!r} and of "

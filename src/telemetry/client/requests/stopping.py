@@ -147,7 +147,7 @@ def parse(stop_when: str) -> Condition:
     )
 
 
-class Asker:
+class StatusQuery:
     """The aggregator's figures, a second old at most, or None. Thread-safe."""
 
     def __init__(self, endpoint: Callable[[], str]) -> None:

@@ -14,7 +14,7 @@ from telemetry.wire.journal import RunState
 from telemetry.wire.version import PROTOCOL
 
 
-class Filler:
+class Backfill:
     """Takes every step of a fold, appends what the files lack, and passes over what they have.
 
     Seconds that neither the history nor the journal has are left out of it. Records are numbered without a gap:

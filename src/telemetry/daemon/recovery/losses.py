@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from telemetry import formatting
 from telemetry.daemon.exact_percentiles import HOLE
-from telemetry.daemon.recovery.backfill import Filler
+from telemetry.daemon.recovery.backfill import Backfill
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.formatting import number_of
 
@@ -29,7 +29,7 @@ def journal_losses(fold: Fold) -> Iterator[str]:
         yield f"{_are(fold.unreadable, 'note', 'of the journal')} of a newer version and passed over"
 
 
-def file_losses(fold: Fold, filler: Filler) -> Iterator[str]:
+def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
     """Of the history and the record log, after `filler.end`."""
     for name, file in {"history": filler.history, "record log": filler.records}.items():
         if file is not None and file.failed:

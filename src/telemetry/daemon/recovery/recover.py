@@ -19,12 +19,12 @@ from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
 from telemetry.daemon.memory import keep_small
-from telemetry.daemon.recovery.backfill import Filler, first_segment
+from telemetry.daemon.recovery.backfill import Backfill, first_segment
 from telemetry.daemon.recovery.losses import file_losses, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, result_of
 from telemetry.daemon.run_opening import open_history
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.formatting import number_of
 from telemetry.store.dead_run import remains
@@ -117,7 +117,7 @@ def _fold(
         raise RunDirectoryError(
             f"the run can't be recovered: {error.message}", hint=error.hint or "only its history is left, if any"
         ) from error
-    filler = Filler(history, records)
+    filler = Backfill(history, records)
     total, done = max(1, _journal_bytes(directory)), 0
     for entry in fold.entries():
         filler.take(fold.apply(entry), fold)
@@ -156,7 +156,7 @@ def _damage(directory: RunDirectory) -> Iterator[str]:
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
     numbers = fold.numbers
-    course = Course.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
+    course = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     course.follow(fold.how_it_ended())
     course.heed_feeds(numbers.aggregator.counters())
     course.warn(warnings)

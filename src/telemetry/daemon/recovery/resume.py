@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from telemetry.clock import SYSTEM_CLOCK, Clock
 from telemetry.config.schema import Config
-from telemetry.daemon.cost import Before
+from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
-from telemetry.daemon.recovery.backfill import Filler, first_segment
+from telemetry.daemon.recovery.backfill import Backfill, first_segment
 from telemetry.daemon.recovery.losses import file_losses, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.run_opening import Opening, log_to, open_history, open_journal
+from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.journal import JournalReader
@@ -103,7 +103,7 @@ def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> Met
     return snapshot if snapshot.state in TERMINAL else None
 
 
-def open_again(claimed: Claim, config: Config) -> Opening:
+def open_again(claimed: Claim, config: Config) -> OpenedRun:
     """Raises RunDirectoryError if there is nothing to go on from."""
     directory = claimed.directory
     log_to(directory.log)
@@ -116,7 +116,7 @@ def open_again(claimed: Claim, config: Config) -> Opening:
         raise RunDirectoryError(
             f"the run can't go on: {error.message}", hint=error.hint or f"what it left is in {directory.path}"
         ) from error
-    filler = Filler(history, records)
+    filler = Backfill(history, records)
     for entry in fold.entries():
         filler.take(fold.apply(entry), fold)
     filler.end(fold)
@@ -137,7 +137,7 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
         numbers.aggregator.ping(producer, now_ns)
     before = _before(fold, bytes_in(directory.journal), history_bytes)
-    return Opening(
+    return OpenedRun(
         directory=directory,
         let_go=claimed.let_go,
         clock=clock,
@@ -151,10 +151,10 @@ def open_again(claimed: Claim, config: Config) -> Opening:
     )
 
 
-def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> Before:
+def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:
     """The bill of those who had the run, with the sizes of the files that they have left."""
     numbers = fold.numbers
-    return Before(
+    return EarlierCost(
         events=numbers.aggregator.applied,
         frames=numbers.frames,
         frame_bytes=numbers.frame_bytes,
@@ -172,7 +172,7 @@ def bytes_in(folder: Path) -> int:
     return size
 
 
-def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
+def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
     """No number is given twice: the files may know more intervals and records than the journal."""
     history, records = filler.history, filler.records
     return replace(
@@ -182,7 +182,7 @@ def _beyond_the_journal(run: RunState, filler: Filler) -> RunState:
     )
 
 
-def _losses(fold: Fold, filler: Filler) -> Iterator[str]:
+def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
     """What could not be read back of a journal that was read to its end, and what files lack, as warnings."""
     if restarted(SYSTEM_CLOCK, fold):
         yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"

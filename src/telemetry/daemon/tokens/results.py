@@ -16,9 +16,9 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import Parts
 from telemetry.daemon.ingest import Ingest
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.tokens.pool import Answer, TokenCounter
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.control import TOKEN_COUNTER, End, Hello
 from telemetry.wire.events import Counted, EventRecord, OutgoingBatch, Sample, Uncounted
@@ -36,10 +36,10 @@ _NO_TOKENIZER: Final = (
 )
 
 
-class Deferred:
+class TokenResults:
     """The service's thread only. Nothing here blocks but `close`, for a moment."""
 
-    def __init__(self, parts: Parts, logbook: Logbook, ingest: Ingest, course: Course) -> None:
+    def __init__(self, parts: Parts, logbook: WriteAheadLog, ingest: Ingest, course: RunStatus) -> None:
         self._parts = parts
         self._logbook = logbook
         self._ingest = ingest

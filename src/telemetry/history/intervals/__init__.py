@@ -1,1 +1,1 @@
-"""What the intervals of a history say: any percentile over any stretch of time. Pure: no files, no sockets."""
+"""What the intervals of a history say: any percentile over any time range. Pure: no files, no sockets."""

@@ -1,4 +1,4 @@
-"""The values of one series in one stretch of time, as far as a histogram tells them."""
+"""The values of one series in one time range, as far as a histogram tells them."""
 
 from __future__ import annotations
 

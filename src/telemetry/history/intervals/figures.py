@@ -1,4 +1,4 @@
-"""What can be said of the values of one series in one stretch of time."""
+"""What can be said of the values of one series in one time range."""
 
 from __future__ import annotations
 

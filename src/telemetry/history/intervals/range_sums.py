@@ -1,4 +1,4 @@
-"""All series over one stretch of time, added up from intervals."""
+"""All series over one time range, added up from intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from telemetry.wire.report import Bounds
 _PENDING_SLOTS: Final = 1 << 20  # adding up many at once is cheaper; these take 16 MiB
 
 
-class Stretch:
+class RangeSums:
     """Adds decoded intervals up, in any order. Holds their sum and slots that are not yet in it: as many as the sum
     has, or `_PENDING_SLOTS`. One thread owns it."""
 

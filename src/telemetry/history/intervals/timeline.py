@@ -1,4 +1,4 @@
-"""One series over time: any stretch of it, at any step."""
+"""One series over time: any time range of it, at any step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Stretches of time one after the other. The slots of a part begin where those of the part before end."""
+    """Time ranges one after the other. The slots of a part begin where those of the part before end."""
 
     rows: NDArray[Any]
     slots: NDArray[np.uint32] | Integers
@@ -96,7 +96,7 @@ class _Parts(NamedTuple):
 class Timeline:
     """What each interval says of one series, in the order they are added: that of time.
 
-    A stretch of time is all from the first interval to the last one that overlap it. One thread adds; others are
+    A time range is all from the first interval to the last one that overlap it. One thread adds; others are
     given a `copy`. At most PARTS intervals and SLOTS histogram slots are held: where there are more, neighbours are
     merged in all but the newest quarter, which costs detail in time and nothing else.
     """
@@ -124,7 +124,7 @@ class Timeline:
         return int(self._parts.rows["end_ns"][self._size - 1]) if self._size else 0
 
     def add(self, interval: Interval) -> bool:
-        """The next interval, as decoded. False if the series has no values in it: then it is a stretch without."""
+        """Add the next decoded interval. Return False if the series has no values in it."""
         part = Columns.of(interval).pick(self.key.index)
         slots = part.slots.size if part is not None else 0
         self._make_room(slots)
@@ -151,7 +151,7 @@ class Timeline:
         return twin
 
     def points(self, start_ns: int, end_ns: int, most: int, percentiles: Sequence[str]) -> list[Point]:
-        """At most `most` of them, 1 or more, for this stretch; neighbours are merged by the same whole seconds
+        """At most `most` of them, 1 or more, for this time range; neighbours are merged by the same whole seconds
         wherever it begins, and intervals of less than half a second with those before them. Raises UsageError for
         a percentile outside (0, 100]."""
         parts = self._overlapping(start_ns, end_ns)
@@ -162,7 +162,7 @@ class Timeline:
         return [Point(*one) for one in zip(*times, merged.histograms(self.key).figures(percentiles), strict=True)]
 
     def between(self, start_ns: int, end_ns: int) -> Digest:
-        """All values of this stretch together. Where nothing overlaps it, there are none in no time."""
+        """All values of this time range together. Where nothing overlaps it, there are none in no time."""
         parts = self._overlapping(start_ns, end_ns)
         if not parts.rows.size:
             empty = np.zeros(1, _PART)

@@ -54,7 +54,7 @@ def _head(report: Report) -> str:
     said = report.headline().removeprefix(f"{report.verdict}: {report.snapshot.name}, ")
     apart = {_part(report), content.gates_words(report)}
     facts = "".join(f'<p class="soft">{escape(fact)}</p>' for fact in content.facts(report) if fact not in apart)
-    part = f'<p class="banner calm">{escape(_part(report))}</p>' if report.stretch is not None else ""
+    part = f'<p class="banner calm">{escape(_part(report))}</p>' if report.time_range is not None else ""
     return (
         f"<h1>{escape(printable(report.snapshot.name))}</h1>"
         f'<p class="banner {kind}" id="verdict"><span aria-hidden="true">{mark}</span> '
@@ -74,7 +74,7 @@ def _gates_banner(report: Report) -> str:
 
 
 def _part(report: Report) -> str:
-    return content.stretch_words(report.stretch) if report.stretch is not None else ""
+    return content.time_range_words(report.time_range) if report.time_range is not None else ""
 
 
 def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:

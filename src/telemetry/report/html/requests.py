@@ -14,7 +14,7 @@ from telemetry.report.html.sections import content
 from telemetry.report.requests import is_part, outcomes, sections_of
 from telemetry.report.series import BOUNDS_KEEP
 from telemetry.report.table import Section, Table
-from telemetry.request_model import Funnel, Number
+from telemetry.request_model import Number, RequestCounts
 from telemetry.wire.report import Report
 
 _WIDTH: Final = 1_000.0
@@ -29,7 +29,7 @@ def requests_section(report: Report) -> tuple[Section, str]:
     return Section("Requests", ["…"] if blocks else []), "".join(blocks)
 
 
-def _block(report: Report, section: Section, of: Funnel | None) -> Iterator[str]:
+def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterator[str]:
     yield f"<h3>{escape(section.title.removeprefix('Requests: '))}</h3>"
     if of is None:
         yield _narrow(section)

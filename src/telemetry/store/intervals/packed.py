@@ -34,9 +34,9 @@ from telemetry.store.intervals.planes import (
     U32,
     U32_END,
     U64,
-    Apart,
+    ColumnLayout,
     Joined,
-    What,
+    SplitColumns,
     apart,
     damaged,
     deflated,
@@ -141,10 +141,10 @@ def pack(interval: Interval, stamp: int, kind: int) -> bytes | None:
     return head + _CRC.pack(_crc(head, length, stamp, kind)) + body
 
 
-def _small(series: SeriesColumns) -> tuple[Apart, Apart, _Array]:
+def _small(series: SeriesColumns) -> tuple[SplitColumns, SplitColumns, _Array]:
     """Columns of rows and of cells, and where the cells of each row begin, and those of the last one end.
 
-    What is kept of an index is how many it passes over; of a count, what its cells don't add up to; of a slot, how
+    An index is kept as the number of indices it skips; of a count, what its cells don't add up to; of a slot, how
     far it is from the one before in its row; of a cell's count, what is above 1. One value is minimum, maximum and
     total at once: of a row with that count, the last two are kept as the bits in which they differ from the first.
     All of it modulo 2**32 or 2**64.
@@ -182,11 +182,13 @@ def _sums(cells: _Array, begins: _Array) -> _Array:
     return sums
 
 
-def _apart_values(columns: ValueColumns, what: What) -> Apart:
+def _apart_values(columns: ValueColumns, what: ColumnLayout) -> SplitColumns:
     return apart((_passed(np.frombuffer(columns.index, U32)), np.frombuffer(columns.value, U64)), what)
 
 
-def _groups(index: _Array, rows: Apart, cells: Apart, begins: _Array) -> tuple[list[bytes], list[bytes]]:
+def _groups(
+    index: _Array, rows: SplitColumns, cells: SplitColumns, begins: _Array
+) -> tuple[list[bytes], list[bytes]]:
     """Groups of about `_GROUP_BYTES` of planes, and their entries in the directory."""
     costs = begins[1:] * len(cells.planes) + np.arange(1, index.size + 1) * max(len(rows.planes), 1)
     cuts = np.flatnonzero(np.diff((costs - 1) // _GROUP_BYTES, prepend=-1)).tolist()
@@ -203,7 +205,7 @@ def _groups(index: _Array, rows: Apart, cells: Apart, begins: _Array) -> tuple[l
 
 
 class Head(NamedTuple):
-    """What stands in front of the groups. What it says comes to no more than may be held."""
+    """The head in front of the groups. The sizes it names are within the bounds."""
 
     start_ns: int
     end_ns: int

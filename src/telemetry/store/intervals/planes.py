@@ -41,7 +41,7 @@ def _down(column: int, highest: int) -> tuple[Place, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class What:
+class ColumnLayout:
     """Columns of one length, and the order of their planes.
 
     The planes of one of `blocks` share a block of deflate, which has a code of its own: what hardly changes, what
@@ -53,7 +53,7 @@ class What:
     blocks: Blocks
 
 
-ROWS: Final = What(
+ROWS: Final = ColumnLayout(
     (U32, U64, U32, U64, U64, U64),  # index, count, occupied, total, min, max
     slice(0, 6),
     (
@@ -63,27 +63,31 @@ ROWS: Final = What(
         (*_down(3, 5), *_down(4, 5), *_down(5, 5)),
     ),
 )
-CELLS: Final = What((U32, U32), slice(6, 8), tuple((place,) for column in (0, 1) for place in _down(column, 3)))
-COUNTERS: Final = What((U32, U64), slice(8, 10), (_down(0, 3), *((place,) for place in _down(1, 7))))
+CELLS: Final = ColumnLayout(
+    (U32, U32), slice(6, 8), tuple((place,) for column in (0, 1) for place in _down(column, 3))
+)
+COUNTERS: Final = ColumnLayout((U32, U64), slice(8, 10), (_down(0, 3), *((place,) for place in _down(1, 7))))
 GAUGES: Final = replace(COUNTERS, masks=slice(10, 12))
 MASKS: Final = 12
 
 
-class Apart(NamedTuple):
+class SplitColumns(NamedTuple):
     """Columns taken apart."""
 
     masks: bytes
     blocks: Blocks
-    """What is there of them."""
+    """The planes that are present."""
     planes: dict[Place, Bytes]
 
 
-def apart(columns: Sequence[NDArray[Any]], what: What) -> Apart:
+def apart(columns: Sequence[NDArray[Any]], what: ColumnLayout) -> SplitColumns:
     masks = bytes(map(_mask, columns))
     views = [_bytes(column) for column in columns]
     blocks = _there(masks, what)
     places = (place for block in blocks for place in block)
-    return Apart(masks, blocks, {place: np.ascontiguousarray(views[place[0]][:, place[1]]) for place in places})
+    return SplitColumns(
+        masks, blocks, {place: np.ascontiguousarray(views[place[0]][:, place[1]]) for place in places}
+    )
 
 
 def _mask(column: NDArray[Any]) -> int:
@@ -91,18 +95,18 @@ def _mask(column: NDArray[Any]) -> int:
     return sum(1 << byte for byte in range(column.itemsize) if union >> 8 * byte & 0xFF)
 
 
-def _there(masks: bytes, what: What) -> Blocks:
+def _there(masks: bytes, what: ColumnLayout) -> Blocks:
     """Without the planes of nothing but zeros."""
     found = (tuple(place for place in block if masks[place[0]] >> place[1] & 1) for block in what.blocks)
     return tuple(block for block in found if block)
 
 
 @lru_cache(_REMEMBERED)
-def _places(masks: bytes, what: What) -> Places:
+def _places(masks: bytes, what: ColumnLayout) -> Places:
     return tuple(place for block in _there(masks, what) for place in block)
 
 
-def deflated(parts: Sequence[tuple[Apart, slice]]) -> bytes:
+def deflated(parts: Sequence[tuple[SplitColumns, slice]]) -> bytes:
     """The planes of some rows of each part. Neighbours repeat themselves or are noise: only runs are looked for."""
     blocks = [
         [columns.planes[place][rows].tobytes() for place in block]
@@ -121,13 +125,13 @@ def deflated(parts: Sequence[tuple[Apart, slice]]) -> bytes:
     return packed if len(packed) < len(stored) else stored
 
 
-def places_of(what: What, masks: bytes) -> Places:
-    """What is there of the planes of an interval with these masks."""
+def places_of(what: ColumnLayout, masks: bytes) -> Places:
+    """Return the planes that an interval with these masks has."""
     return _places(masks[what.masks], what)
 
 
 def inflated(data: Buffer, parts: Sequence[tuple[Places, int]]) -> list[Bytes]:
-    """What `deflated` made: for each part, which has so many rows, a line for each plane. Raises Malformed.
+    """Undo `deflated`: for each part, with its number of rows, one line per plane. Raises Malformed.
 
     Never holds more than the planes take.
     """
@@ -155,7 +159,7 @@ def _inflated(data: Buffer, size: int) -> Buffer:
 class Joined:
     """Columns that are put together from the planes of neighbouring rows."""
 
-    def __init__(self, what: What, masks: bytes, size: int) -> None:
+    def __init__(self, what: ColumnLayout, masks: bytes, size: int) -> None:
         self.size = size
         self.places = places_of(what, masks)
         self._what = what
@@ -169,7 +173,7 @@ class Joined:
         return [one_column(self._what, self.places, self._planes, at) for at in range(len(self._what.kinds))]
 
 
-def one_column(what: What, places: Places, planes: Bytes, wanted: int) -> NDArray[Any]:
+def one_column(what: ColumnLayout, places: Places, planes: Bytes, wanted: int) -> NDArray[Any]:
     """Put together from planes, a line for each place."""
     kind = what.kinds[wanted]
     own = [(byte, plane) for (column, byte), plane in zip(places, planes, strict=True) if column == wanted]
@@ -189,7 +193,7 @@ def _moved(byte: int, plane: Bytes, kind: np.dtype[Any]) -> NDArray[Any]:
     return numbers
 
 
-def one_row(what: What, places: Places, planes: Bytes, row: int) -> list[int]:
+def one_row(what: ColumnLayout, places: Places, planes: Bytes, row: int) -> list[int]:
     """A number of each column."""
     numbers = [0] * len(what.kinds)
     for (column, byte), value in zip(places, planes[:, row].tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Which intervals of which level a stretch of time is made of, found by reading little more than where they lie."""
+"""Which intervals of which level a time range is made of, found by reading little more than where they lie."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.store.framing import Frame, Place, SegmentSteps
+from telemetry.store.framing import Frame, FramePosition, SegmentSteps
 from telemetry.store.intervals.levels import KINDS, LEVELS, MAGIC, PACKED, Segment, damage, decoded
 from telemetry.store.intervals.packed import OPENING_BYTES, Head, Row, intact, pick
 from telemetry.wire.codec import Malformed
@@ -50,7 +50,7 @@ class Opened(NamedTuple):
     file: io.FileIO
 
 
-class Found:
+class FoundInterval:
     """An interval that lies whole in its file, as its head says.
 
     Reading it may raise OSError, and RunDirectoryError for what has its checksums and can't be read.
@@ -58,7 +58,7 @@ class Found:
 
     __slots__ = ("_data", "_steps", "end_ns", "place", "start_ns")
 
-    def __init__(self, steps: SegmentSteps, place: Place, data: bytes | Interval) -> None:
+    def __init__(self, steps: SegmentSteps, place: FramePosition, data: bytes | Interval) -> None:
         """`data`: its head, or all of it if it has none."""
         self.place = place
         self._steps = steps
@@ -112,7 +112,7 @@ def _row_of(series: SeriesColumns, index: int) -> Row | None:
     return Row(values, total, least, most, slots[own], counts[own])
 
 
-def _whole(steps: SegmentSteps, place: Place) -> Interval | None:
+def _whole(steps: SegmentSteps, place: FramePosition) -> Interval | None:
     """Read with all its checks; None if it is torn."""
     payload = steps.payload(place)
     if payload is None:
@@ -121,7 +121,7 @@ def _whole(steps: SegmentSteps, place: Place) -> Interval | None:
     return decoded(Frame(place.stamp, place.kind, memoryview(payload)), steps.path)
 
 
-def _head(steps: SegmentSteps, place: Place) -> bytes | None:
+def _head(steps: SegmentSteps, place: FramePosition) -> bytes | None:
     """The head of a packed interval; None if there is none, or it is not what was written."""
     if place.kind == PACKED:
         head = steps.read(place, 0, _HEAD_BYTES)
@@ -134,7 +134,7 @@ def _head(steps: SegmentSteps, place: Place) -> bytes | None:
     return None
 
 
-def _is_intact(steps: SegmentSteps, place: Place) -> bool:
+def _is_intact(steps: SegmentSteps, place: FramePosition) -> bool:
     """Whether its stamp, kind and length are those that were written. If not, it is torn."""
     if _head(steps, place) is None and steps.payload(place) is None:
         steps.tear(place)
@@ -142,16 +142,16 @@ def _is_intact(steps: SegmentSteps, place: Place) -> bool:
     return True
 
 
-def _found(steps: SegmentSteps, place: Place) -> Found | None:
-    """None if it is torn. Raises as `Found`."""
+def _found(steps: SegmentSteps, place: FramePosition) -> FoundInterval | None:
+    """None if it is torn. Raises as `FoundInterval`."""
     head = _head(steps, place)
     if head is not None:
-        return Found(steps, place, head)
+        return FoundInterval(steps, place, head)
     whole = _whole(steps, place)
-    return None if whole is None else Found(steps, place, whole)
+    return None if whole is None else FoundInterval(steps, place, whole)
 
 
-def _from(steps: SegmentSteps, first: int) -> Place | None:
+def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
     """The next frame of roll `first` or a later one. A stamp that was changed must not hide what it was on."""
     while (place := steps.next()) is not None and place.stamp < first:
         _is_intact(steps, place)
@@ -170,11 +170,11 @@ class _Level:
         """When rolls began, of those that begin a segment."""
         self._left = deque(opened)
         self._steps: SegmentSteps | None = None
-        self._ahead: Place | None = None
+        self._ahead: FramePosition | None = None
         """What lies beyond the rolls that were asked for."""
 
-    def between(self, first: int, end: int) -> Iterator[Found]:
-        """Those of rolls from `first` up to before `end`, as far as nobody has passed them. Raises as `Found`."""
+    def between(self, first: int, end: int) -> Iterator[FoundInterval]:
+        """Yield intervals of rolls in `[first, end)` that were not passed yet. Raises as `FoundInterval`."""
         while (place := self._next(first)) is not None:
             assert self._steps is not None
             if place.stamp >= end:
@@ -187,7 +187,7 @@ class _Level:
             elif (found := _found(self._steps, place)) is not None:
                 yield found
 
-    def _next(self, first: int) -> Place | None:
+    def _next(self, first: int) -> FramePosition | None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.stamp >= first:
             return ahead
@@ -204,7 +204,7 @@ class _Level:
         return place
 
 
-class Stretch:
+class RangeReader:
     """The intervals of some time, once: not of one level, but of the coarsest that serve. For one pass over it."""
 
     def __init__(self, opened: Sequence[Opened], start_ns: int, end_ns: int, longest_s: int) -> None:
@@ -220,13 +220,13 @@ class Stretch:
         """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
         return {path: count for level in self._levels for path, count in level.torn.items()}
 
-    def __iter__(self) -> Iterator[Found]:
-        """In order of time. Raises as `Found`."""
+    def __iter__(self) -> Iterator[FoundInterval]:
+        """In order of time. Raises as `FoundInterval`."""
         coarsest = len(LEVELS) - 1
         first = self._levels[coarsest].first
         yield from self._rolls(coarsest, 0 if first == _END else first, _END)
 
-    def _rolls(self, at: int, first: int, end: int, *, jumped: bool = False) -> Iterator[Found]:
+    def _rolls(self, at: int, first: int, end: int, *, jumped: bool = False) -> Iterator[FoundInterval]:
         """Of rolls from `first` up to before `end`. Those that this level has not, a finer one may have. `jumped`:
         the clock was set in or before the first of them."""
         until_ns: int | None = None
@@ -250,7 +250,7 @@ class Stretch:
         if at and first < end:
             yield from self._rolls(at - 1, first, end)
 
-    def _is_split(self, at: int, found: Found, *, overlaps: bool, jumped: bool) -> bool:
+    def _is_split(self, at: int, found: FoundInterval, *, overlaps: bool, jumped: bool) -> bool:
         """Whether finer intervals take its place. Where the clock was set, they know what time it was."""
         jumped = jumped or found.end_ns < found.start_ns
         inside = not jumped and self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns

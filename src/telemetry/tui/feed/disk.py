@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 
 from telemetry.errors import RunDirectoryError
-from telemetry.history.interval_source import DiskPast
+from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.run_directory import RunDirectory
-from telemetry.tui.feed.history_thread import Historian
+from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import remedy_of, result_of
-from telemetry.tui.feed.news import Fresh, Note, Tell
-from telemetry.tui.feed.outlet import Outlet
+from telemetry.tui.feed.news import NewSnapshot, Note, Tell
+from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -25,12 +25,12 @@ class DiskFeed:
         self._directory = directory
         self._result = _result(directory, fallback_dirs)
         self._output = OutputTail(directory.path)
-        self._outlet = Outlet()
-        self._historian = Historian(self._outlet.tell, lambda _: DiskPast(directory.history))
+        self._outlet = NewsChannel()
+        self._historian = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
-        tell(Fresh(self._result, time.monotonic_ns(), live=False))
+        tell(NewSnapshot(self._result, time.monotonic_ns(), live=False))
         output = self._output.look()
         if output is not None:
             tell(output)

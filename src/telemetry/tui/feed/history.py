@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from telemetry.history.interval_source import Past
+from telemetry.history.interval_source import IntervalSource
 from telemetry.wire.history import Interval
 
 
-def everything(past: Past, until_ns: int, second_bytes: float) -> Iterator[Interval]:
+def everything(past: IntervalSource, until_ns: int, second_bytes: float) -> Iterator[Interval]:
     """The whole history, each moment once: the newest as fine as it is kept, what is older in tens of seconds and
     in minutes where it would come to more than the budget, if a second takes `second_bytes`. A minute is fine
     whatever it takes."""

@@ -10,12 +10,12 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.errors import EndpointError, KeysError, TelemetryError
-from telemetry.history.interval_source import Past
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.interval_source import IntervalSource
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.tui.feed.history import everything, size
-from telemetry.tui.feed.news import MomentOf, Note, Tell, TimelineOf, Trends
-from telemetry.tui.model.scene import TREND_POINTS, Moment, SeriesId, series_id
+from telemetry.tui.feed.news import Note, RangeFiguresOf, Tell, TimelineOf, Trends
+from telemetry.tui.model.scene import TREND_POINTS, RangeFigures, SeriesId, series_id
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
@@ -34,7 +34,7 @@ _JOIN_S: Final = 1.0
 _Look = tuple[int, float]
 
 
-class Historian:
+class HistoryThread:
     """Tells the trends of the last minute, then each second what is new; the timeline of the series that is
     followed, which grows; and the moments it is asked for.
 
@@ -42,7 +42,7 @@ class Historian:
     thread; `tell` is called from this one's own.
     """
 
-    def __init__(self, tell: Tell, open_past: Callable[[MetricsSnapshot], Past]) -> None:
+    def __init__(self, tell: Tell, open_past: Callable[[MetricsSnapshot], IntervalSource]) -> None:
         """`open_past` is called with the newest snapshot and may raise TelemetryError."""
         self._tell = tell
         self._open_past = open_past
@@ -56,7 +56,7 @@ class Historian:
         self._look: _Look | None = None
         self._next_s = self._retry_s = 0.0
         """Monotonic: when to look for what is new, and when to try again to read a history."""
-        self._past: Past | None = None
+        self._past: IntervalSource | None = None
         self._keys: dict[int, SeriesKey] = {}
         self._ids: dict[int, SeriesId] = {}
         self._cursor_ns = 0
@@ -122,7 +122,7 @@ class Historian:
                 self._changed.wait(due_s)
         return None
 
-    def _opened(self) -> Past:
+    def _opened(self) -> IntervalSource:
         if self._past is None:
             assert self._newest is not None
             self._past = self._open_past(self._newest)
@@ -149,7 +149,7 @@ class Historian:
         took_s = 0.0 if first else time.monotonic() - began_s
         self._next_s = began_s + max(_PERIOD_S, min(_SHARE * took_s, _RETRY_S))
 
-    def _begin(self, past: Past, snapshot: MetricsSnapshot) -> None:
+    def _begin(self, past: IntervalSource, snapshot: MetricsSnapshot) -> None:
         """The trends of the last minute there is."""
         over = snapshot.state in TERMINAL
         last = _last(past.intervals(snapshot.time_ns - (_CLOSING_NS if over else _TREND_NS)))
@@ -179,19 +179,19 @@ class Historian:
             self._load(self._followed)
 
     def _add_trend(self, interval: Interval, points: dict[SeriesId, list[float]]) -> None:
-        for index, figures in self._stretch([interval], (_TREND_KEY,)).figures().items():
+        for index, figures in self._time_range([interval], (_TREND_KEY,)).figures().items():
             if figures.count:
                 points.setdefault(self._ids[index], []).append(figures.percentiles[_TREND_KEY])
 
-    def _stretch(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> Stretch:
+    def _time_range(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> RangeSums:
         """All of them added up. Asks for keys once if there are series nobody knew of."""
-        stretch = Stretch(self._keys.values(), percentiles)
-        if not all(stretch.add(interval) for interval in intervals):
+        time_range = RangeSums(self._keys.values(), percentiles)
+        if not all(time_range.add(interval) for interval in intervals):
             self._learn()
-            stretch = Stretch(self._keys.values(), percentiles)
+            time_range = RangeSums(self._keys.values(), percentiles)
             for interval in intervals:
-                stretch.add(interval)
-        return stretch
+                time_range.add(interval)
+        return time_range
 
     def _learn(self) -> None:
         keys = self._opened().keys()
@@ -219,12 +219,12 @@ class Historian:
             if not found:
                 self._tell(Note("the history has nothing of that moment"))
                 return
-            figures = self._stretch(found, _percentiles(self._newest)).figures()
+            figures = self._time_range(found, _percentiles(self._newest)).figures()
         except TelemetryError as error:
             self._tell(Note(f"that moment can't be looked at: {error.message}", bad=True))
             return
         series = {self._ids[index]: one for index, one in figures.items()}
-        self._tell(MomentOf(Moment(start_ns=found[0].start_ns, end_ns=found[-1].end_ns, series=series)))
+        self._tell(RangeFiguresOf(RangeFigures(start_ns=found[0].start_ns, end_ns=found[-1].end_ns, series=series)))
 
     def _answer_follow(self) -> None:
         with self._changed:
@@ -265,7 +265,7 @@ def _last(intervals: Iterable[Interval]) -> deque[Interval]:
 
 
 def _within(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> Sequence[Interval]:
-    """Those that lie in the stretch with their middle; of longer ones all that touch it."""
+    """Those that lie in the time range with their middle; of longer ones all that touch it."""
     return [one for one in intervals if start_ns <= (one.start_ns + one.end_ns) // 2 < end_ns] or intervals
 
 

@@ -8,15 +8,15 @@ from threading import Thread
 from typing import Final
 
 from telemetry.errors import RunDirectoryError, TelemetryError
-from telemetry.history.interval_source import ControlPast, DiskPast, Past
+from telemetry.history.interval_source import ControlIntervals, DiskIntervals, IntervalSource
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import ControlClient
-from telemetry.tui.feed.history_thread import Historian
+from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import directory_of, remedy_of, result_of
 from telemetry.tui.feed.news import Note, Tell
-from telemetry.tui.feed.outlet import Outlet
+from telemetry.tui.feed.outlet import NewsChannel
 from telemetry.tui.feed.output import OutputTail
-from telemetry.tui.feed.snapshot_thread import Listener
+from telemetry.tui.feed.snapshot_thread import SnapshotThread
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import Stop
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -49,10 +49,10 @@ class LiveFeed:
         self._directory: RunDirectory | None = None
         """On this machine. Set, as the next, by the listener's thread, before anybody hears of the run."""
         self._output: OutputTail | None = None
-        self._outlet = Outlet()
+        self._outlet = NewsChannel()
         tell = self._outlet.tell
-        self._historian = Historian(tell, self._open_past)
-        self._listener = Listener(endpoint, tell, self._saw, self._result, self._remedy)
+        self._historian = HistoryThread(tell, self._open_past)
+        self._listener = SnapshotThread(endpoint, tell, self._saw, self._result, self._remedy)
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
@@ -89,9 +89,9 @@ class LiveFeed:
             client.request(Stop(reason=STOP_REASON))
         return "the run has been asked to end"
 
-    def _open_past(self, snapshot: MetricsSnapshot) -> Past:
+    def _open_past(self, snapshot: MetricsSnapshot) -> IntervalSource:
         """On the historian's thread, once the run has been seen."""
-        return DiskPast(self._directory.history) if self._directory else ControlPast(self._endpoint)
+        return DiskIntervals(self._directory.history) if self._directory else ControlIntervals(self._endpoint)
 
     # --- on the listener's thread ----------------------------------------------------------------
 

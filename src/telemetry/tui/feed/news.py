@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.tui.model.scene import Moment, SeriesId
+from telemetry.tui.model.scene import RangeFigures, SeriesId
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewSnapshot:
     """A snapshot has come, at this time of the monotonic clock."""
 
     snapshot: MetricsSnapshot
@@ -43,10 +43,10 @@ class TimelineOf:
 
 
 @dataclass(frozen=True, slots=True)
-class MomentOf:
+class RangeFiguresOf:
     """The answer to `look_at`."""
 
-    moment: Moment
+    moment: RangeFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Note:
     bad: bool = False
 
 
-News = Fresh | Trouble | Trends | TimelineOf | MomentOf | Output | Note
+News = NewSnapshot | Trouble | Trends | TimelineOf | RangeFiguresOf | Output | Note
 Tell = Callable[[News], None]
 """Called from the feed's threads."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from telemetry.tui.feed.news import News, Tell
 
 
-class Outlet:
+class NewsChannel:
     """Passes news on between `open` and `close`, for any thread."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from telemetry.errors import EndpointError, KeysError, ProtocolError, TelemetryE
 from telemetry.transport import ControlClient, Subscription
 from telemetry.transport.client import check_welcome
 from telemetry.transport.endpoints import refuses, seen_from
-from telemetry.tui.feed.news import Fresh, Note, Tell, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Note, Tell, Trouble
 from telemetry.wire.control import GetStatus, Hello, Status, Welcome
 from telemetry.wire.snapshot import BACKEND_ENDED, TERMINAL, BackendStat, MetricsSnapshot
 from telemetry.wording import is_silent, looked_at_ns
@@ -26,8 +26,8 @@ _AFTERWARDS_S: Final = 0.5  # between two looks at what writers leave on disk
 _JOIN_S: Final = 2.0
 
 
-class Listener:
-    """Tells every snapshot as Fresh, five a second at most, and why there are none as Trouble.
+class SnapshotThread:
+    """Tells each snapshot as `NewSnapshot`, at most five a second, and why there are none as `Trouble`.
 
     It ends when the aggregator of a run that is over has gone, or has gone leaving a result, and all of the run's
     backends have ended: their writers go on after it, and leave their last words beside the result.
@@ -134,7 +134,7 @@ class Listener:
         self._backends = snapshot.backends
         self._failures = 0
         self._saw(snapshot)
-        self._tell(Fresh(snapshot, time.monotonic_ns(), live))
+        self._tell(NewSnapshot(snapshot, time.monotonic_ns(), live))
         if self._words:
             self._words = ""
             self._tell(Trouble(""))

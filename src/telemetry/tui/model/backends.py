@@ -12,7 +12,7 @@ from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import BETWEEN, cut, elided, width_of
 from telemetry.tui.model.scene import Scene, View
 from telemetry.wire.snapshot import TERMINAL, BackendStat, MetricsSnapshot
-from telemetry.wording import BackendWords, Health
+from telemetry.wording import BackendWording, Health
 
 TONES: Final[Mapping[Health, Tone]] = {"good": "good", "calm": "accent", "warn": "warn", "bad": "bad"}
 _EDGES: Final = 3
@@ -74,7 +74,7 @@ def backends_line(scene: Scene, width: int) -> Line:
     return cut(_line([(name, words._replace(amounts="", why="")) for name, words in troubled], well), width)
 
 
-def _line(said: Sequence[tuple[str, BackendWords]], well: int) -> Line:
+def _line(said: Sequence[tuple[str, BackendWording]], well: int) -> Line:
     """Each by its name, and how many others are well."""
     pieces: list[Line] = [(Cell(f"{well} "), Cell("✓", TONES["good"]))] if well else []
     for name, words in said:

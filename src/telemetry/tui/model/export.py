@@ -14,12 +14,12 @@ from telemetry.tui.model import series_plots
 from telemetry.tui.model.overview import others_shown
 from telemetry.tui.model.producers import producers
 from telemetry.tui.model.request_flow import Flow
-from telemetry.tui.model.requests import Part, told
+from telemetry.tui.model.requests import RequestSeries, told
 from telemetry.tui.model.rows import COMPARED
 from telemetry.tui.model.scene import Scene, SeriesId, View
 from telemetry.tui.model.series import digest_of, figures_shown, points_of, stat_of
 from telemetry.tui.model.steps import steps_per_s, values_shown
-from telemetry.tui.model.visible_series import Shown, run_figures, shown, stretch_words
+from telemetry.tui.model.visible_series import VisibleSeries, run_figures, shown, time_range_words
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ def _run(snapshot: MetricsSnapshot | None) -> Json | None:
 def _view(scene: Scene, view: View) -> Json:
     moment = scene.moment
     return {
-        "stretch": stretch_words(scene, view),
+        "time_range": time_range_words(scene, view),
         "start_ns": moment.start_ns if moment else None,
         "end_ns": moment.end_ns if moment else None,
         "sort": view.sort,
@@ -99,7 +99,7 @@ def _overview(scene: Scene, view: View) -> Json:
     }
 
 
-def _series(item: Shown, heading: str, view: View) -> Json:
+def _series(item: VisibleSeries, heading: str, view: View) -> Json:
     row: Json = {
         "name": item.stat.name,
         "labels": item.stat.labels,
@@ -134,15 +134,15 @@ def _detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | Non
     base = stat_of(scene.baseline, series) if view.compare else None
     return {
         **msgspec.to_builtins(stat),
-        "stretch": _figures(figures_shown(scene, view, stat, digest_of(scene, view, timeline))),
+        "time_range": _figures(figures_shown(scene, view, stat, digest_of(scene, view, timeline))),
         "baseline": _figures(run_figures(base, scene.baseline.elapsed_s)) if base and scene.baseline else None,
         "over_time": _points(view, timeline) if timeline is not None and len(timeline) else [],
     }
 
 
 def _points(view: View, timeline: Timeline) -> list[Json]:
-    """Of the stretch that zoom and pan leave."""
-    points = points_of(timeline, *series_plots.stretch_of(timeline, view), _MOST_POINTS)
+    """Of the time range that zoom and pan leave."""
+    points = points_of(timeline, *series_plots.time_range_of(timeline, view), _MOST_POINTS)
     return [{"start_ns": at.start_ns, "end_ns": at.end_ns, **_figures(at.figures)} for at in points]
 
 
@@ -151,11 +151,11 @@ def _producers(scene: Scene, view: View) -> list[Any]:
     return [msgspec.to_builtins(stats[row.key]) for row in producers(scene, view).rows]
 
 
-def _requests(flow: Flow, parts: Sequence[Part], scene: Scene, view: View) -> Json:
-    funnel = flow.funnel
-    kind = {"kind": funnel.kind, "labels": dict(funnel.labels), **_flow(flow, scene, view)}
+def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: View) -> Json:
+    counts = flow.counts
+    kind = {"kind": counts.kind, "labels": dict(counts.labels), **_flow(flow, scene, view)}
     if flow.windows:
-        kind["windows"] = [{"window": part.flow.funnel.window, **_flow(part.flow, scene, view)} for part in parts]
+        kind["windows"] = [{"window": part.flow.counts.window, **_flow(part.flow, scene, view)} for part in parts]
     kind["series"] = [_series(item, "", view) for part in parts for item in part.members]
     return kind
 
@@ -181,14 +181,14 @@ def _steps(scene: Scene, view: View) -> Json:
 
 def _flow(flow: Flow, scene: Scene, view: View) -> Json:
     """Counts and rates as they are shown; of the past nobody knows reasons."""
-    funnel, past = flow.funnel, scene.moment is not None
+    requests, past = flow.counts, scene.moment is not None
     counts: Json = {name: getattr(flow, name) for name in ("issued", "in_flight", "completed", "failed", "expired")}
     if not past:
-        counts |= {"failed_by_reason": dict(funnel.failed), "finished": dict(funnel.finishes)}
-        counts["after_end"] = funnel.after_end
-        counts["out_of_order"] = funnel.out_of_order
+        counts |= {"failed_by_reason": dict(requests.failed), "finished": dict(requests.finishes)}
+        counts["after_end"] = requests.after_end
+        counts["out_of_order"] = requests.out_of_order
     if view.figures == "run" and not past:
-        return {**counts, "rates": msgspec.to_builtins(funnel.rates)}
+        return {**counts, "rates": msgspec.to_builtins(requests.rates)}
     per_s = {
         "issued": flow.issuing,
         "completed": flow.completing,

@@ -127,7 +127,7 @@ def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
 
 
 def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
-    """What stretch of the past the figures are of. All else in the header is of now."""
+    """What time range of the past the figures are of. All else in the header is of now."""
     assert scene.moment is not None
     ago = numbers.seconds((snapshot.time_ns - scene.moment.end_ns) / 1e9)
     before = "before the end" if snapshot.state in TERMINAL else "ago"

@@ -20,13 +20,13 @@ from telemetry.tui.model.outcomes import summed
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.visible_series import (
     Group,
-    Shown,
+    VisibleSeries,
     in_order,
     key_of,
     matches,
     newest_window_first,
     shown,
-    stretch_words,
+    time_range_words,
 )
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot
 
@@ -38,7 +38,7 @@ _EDGES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`caption` says of what stretch the figures are, and what the filter leaves of them."""
+    """`caption` says of what time range the figures are, and what the filter leaves of them."""
 
     series: Grid
     others: Grid
@@ -128,7 +128,7 @@ def _caption(scene: Scene, view: View, groups: tuple[Group, ...], width: int) ->
     total = len(scene.snapshot.series) if scene.snapshot else 0
     passing = sum(len(group.members) for group in groups)
     pieces = [
-        Piece(stretch_words(scene, view), "strong"),
+        Piece(time_range_words(scene, view), "strong"),
         Piece(f"{passing:,} of {total:,} series" if view.filter else f"{total:,} series"),
     ]
     if view.filter:
@@ -173,7 +173,7 @@ def _nothing(scene: Scene, view: View) -> str:
     return f"no series matches '{printable(view.filter)}'"
 
 
-def _name(item: Shown, view: View) -> Cell:
+def _name(item: VisibleSeries, view: View) -> Cell:
     """Without the label that the heading says already."""
     labels: Mapping[str, str] = item.stat.labels
     if view.group in labels and not item.pinned:
@@ -238,7 +238,7 @@ def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], fl
 
 
 def _rate_of(stat: Other, snapshot: MetricsSnapshot, view: View) -> float | None:
-    """Of the stretch that the series have."""
+    """Of the time range that the series have."""
     if not isinstance(stat, CounterStat):
         return None
     return stat.rate if view.figures == "window" else numbers.per_s(stat.value, snapshot.elapsed_s)

@@ -1,4 +1,4 @@
-"""How many requests there are of each kind, where they are, and how fast they go, in the chosen stretch."""
+"""How many requests there are of each kind, where they are, and how fast they go, in the chosen time range."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import structs
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.request_model import Funnel, funnels
-from telemetry.tui.model.scene import Moment, Scene, View, series_id
+from telemetry.request_model import RequestCounts, request_counts
+from telemetry.tui.model.scene import RangeFigures, Scene, View, series_id
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -21,9 +21,9 @@ _UNIT: Final = words.INSTRUMENTS[words.ISSUED][1]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """One kind of request, or one tracking window of it. Counts are of the whole run; rates, a second, of the last
-    seconds. While one looks at the past, both are of that stretch. None is what nobody knows."""
+    seconds. While one looks at the past, both are of that time range. None is what nobody knows."""
 
-    funnel: Funnel
+    counts: RequestCounts
     issued: float | None = None
     in_flight: float | None = None
     completed: float | None = None
@@ -52,23 +52,23 @@ def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
     """One for each kind and labels, in the order in which they came."""
     if scene.snapshot is None:
         return ()
-    found = funnels(scene.snapshot)
+    found = request_counts(scene.snapshot)
     if scene.moment is not None:
         return tuple(_whole(one, [_past(part, scene.moment) for part in one.windows or [one]]) for one in found)
     if view.figures == "run":
         return tuple(_whole(one, [_counted(part) for part in one.windows or [one]]) for one in found)
-    rates = {_key(part): part for one in funnels(_speeds(scene.snapshot)) for part in (one, *one.windows)}
+    rates = {_key(part): part for one in request_counts(_speeds(scene.snapshot)) for part in (one, *one.windows)}
     return tuple(
         _whole(one, [_going(part, rates.get(_key(part)), scene) for part in one.windows or [one]]) for one in found
     )
 
 
-def _whole(funnel: Funnel, parts: list[Flow]) -> Flow:
+def _whole(counts: RequestCounts, parts: list[Flow]) -> Flow:
     """All windows together."""
-    if not funnel.windows:
+    if not counts.windows:
         return parts[0]
     return Flow(
-        funnel=funnel,
+        counts=counts,
         issued=_sum(part.issued for part in parts),
         in_flight=_sum(part.in_flight for part in parts),
         completed=_sum(part.completed for part in parts),
@@ -88,27 +88,27 @@ def _sum(values: Iterator[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _counted(funnel: Funnel) -> Flow:
+def _counted(counts: RequestCounts) -> Flow:
     return Flow(
-        funnel=funnel,
-        issued=funnel.issued,
-        in_flight=funnel.in_flight,
-        completed=funnel.completed,
-        failed=funnel.failures,
-        expired=funnel.expired,
+        counts=counts,
+        issued=counts.issued,
+        in_flight=counts.in_flight,
+        completed=counts.completed,
+        failed=counts.failures,
+        expired=counts.expired,
     )
 
 
-def _going(funnel: Funnel, rates: Funnel | None, scene: Scene) -> Flow:
+def _going(counts: RequestCounts, rates: RequestCounts | None, scene: Scene) -> Flow:
     """`rates` is the same funnel, with what happens each second in place of counts."""
-    stat = funnel.series.get(words.OUTPUT_TOKENS)
+    stat = counts.series.get(words.OUTPUT_TOKENS)
     return Flow(
-        funnel=funnel,
-        issued=funnel.issued,
-        in_flight=funnel.in_flight,
-        completed=funnel.completed,
-        failed=funnel.failures,
-        expired=funnel.expired,
+        counts=counts,
+        issued=counts.issued,
+        in_flight=counts.in_flight,
+        completed=counts.completed,
+        failed=counts.failures,
+        expired=counts.expired,
         issuing=rates.issued if rates else 0.0,
         completing=rates.completed if rates else 0.0,
         failing=rates.failures if rates else 0.0,
@@ -116,24 +116,24 @@ def _going(funnel: Funnel, rates: Funnel | None, scene: Scene) -> Flow:
     )
 
 
-def _past(funnel: Funnel, moment: Moment) -> Flow:
+def _past(counts: RequestCounts, moment: RangeFigures) -> Flow:
     """The history has series only: what completed and what failed, not what was issued."""
     seconds = (moment.end_ns - moment.start_ns) / 1e9
-    completed = _figures(funnel, words.LATENCY, moment).count
-    failed = _figures(funnel, words.FAILED_LATENCY, moment).count
-    tokens = words.OUTPUT_TOKENS in funnel.series
+    completed = _figures(counts, words.LATENCY, moment).count
+    failed = _figures(counts, words.FAILED_LATENCY, moment).count
+    tokens = words.OUTPUT_TOKENS in counts.series
     return Flow(
-        funnel=funnel,
+        counts=counts,
         completed=completed,
         failed=failed,
         completing=completed / seconds,
         failing=failed / seconds,
-        tokens=_figures(funnel, words.OUTPUT_TOKENS, moment).total / seconds if tokens else None,
+        tokens=_figures(counts, words.OUTPUT_TOKENS, moment).total / seconds if tokens else None,
     )
 
 
-def _figures(funnel: Funnel, word: str, moment: Moment) -> Figures:
-    stat = funnel.series.get(word)
+def _figures(counts: RequestCounts, word: str, moment: RangeFigures) -> Figures:
+    stat = counts.series.get(word)
     return moment.series.get(series_id(stat.name, stat.labels), Figures()) if stat else Figures()
 
 
@@ -143,5 +143,5 @@ def _speeds(snapshot: MetricsSnapshot) -> MetricsSnapshot:
     return structs.replace(snapshot, counters=counters, series=[])
 
 
-def _key(funnel: Funnel) -> tuple[str, tuple[tuple[str, str], ...], str | None]:
-    return funnel.kind, tuple(sorted(funnel.labels.items())), funnel.window
+def _key(counts: RequestCounts) -> tuple[str, tuple[tuple[str, str], ...], str | None]:
+    return counts.kind, tuple(sorted(counts.labels.items())), counts.window

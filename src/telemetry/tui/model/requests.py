@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.request_model import Funnel
-from telemetry.shortening import Abridged, shared_out
+from telemetry.request_model import RequestCounts
+from telemetry.shortening import Shortened, shared_out
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import Piece, elided, fitted
 from telemetry.tui.model.request_flow import Flow, flows, has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.steps import has_steps
-from telemetry.tui.model.visible_series import Shown, key_of, passing, stretch_words
+from telemetry.tui.model.visible_series import VisibleSeries, key_of, passing, time_range_words
 from telemetry.wire import requests as words
 from telemetry.wire.snapshot import SeriesStat
 
@@ -59,27 +59,27 @@ _RATES: Final = (
 )
 _TOKENS: Final = (_Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.tokens),)
 _DEFINED: Final = (
-    _Figure(Column("while_issuing", "rate", keep=1), lambda flow: flow.funnel.rates.while_issuing.requests_per_s),
-    _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.funnel.rates.loadgen.requests_per_s),
-    _Figure(Column("overall", "overall", keep=5), lambda flow: flow.funnel.rates.overall.requests_per_s),
+    _Figure(Column("while_issuing", "rate", keep=1), lambda flow: flow.counts.rates.while_issuing.requests_per_s),
+    _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.counts.rates.loadgen.requests_per_s),
+    _Figure(Column("overall", "overall", keep=5), lambda flow: flow.counts.rates.overall.requests_per_s),
 )
 """The plain one is that while requests were issued."""
 _DEFINED_TOKENS: Final = (
-    _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.funnel.rates.while_issuing.tokens_per_s),
+    _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.counts.rates.while_issuing.tokens_per_s),
     _Figure(
-        Column("loadgen_tokens", "LoadGen tokens", keep=6), lambda flow: flow.funnel.rates.loadgen.tokens_per_s
+        Column("loadgen_tokens", "LoadGen tokens", keep=6), lambda flow: flow.counts.rates.loadgen.tokens_per_s
     ),
     _Figure(
-        Column("overall_tokens", "overall tokens", keep=7), lambda flow: flow.funnel.rates.overall.tokens_per_s
+        Column("overall_tokens", "overall tokens", keep=7), lambda flow: flow.counts.rates.overall.tokens_per_s
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """`caption` says of what stretch the figures are, and what the filter leaves of them."""
+    """`caption` says of what time range the figures are, and what the filter leaves of them."""
 
-    funnels: Grid
+    request_counts: Grid
     """How many are where."""
     series: Grid
     """How long they took; where there is nothing at all, this says so."""
@@ -87,11 +87,11 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestSeries:
     """The series of a kind of request, or of one of its windows: those that pass the filter."""
 
     flow: Flow
-    members: tuple[Shown, ...]
+    members: tuple[VisibleSeries, ...]
 
 
 def requests(scene: Scene, view: View, width: int = 80) -> Requests:
@@ -99,43 +99,43 @@ def requests(scene: Scene, view: View, width: int = 80) -> Requests:
     shown = told(scene, view)
     kept = [flow for flow, _ in shown]
     return Requests(
-        _funnels(kept, scene, view, width),
+        _request_counts(kept, scene, view, width),
         # What is measured now is looked at, not the warm-up before it.
         _series([part for _, members in shown for part in reversed(members)], scene, view, width),
         _caption(scene, view, len(kept), width),
     )
 
 
-def told(scene: Scene, view: View) -> list[tuple[Flow, tuple[Part, ...]]]:
+def told(scene: Scene, view: View) -> list[tuple[Flow, tuple[RequestSeries, ...]]]:
     """Each kind of request, and its parts: with a filter, those of which it leaves any series."""
     known = {item.series: item for item in passing(scene, view)}
     shown = [(flow, tuple(_part(part, known) for part in flow.parts)) for flow in flows(scene, view)]
     return [pair for pair in shown if not view.filter or any(part.members for part in pair[1])]
 
 
-def _part(flow: Flow, known: Mapping[SeriesId, Shown]) -> Part:
+def _part(flow: Flow, known: Mapping[SeriesId, VisibleSeries]) -> RequestSeries:
     """In the order of `telemetry.wire.requests`, the turns of conversations last."""
-    stats = (series_id(stat.name, stat.labels) for stat in _stats(flow.funnel))
-    return Part(flow, tuple(known[series] for series in stats if series in known))
+    stats = (series_id(stat.name, stat.labels) for stat in _stats(flow.counts))
+    return RequestSeries(flow, tuple(known[series] for series in stats if series in known))
 
 
-def called(funnel: Funnel) -> str:
+def called(counts: RequestCounts) -> str:
     """A kind with its labels; of a window its name."""
-    return wording.instrument(funnel.kind, funnel.labels) if funnel.window is None else _window(funnel.window)
+    return wording.instrument(counts.kind, counts.labels) if counts.window is None else _window(counts.window)
 
 
 def _window(name: str) -> str:
     return printable(name) or NO_WINDOW
 
 
-def _stats(funnel: Funnel) -> Iterator[SeriesStat]:
-    for stats in (funnel.series, *funnel.turns.values()):
+def _stats(counts: RequestCounts) -> Iterator[SeriesStat]:
+    for stats in (counts.series, *counts.turns.values()):
         yield from (stats[word] for word in words.INSTRUMENTS if word in stats)
 
 
 def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
     pieces = [
-        Piece(stretch_words(scene, view), "strong"),
+        Piece(time_range_words(scene, view), "strong"),
         Piece(number_of(kinds, "kind"), keep=3),
         Piece(f"filter '{printable(view.filter)}'" if view.filter else "", "accent"),
     ]
@@ -148,7 +148,7 @@ def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
 # --- the upper table: how many ---------------------------------------------------------------------
 
 
-def _funnels(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Grid:
+def _request_counts(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Grid:
     rates = _rates(shown, scene, view)
     lines: list[Row] = []
     for flow in shown:
@@ -157,7 +157,7 @@ def _funnels(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Gri
                 *(_count(figure, part) for figure in _COUNTS),
                 *(_rate(figure, part, view) for figure in rates),
             ]
-            lines.append(Row(_key(part.funnel), _name(part.funnel), tuple(cells)))
+            lines.append(Row(_key(part.counts), _name(part.counts), tuple(cells)))
             if part is flow:
                 lines += _said(flow, scene, width)
     columns = (Column("name", "requests", right=False), *(figure.column for figure in (*_COUNTS, *rates)))
@@ -166,7 +166,7 @@ def _funnels(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Gri
 
 def _rates(shown: Sequence[Flow], scene: Scene, view: View) -> tuple[_Figure, ...]:
     whole = _is_defined(scene, view)
-    if any(words.OUTPUT_TOKENS in part.funnel.series for flow in shown for part in flow.parts):
+    if any(words.OUTPUT_TOKENS in part.counts.series for flow in shown for part in flow.parts):
         return (*_DEFINED, *_DEFINED_TOKENS) if whole else (*_RATES, *_TOKENS)
     return _DEFINED if whole else _RATES
 
@@ -176,12 +176,12 @@ def _is_defined(scene: Scene, view: View) -> bool:
     return view.figures == "run" and scene.moment is None
 
 
-def _name(funnel: Funnel) -> Cell:
-    return Cell(called(funnel), "strong") if funnel.window is None else Cell(f"{_INDENT}{called(funnel)}")
+def _name(counts: RequestCounts) -> Cell:
+    return Cell(called(counts), "strong") if counts.window is None else Cell(f"{_INDENT}{called(counts)}")
 
 
-def _key(funnel: Funnel) -> str:
-    return json.dumps([funnel.kind, sorted(funnel.labels.items()), funnel.window], ensure_ascii=False)
+def _key(counts: RequestCounts) -> str:
+    return json.dumps([counts.kind, sorted(counts.labels.items()), counts.window], ensure_ascii=False)
 
 
 def _count(figure: _Figure, flow: Flow) -> Cell:
@@ -196,24 +196,24 @@ def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
 
 def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
     """Why they failed, how they finished, and what became of the others; the history knows nothing of it."""
-    funnel, past = flow.funnel, scene.moment is not None
+    counts, past = flow.counts, scene.moment is not None
     room = width - _MARGINS - formatting.columns(f"{_INDENT}finished:  ")
     said: list[tuple[str, str, Tone]] = []
-    if funnel.failed:
-        said.append(("failed", by_count(funnel.failed, room), "warn"))
-    if funnel.expired:
-        said.append(("expired", f"{formatting.count(funnel.expired)} without an outcome in time", "warn"))
-    if funnel.finishes:
-        said.append(("finished", by_count(funnel.finishes, room), "dim"))
-    if funnel.after_end:
-        calls = f"{number_of(funnel.after_end, 'call')} for requests that had ended or are unknown"
+    if counts.failed:
+        said.append(("failed", by_count(counts.failed, room), "warn"))
+    if counts.expired:
+        said.append(("expired", f"{formatting.count(counts.expired)} without an outcome in time", "warn"))
+    if counts.finishes:
+        said.append(("finished", by_count(counts.finishes, room), "dim"))
+    if counts.after_end:
+        calls = f"{number_of(counts.after_end, 'call')} for requests that had ended or are unknown"
         said.append(("too late", calls, "dim"))
-    if funnel.out_of_order:
-        durations = f"{number_of(funnel.out_of_order, 'duration')} left out: the end lies before the beginning"
+    if counts.out_of_order:
+        durations = f"{number_of(counts.out_of_order, 'duration')} left out: the end lies before the beginning"
         said.append(("out of order", durations, "dim"))
     for what, text, tone in said:
         cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
-        yield Row(f"{what} {_key(funnel)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)
+        yield Row(f"{what} {_key(counts)}", Cell(f"{_INDENT}{what}:", "dim"), (cell,), heading=True)
 
 
 def by_count(counts: Mapping[str, float], width: int) -> str:
@@ -238,7 +238,7 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
 
 def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
     """In so many columns together, and whether that leaves of each what tells it from the others."""
-    known, wholes = Abridged(names), [formatting.columns(name) for name in names]
+    known, wholes = Shortened(names), [formatting.columns(name) for name in names]
     needs = [max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)]
     rooms = shared_out(needs, wholes, room)
     return [known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True)], sum(needs) <= room
@@ -247,7 +247,7 @@ def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
 # --- the lower table: how long ---------------------------------------------------------------------
 
 
-def _series(parts: Sequence[Part], scene: Scene, view: View, width: int) -> Grid:
+def _series(parts: Sequence[RequestSeries], scene: Scene, view: View, width: int) -> Grid:
     columns = rows.columns(scene, view, "series", KEEP)
     if _is_defined(scene, view):
         # The upper table has rates by their definitions; by the length of the whole run they would be others.
@@ -257,28 +257,28 @@ def _series(parts: Sequence[Part], scene: Scene, view: View, width: int) -> Grid
     for part in parts:
         if len(parts) > 1 and part.members:
             lines.append(
-                Row(f"part {_key(part.flow.funnel)}", Cell(_heading(part.flow.funnel), "strong"), heading=True)
+                Row(f"part {_key(part.flow.counts)}", Cell(_heading(part.flow.counts), "strong"), heading=True)
             )
         for item in part.members:
             figures = partial(rows.figures, item, columns[1:], view, seconds)
-            lines.append(Row(key_of(item.series), Cell(_word(item, part.flow.funnel, view)), figures))
+            lines.append(Row(key_of(item.series), Cell(_word(item, part.flow.counts, view)), figures))
     return Grid(columns, tuple(lines), empty=_nothing(scene, view, parts))
 
 
-def _heading(funnel: Funnel) -> str:
-    kind = wording.instrument(funnel.kind, funnel.labels)
-    return kind if funnel.window is None else f"{kind}, {_window(funnel.window)}"
+def _heading(counts: RequestCounts) -> str:
+    kind = wording.instrument(counts.kind, counts.labels)
+    return kind if counts.window is None else f"{kind}, {_window(counts.window)}"
 
 
-def _word(item: Shown, funnel: Funnel, view: View) -> str:
+def _word(item: VisibleSeries, counts: RequestCounts, view: View) -> str:
     """Without what the heading says already; the unit where numbers carry none."""
     stat = item.stat
     own = {key: value for key, value in stat.labels.items() if key == words.TURN}
     unit = stat.unit if view.units == "raw" else ""
-    return numbers.instrument(stat.name.removeprefix(f"{funnel.kind}."), own, unit, view.units)
+    return numbers.instrument(stat.name.removeprefix(f"{counts.kind}."), own, unit, view.units)
 
 
-def _nothing(scene: Scene, view: View, parts: Sequence[Part]) -> str:
+def _nothing(scene: Scene, view: View, parts: Sequence[RequestSeries]) -> str:
     if parts:
         return "nothing has been measured yet"
     if view.filter and has_requests(scene):

@@ -10,7 +10,7 @@ from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Column, Line, Tone
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.sparkline import Move, move, sparkline
-from telemetry.tui.model.visible_series import Shown, delta_column, few_beyond, is_over, percentile_keys
+from telemetry.tui.model.visible_series import VisibleSeries, delta_column, few_beyond, is_over, percentile_keys
 
 COMPARED: Final = ("50", "99")
 KEEP: Final[Mapping[str, int]] = {
@@ -63,7 +63,7 @@ def trend_seconds(scene: Scene, width: int) -> int:
     return min(most, max(map(len, scene.trends.values()))) if scene.trends and is_over(scene) else most
 
 
-def figures(item: Shown, shown: tuple[Column, ...], view: View, seconds: int) -> Line:
+def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds: int) -> Line:
     """A cell for each of these columns, the one of the names excepted."""
     stat, known, units = item.stat, item.figures, view.units
     moved = move(item.trend)
@@ -89,7 +89,7 @@ def figures(item: Shown, shown: tuple[Column, ...], view: View, seconds: int) ->
     return tuple(cells)
 
 
-def _percentile(item: Shown, percentile: str, view: View, moved: Move) -> Cell:
+def _percentile(item: VisibleSeries, percentile: str, view: View, moved: Move) -> Cell:
     """p99 of the window takes the colour of its trend. What rests on few values is dim."""
     tone: Tone = "plain"
     if few_beyond(percentile, item.figures.count):

@@ -20,8 +20,8 @@ def series_id(name: str, labels: Mapping[str, str]) -> SeriesId:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Moment:
-    """What history says of the stretch `[start_ns, end_ns)`, wall clock."""
+class RangeFigures:
+    """What history says of the time range `[start_ns, end_ns)`, wall clock."""
 
     start_ns: int
     end_ns: int
@@ -46,7 +46,7 @@ class Scene:
     courses: Courses = field(default_factory=dict)
     """As far as they were watched, a point a second at most, at most TREND_POINTS."""
     baseline: MetricsSnapshot | None = None
-    moment: Moment | None = None
+    moment: RangeFigures | None = None
     """Where the viewer has gone back to; None is now."""
     output: tuple[str, ...] = ()
     """The last lines of the wrapped command's output, escape sequences and all."""
@@ -71,6 +71,6 @@ class View:
     compare: bool = False
     """Whether Δ columns against the baseline are shown."""
     zoom: int = 0
-    """Of the plots over time: each step halves the stretch that is shown."""
+    """Of the plots over time: each step halves the time range that is shown."""
     pan: int = 0
-    """Tenths of the stretch that the plots over time have been moved back from now."""
+    """Tenths of the time range that the plots over time have been moved back from now."""

@@ -18,7 +18,7 @@ from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.lines import Piece, fitted, taken, wrapped
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
-from telemetry.tui.model.visible_series import WHOLE_RUN, beyond, figures_of, is_read, run_figures, stretch_words
+from telemetry.tui.model.visible_series import WHOLE_RUN, beyond, figures_of, is_read, run_figures, time_range_words
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
 
 _SLACK_S: Final = 0.5
@@ -46,11 +46,11 @@ class _Subject:
     stat: SeriesStat
     base: SeriesStat | None
     digest: Digest | None
-    """Of the stretch that `words` names; None without history of it."""
+    """Of the time range that `words` names; None without history of it."""
 
     @property
     def words(self) -> str:
-        return stretch_words(self.scene, self.view)
+        return time_range_words(self.scene, self.view)
 
     @property
     def baseline(self) -> str:
@@ -63,7 +63,7 @@ def detail(
 ) -> Detail:
     """`width` is that of the facts, and of each plot unless `plot_width` says otherwise, in columns.
 
-    Curve and histogram are of the chosen stretch as far as the history goes; without one, of the whole run.
+    Curve and histogram are of the chosen time range as far as the history goes; without one, of the whole run.
     """
     plot_width = plot_width or width
     stat = stat_of(scene.snapshot, series)
@@ -100,7 +100,7 @@ def stat_of(snapshot: MetricsSnapshot | None, series: SeriesId) -> SeriesStat | 
 
 
 def digest_of(scene: Scene, view: View, timeline: Timeline | None) -> Digest | None:
-    """All values of the stretch that `stretch_words` names; None without history."""
+    """All values of the time range that `time_range_words` names; None without history."""
     if timeline is None or not len(timeline):
         return None
     start_ns, end_ns = timeline.start_ns, timeline.end_ns
@@ -112,7 +112,7 @@ def digest_of(scene: Scene, view: View, timeline: Timeline | None) -> Digest | N
 
 
 def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | None) -> Figures:
-    """Of the chosen stretch. Of a window the history knows more than a snapshot."""
+    """Of the chosen time range. Of a window the history knows more than a snapshot."""
     if view.figures == "run" or scene.moment or digest is None or not digest.count:
         return figures_of(stat, scene, view)
     return digest.figures([key for key in stat.percentiles if beyond(key, 1) is not None])
@@ -121,15 +121,15 @@ def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | N
 def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
     stat, snapshot, base = subject.stat, subject.snapshot, subject.base
     whole = subject.scene.moment is None and subject.view.figures == "run"
-    stretches = [facts.Stretch("run", run_figures(stat, snapshot.elapsed_s), stat.stddev, chosen=whole)]
+    time_ranges = [facts.FactColumn("run", run_figures(stat, snapshot.elapsed_s), stat.stddev, chosen=whole)]
     if not whole:
         figures = figures_shown(subject.scene, subject.view, stat, subject.digest)
-        stretches.insert(0, facts.Stretch(subject.words.removesuffix(" UTC"), figures, chosen=True))
+        time_ranges.insert(0, facts.FactColumn(subject.words.removesuffix(" UTC"), figures, chosen=True))
     before = None
     if base is not None and subject.scene.baseline is not None:
-        before = facts.Stretch("baseline", run_figures(base, subject.scene.baseline.elapsed_s), base.stddev)
-    lines = [*_title(subject, width), *facts.table(stretches, before, stat.unit, subject.view.units, width)]
-    for words in facts.warnings(stat, stretches[0].figures, subject.words):
+        before = facts.FactColumn("baseline", run_figures(base, subject.scene.baseline.elapsed_s), base.stddev)
+    lines = [*_title(subject, width), *facts.table(time_ranges, before, stat.unit, subject.view.units, width)]
+    for words in facts.warnings(stat, time_ranges[0].figures, subject.words):
         lines += wrapped(f"! {words}", "warn", width)
     if snapshot.state in TERMINAL and snapshot.exact_reason and not stat.exact:
         lines += wrapped(f"not exact: {printable(snapshot.exact_reason)}", "dim", width)
@@ -185,7 +185,7 @@ def _empty(subject: _Subject) -> str:
     """Why there is nothing to draw of the distribution."""
     if not subject.stat.count:
         return "no values yet" if subject.scene.live else "no values"
-    return series_plots.READING if subject.words == WHOLE_RUN else f"no values in the stretch {subject.words}"
+    return series_plots.READING if subject.words == WHOLE_RUN else f"no values in the time range {subject.words}"
 
 
 def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[Plot, Plot]:
@@ -195,7 +195,7 @@ def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[
         empty = series_plots.NO_HISTORY if is_read(scene) else series_plots.READING
         trend = series_plots.trend_plot(scene, series_id(stat.name, stat.labels), stat.unit, units)
         return trend, Plot(title="rate", empty=empty)
-    start_ns, end_ns = series_plots.stretch_of(timeline, subject.view)
+    start_ns, end_ns = series_plots.time_range_of(timeline, subject.view)
     cursor_ns = scene.moment.end_ns if scene.moment else None
     times = series_plots.Times(start_ns, end_ns, subject.snapshot.started_ns or timeline.start_ns, cursor_ns, width)
     points = points_of(timeline, start_ns, end_ns, max(1, width))

@@ -1,4 +1,4 @@
-"""What can be said of one series in numbers: a small table of stretches, and how far to trust it."""
+"""What can be said of one series in numbers: a small table of time ranges, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOMENTS: Final = ("mean", "stddev", "min")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FactColumn:
     """Figures under a title. `stddev` is known of whole runs only."""
 
     title: str
@@ -33,18 +33,20 @@ class Stretch:
     """The one that tables show."""
 
 
-def table(stretches: Sequence[Stretch], base: Stretch | None, unit: str, units: Units, width: int) -> list[Line]:
-    """A line for each stretch where `width` has room for all figures beside each other, else one for each figure.
+def table(
+    time_ranges: Sequence[FactColumn], base: FactColumn | None, unit: str, units: Units, width: int
+) -> list[Line]:
+    """Lay out a line for each time range if `width` has room for all figures, else a line for each figure.
 
-    Below the baseline, or beside it, stands the difference of the chosen stretch from it.
+    Below the baseline, or beside it, stands the difference of the chosen time range from it.
     """
-    keys = sorted({key for each in stretches for key in each.figures.percentiles}, key=by_number)
+    keys = sorted({key for each in time_ranges for key in each.figures.percentiles}, key=by_number)
     names = ["count", "rate", *_MOMENTS, *(f"p{formatting.printable(key)}" for key in keys), "max"]
     columns: list[list[Cell]] = [[Cell(""), *(Cell(name, "dim") for name in names)]]
-    for each in [*stretches, *([base] if base else [])]:
+    for each in [*time_ranges, *([base] if base else [])]:
         tone: Tone = "strong" if each.chosen else "dim"
         columns.append([Cell(each.title, tone), *_cells(each, keys, unit, units)])
-    chosen = next((each for each in stretches if each.chosen), None)
+    chosen = next((each for each in time_ranges if each.chosen), None)
     if base and chosen:
         columns.append([Cell("Δ", "dim"), *_changes(chosen, base, keys, unit)])
     sideways = _aligned(columns)
@@ -76,13 +78,13 @@ def _few(percentiles: Sequence[str], count: int) -> str:
     return f"{subject} on few values: {above} of {of} {'lie' if above > 1 else 'lies'} beyond {name}"
 
 
-def _cells(stretch: Stretch, keys: Sequence[str], unit: str, units: Units) -> Iterator[Cell]:
-    figures = stretch.figures
+def _cells(time_range: FactColumn, keys: Sequence[str], unit: str, units: Units) -> Iterator[Cell]:
+    figures = time_range.figures
     full = units == "raw" or figures.count < _IN_FULL_BELOW
     yield Cell(formatting.count(figures.count) if full else formatting.scaled(figures.count))
     yield Cell(numbers.rate(figures.rate, "", units))
     mean = figures.total / figures.count if figures.count and figures.max is not None else None
-    for value in (mean, stretch.stddev, figures.min):
+    for value in (mean, time_range.stddev, figures.min):
         yield _value(value, unit, units)
     for key in keys:
         yield _value(figures.percentiles.get(key), unit, units, few=few_beyond(key, figures.count))
@@ -94,7 +96,7 @@ def _value(value: float | None, unit: str, units: Units, *, few: bool = False) -
     return Cell(text, "dim" if few or text == NOTHING else "plain")
 
 
-def _changes(now: Stretch, base: Stretch, keys: Sequence[str], unit: str) -> Iterator[Cell]:
+def _changes(now: FactColumn, base: FactColumn, keys: Sequence[str], unit: str) -> Iterator[Cell]:
     """Counts and extremes grow with the length of a run, so they are not compared."""
     yield Cell("")
     yield _change(now.figures.rate, base.figures.rate, "")

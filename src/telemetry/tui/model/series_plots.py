@@ -115,7 +115,7 @@ def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int
     return replace(_plot(title, (trace,), axis, x_ticks=ticks, x_range=(float(low), float(high))), kind="bars")
 
 
-def stretch_of(timeline: Timeline, view: View) -> tuple[int, int]:
+def time_range_of(timeline: Timeline, view: View) -> tuple[int, int]:
     """What zoom and pan leave of the history, wall clock. Each step of the zoom halves it; panned back by tenths of
     what is shown, as far as there is any."""
     whole_ns = max(1, timeline.end_ns - timeline.start_ns)
@@ -163,7 +163,7 @@ def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Unit
             if value is not None:
                 line.append((times.place(point), value))
     if not any(lines.values()):
-        return Plot(title=title, empty="no values in this stretch")
+        return Plot(title=title, empty="no values in this time range")
     axis = value_axis((value for line in lines.values() for _, value in line), unit, units)
     traces = tuple(
         Trace(name, tuple(place for place, _ in line), tuple(axis.at(value) for _, value in line), tone)
@@ -176,7 +176,7 @@ def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Unit
 def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
     """Values a second, from zero: a stall is seen here."""
     if not points:
-        return Plot(title="rate", empty="no values in this stretch")
+        return Plot(title="rate", empty="no values in this time range")
     rates = tuple(point.figures.rate for point in points)
     axis = axis_of((0.0, max(rates)), lambda rate: numbers.rate(rate, "", units))
     trace = Trace("rate", tuple(times.place(point) for point in points), rates, "accent")

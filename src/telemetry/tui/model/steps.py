@@ -44,7 +44,7 @@ _AXES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`caption` says of what stretch the rates are, and what the filter leaves of the values."""
+    """`caption` says of what time range the rates are, and what the filter leaves of the values."""
 
     axes: Grid
     values: Grid
@@ -97,10 +97,10 @@ def values_shown(stat: AxisStat, view: View) -> Iterator[tuple[str, float | None
 def _caption(snapshot: MetricsSnapshot, stat: AxisStat | None, view: View, width: int) -> Line:
     if stat is None:
         return ()
-    stretch = WHOLE_RUN if view.figures == "run" else f"last {snapshot.window_s:g} s"
+    time_range = WHOLE_RUN if view.figures == "run" else f"last {snapshot.window_s:g} s"
     filtered = f"filter '{printable(view.filter)}'" if view.filter else ""
     pieces = [
-        Piece(stretch, "strong"),
+        Piece(time_range, "strong"),
         Piece(number_of(len(stat.values), "value"), keep=1),
         Piece(filtered, "accent"),
     ]

@@ -1,4 +1,4 @@
-"""Which series the viewer sees, in what order, and with the figures of which stretch of time."""
+"""Which series the viewer sees, in what order, and with the figures of which time range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from telemetry.formatting import printable
 from telemetry.hdr.ranks import parse_percentile, rank
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model import numbers
-from telemetry.tui.model.scene import Moment, Scene, SeriesId, View, series_id
+from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, View, series_id
 from telemetry.tui.model.sparkline import movement
 from telemetry.wire.requests import WINDOW, window_ages
 from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
@@ -31,8 +31,8 @@ Stat = SeriesStat | CounterStat | GaugeStat
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A series as it is shown. `figures` are those of the stretch that `stretch_words` names."""
+class VisibleSeries:
+    """A series as it is shown. `figures` are those of the time range that `time_range_words` names."""
 
     series: SeriesId
     stat: SeriesStat
@@ -41,7 +41,7 @@ class Shown:
     base: SeriesStat | None
     """The same series of the baseline, if it has the same unit."""
     max: float | None = None
-    """The greatest value of the stretch; of a window only that of the whole run is known."""
+    """The greatest value of the time range; of a window only that of the whole run is known."""
     pinned: bool = False
 
     def change(self, percentile: str) -> float | None:
@@ -55,7 +55,7 @@ class Group:
     """`heading` is empty where nothing is grouped."""
 
     heading: str
-    members: tuple[Shown, ...]
+    members: tuple[VisibleSeries, ...]
 
 
 @lru_cache(maxsize=1 << 12)  # twice as many as there are series
@@ -64,15 +64,15 @@ def key_of(series: SeriesId) -> str:
     return json.dumps(series, ensure_ascii=False)
 
 
-def moment_words(moment: Moment) -> str:
-    """`12:00:40–12:00:50`: in whole seconds that are as far apart as the stretch is long."""
+def moment_words(moment: RangeFigures) -> str:
+    """`12:00:40–12:00:50`: in whole seconds that are as far apart as the time range is long."""
     start_s = round(moment.start_ns / 1e9)
     seconds = round((moment.end_ns - moment.start_ns) / 1e9)
     return "–".join(formatting.clock_time(at * 1_000_000_000)[:8] for at in (start_s, start_s + seconds))
 
 
-def stretch_words(scene: Scene, view: View) -> str:
-    """What stretch of time the figures are of: `last 10 s`, `whole run`, `12:00:40–12:00:50 UTC`."""
+def time_range_words(scene: Scene, view: View) -> str:
+    """What time range the figures are of: `last 10 s`, `whole run`, `12:00:40–12:00:50 UTC`."""
     if scene.moment:
         return f"{moment_words(scene.moment)} UTC"
     if view.figures == "run" or scene.snapshot is None:
@@ -92,7 +92,7 @@ def is_read(scene: Scene) -> bool:
 
 
 def figures_of(stat: SeriesStat, scene: Scene, view: View) -> Figures:
-    """Of the chosen stretch. A window's least and greatest values are not known."""
+    """Of the chosen time range. A window's least and greatest values are not known."""
     if scene.moment:
         seconds = (scene.moment.end_ns - scene.moment.start_ns) / 1e9
         return scene.moment.series.get(series_id(stat.name, stat.labels), Figures(seconds=seconds))
@@ -156,7 +156,7 @@ def shown(scene: Scene, view: View) -> tuple[Group, ...]:
     if not view.group:
         members = tuple(sorted(ordered, key=lambda item: not item.pinned))
         return (Group("", members),) if members else ()
-    heads: dict[tuple[int, str], list[Shown]] = {}
+    heads: dict[tuple[int, str], list[VisibleSeries]] = {}
     for item in ordered:
         heads.setdefault(_head(item, view.group), []).append(item)
     return tuple(Group(head[1], tuple(heads[head])) for head in sorted(heads))
@@ -209,7 +209,7 @@ def by_number(percentile: str) -> tuple[bool, float, str]:
         return True, 0.0, percentile
 
 
-def passing(scene: Scene, view: View) -> Iterator[Shown]:
+def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
     """What passes the filter, in the order in which it was defined."""
     known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
     for stat in scene.snapshot.series if scene.snapshot else ():
@@ -218,7 +218,7 @@ def passing(scene: Scene, view: View) -> Iterator[Shown]:
         series = series_id(stat.name, stat.labels)
         base = known.get(series)
         figures = figures_of(stat, scene, view)
-        yield Shown(
+        yield VisibleSeries(
             series,
             stat,
             figures,
@@ -229,7 +229,7 @@ def passing(scene: Scene, view: View) -> Iterator[Shown]:
         )
 
 
-def _head(item: Shown, label: str) -> tuple[int, str]:
+def _head(item: VisibleSeries, label: str) -> tuple[int, str]:
     """Order and words of the group that a series belongs to."""
     if item.pinned:
         return 0, PINNED
@@ -237,9 +237,9 @@ def _head(item: Shown, label: str) -> tuple[int, str]:
     return (2, printable(f"without {label}")) if value is None else (1, printable(f"{label}={value}"))
 
 
-def _sorter(column: str) -> Callable[[Shown], float | str | None] | None:
+def _sorter(column: str) -> Callable[[VisibleSeries], float | str | None] | None:
     """What the series are compared by: the values, not what is written of them."""
-    fixed: dict[str, Callable[[Shown], float | str | None]] = {
+    fixed: dict[str, Callable[[VisibleSeries], float | str | None]] = {
         "name": lambda item: wording.instrument(item.stat.name, item.stat.labels).casefold(),
         "count": lambda item: item.figures.count,
         "rate": lambda item: item.figures.rate,

@@ -24,7 +24,7 @@ from telemetry.tui.widgets.lines_view import HeaderView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ScreenContent:
     """All that a screen is drawn from."""
 
     scene: Scene
@@ -77,7 +77,7 @@ class CockpitScreen(Screen[None]):
     def body(self) -> ComposeResult:
         raise NotImplementedError
 
-    def draw(self, shown: Shown) -> None:
+    def draw(self, shown: ScreenContent) -> None:
         """Puts the whole state on the screen; what has not changed costs nothing."""
         width = self.size.width - 2 * _MARGIN
         self.query_one(RunHeader).show(header(shown.scene, shown.view, width))
@@ -87,7 +87,7 @@ class CockpitScreen(Screen[None]):
             said = (Cell("frozen", "warn"), BETWEEN, *said) if said else (Cell("frozen", "warn"),)
         self.query_one(TabsLine).show(shown.tab, shown.tab_keys, said)
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         """Returns what is to be said of the screen beside the tabs."""
         raise NotImplementedError
 

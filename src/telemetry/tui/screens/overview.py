@@ -11,7 +11,7 @@ from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.overview import overview, resized, sort_keys
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilterLine
 from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.grid_view import GridView
@@ -46,7 +46,7 @@ class OverviewScreen(TablesScreen):
         seen = self.query_one("#series", GridView).columns_shown
         return tuple(key for key in sort_keys(scene, view) if not key or key in seen)
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         width, found = self.size.width, overview(shown.scene, shown.view, self.size.width)
         frame = FRAME_LINES + bool(found.backends)
         spare = self.size.height - frame - len(found.series.rows) - len(found.others.rows)

@@ -12,7 +12,7 @@ from telemetry.tui.model.grid import Grid, Line, Row
 from telemetry.tui.model.lines import elided, width_of
 from telemetry.tui.model.producers import producers, sort_keys, total
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
@@ -44,7 +44,7 @@ class ProducersScreen(FilteringScreen):
     def on_grid_view_moved(self) -> None:
         self.post_message(self.Wanted())
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         width, table = self.size.width - 2, self.query_one("#producers", GridView)
         found = producers(shown.scene, shown.view)
         most = max(LEAST_NOTE, width - NUMBERS_COLUMNS)

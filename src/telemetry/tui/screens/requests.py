@@ -11,7 +11,7 @@ from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.requests import requests
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilterLine
 from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.plot_view import PlotView
@@ -40,13 +40,13 @@ class RequestsScreen(TablesScreen):
         """None: rows of different units and meaning stand in an order of their own."""
         return ()
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         found = requests(shown.scene, shown.view, self.size.width)
-        spare = self.size.height - FRAME_LINES - len(found.funnels.rows) - len(found.series.rows)
+        spare = self.size.height - FRAME_LINES - len(found.request_counts.rows) - len(found.series.rows)
         self.set_class(spare >= 0, "-roomy")
-        funnels = self.query_one("#funnels", ValuesTable)
-        funnels.display = bool(found.funnels.rows)
-        funnels.show(found.funnels)
+        request_counts = self.query_one("#funnels", ValuesTable)
+        request_counts.display = bool(found.request_counts.rows)
+        request_counts.show(found.request_counts)
         self.query_one("#durations", SeriesTable).show(found.series)
         self.draw_preview(shown, spare)
         return found.caption

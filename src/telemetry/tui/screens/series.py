@@ -13,7 +13,7 @@ from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.model.scene import SeriesId
 from telemetry.tui.model.series import detail
-from telemetry.tui.screens.base import CockpitScreen, Shown
+from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView
 from telemetry.wording import instrument
@@ -27,9 +27,9 @@ WIDE_FROM: Final = 120
 TALL_FROM: Final = 36
 """Lines from which several plots stand below each other, with a dozen for each."""
 FACTS_COLUMNS: Final = 30
-"""Of a column of names, of one of the chosen stretch, and of one of the run."""
+"""Of a column of names, of one of the chosen time range, and of one of the run."""
 MOMENT_COLUMNS: Final = 7
-"""More, where the chosen stretch is called by its begin and its end."""
+"""More, where the chosen time range is called by its begin and its end."""
 COMPARED_COLUMNS: Final = 16
 """More, for the baseline and the differences from it."""
 
@@ -41,7 +41,7 @@ def visible(width: int, height: int, chosen: int) -> tuple[str, ...]:
     return ("over_time", "curve", "histogram") if width >= WIDE_FROM else (PLOTS[chosen],)
 
 
-def _facts_columns(shown: Shown) -> int:
+def _facts_columns(shown: ScreenContent) -> int:
     """Of figures that stand below each other."""
     compared = shown.view.compare and shown.scene.baseline is not None
     return FACTS_COLUMNS + (MOMENT_COLUMNS if shown.scene.moment else 0) + (COMPARED_COLUMNS if compared else 0)
@@ -89,7 +89,7 @@ class SeriesScreen(CockpitScreen):
         self._chosen = (self._chosen + 1) % len(PLOTS)
         self.post_message(self.Wanted())
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         scene = shown.scene
         drawn = (shown.view, shown.series, shown.timeline, scene.moment, scene.baseline, self.size, self._chosen)
         # A history comes once a second, and anew each time.
@@ -99,7 +99,7 @@ class SeriesScreen(CockpitScreen):
                 self._draw(shown, shown.series)
         return self._heading
 
-    def _draw(self, shown: Shown, series: SeriesId) -> None:
+    def _draw(self, shown: ScreenContent, series: SeriesId) -> None:
         width, height = self.size
         wide = width >= WIDE_FROM
         self.set_class(wide, "-wide")

@@ -11,7 +11,7 @@ from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.steps import Steps, steps
-from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilteringScreen, FilterLine
 from telemetry.tui.screens.tables import ValuesTable
 from telemetry.tui.widgets.grid_view import GridView
@@ -50,7 +50,7 @@ class StepsScreen(FilteringScreen):
     def on_grid_view_moved(self) -> None:
         self.post_message(self.Wanted())
 
-    def draw_body(self, shown: Shown) -> Line:
+    def draw_body(self, shown: ScreenContent) -> Line:
         axes, values, backends = (self.query_one(f"#{name}", GridView) for name in TABLES)
         width = self.size.width
         found = steps(shown.scene, shown.view, axes.cursor, width, places=True)

@@ -11,7 +11,7 @@ from telemetry.tui.model.overview import series_of
 from telemetry.tui.model.plot import Plot
 from telemetry.tui.model.series import stat_of
 from telemetry.tui.model.series_plots import trend_plot
-from telemetry.tui.screens.base import Shown
+from telemetry.tui.screens.base import ScreenContent
 from telemetry.tui.screens.filter import FilteringScreen
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.plot_view import PlotView
@@ -56,14 +56,14 @@ class TablesScreen(FilteringScreen):
         if self.query_one("#preview", PlotView).display:
             self.post_message(self.Wanted())
 
-    def draw_preview(self, shown: Shown, spare: int) -> None:
+    def draw_preview(self, shown: ScreenContent, spare: int) -> None:
         """`spare` is how many lines the tables leave. The last minute of the series under the cursor."""
         plot = self.query_one("#preview", PlotView)
         plot.display = spare >= PREVIEW_FROM
         if plot.display:
             plot.show(self._preview(shown))
 
-    def _preview(self, shown: Shown) -> Plot:
+    def _preview(self, shown: ScreenContent) -> Plot:
         series = series_of(shown.scene, self.cursor) if self.cursor is not None else None
         stat = stat_of(shown.scene.snapshot, series) if series is not None else None
         if series is None or stat is None:

@@ -13,7 +13,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from telemetry.formatting import NOTHING
-from telemetry.shortening import MORE, Abridged, shared_out
+from telemetry.shortening import MORE, Shortened, shared_out
 from telemetry.tui.widgets.strips import fitted
 
 _PIN: Final = "★ "
@@ -43,7 +43,7 @@ def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
 
     Where those of one instrument have no room, all of them lose the labels that they share, then the keys of the
     others, then those without which they still differ, then what stands before the first dot of the instrument's
-    name, then their unit, and only then parts of that name and of values: see `Abridged`. So does other text.
+    name, then their unit, and only then parts of that name and of values: see `Shortened`. So does other text.
     """
     shown = _table(names).shown(width)
     return tuple(text if cell_len(text) <= width else fitted(text, width) for text in map(shown.__getitem__, names))
@@ -78,9 +78,9 @@ class _Table:
             else:
                 self._groups.setdefault(row.name, {})[text] = row
         self._bare = _bare(self._groups)
-        self._heads = Abridged((self._bare.get(name, name) for name in self._groups), cell_len)
-        self._texts = Abridged((text for _, text in self._others.values()), cell_len)
-        self._values: dict[str, Abridged] = {}
+        self._heads = Shortened((self._bare.get(name, name) for name in self._groups), cell_len)
+        self._texts = Shortened((text for _, text in self._others.values()), cell_len)
+        self._values: dict[str, Shortened] = {}
 
     def shown(self, width: int) -> dict[str, str]:
         """Each name in about so many columns: in too few, one may take more."""
@@ -136,13 +136,13 @@ class _Table:
         head, *values = (known.needs(part) for known, part in zip(self._known(labels), parts, strict=True))
         return [max(head, min(_LEAST, cell_len(row.name))), *values]
 
-    def _known(self, labels: _Labels) -> Iterator[Abridged]:
+    def _known(self, labels: _Labels) -> Iterator[Shortened]:
         """What the name of an instrument and each of its values are told apart from."""
         yield self._heads
         for key, _ in labels:
             if key not in self._values:
                 rows = chain.from_iterable(group.values() for group in self._groups.values())
-                self._values[key] = Abridged((row.labels[key] for row in rows if key in row.labels), cell_len)
+                self._values[key] = Shortened((row.labels[key] for row in rows if key in row.labels), cell_len)
             yield self._values[key]
 
 

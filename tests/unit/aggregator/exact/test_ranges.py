@@ -11,8 +11,8 @@ from telemetry.aggregator.exact.ranges import (
     HIGHEST_ORDINAL,
     KeptValues,
     Narrowing,
-    Span,
-    Want,
+    ValueRange,
+    WantedPercentile,
     from_ordinal,
     ordinal,
     ordinals,
@@ -20,9 +20,9 @@ from telemetry.aggregator.exact.ranges import (
 )
 
 
-def span_of(values: list[float], *ranks: int) -> Span:
-    wants = tuple(Want(0, key, rank) for key, rank in enumerate(ranks))
-    return Span(0, 0, 0, ordinal(min(values)), ordinal(max(values)), len(values), wants, True)
+def span_of(values: list[float], *ranks: int) -> ValueRange:
+    wants = tuple(WantedPercentile(0, key, rank) for key, rank in enumerate(ranks))
+    return ValueRange(0, 0, 0, ordinal(min(values)), ordinal(max(values)), len(values), wants, True)
 
 
 def test_ordinals_order_floats() -> None:
@@ -60,14 +60,14 @@ def test_narrowing_resolves_repetitions_and_narrows_the_rest() -> None:
     narrowing.add(np.zeros(len(values), dtype=np.int64), np.array(values))
     resolved, (narrower,) = narrowing.resolve(0)
     assert [(want.key, value) for want, value in resolved] == [(0, 1.0)]
-    assert (narrower.count, narrower.whole, narrower.wants) == (2, False, (Want(0, 1, 2),))
+    assert (narrower.count, narrower.whole, narrower.wants) == (2, False, (WantedPercentile(0, 1, 2),))
     assert from_ordinal(narrower.first) == 2.0
     assert narrower.last - narrower.first == 1
 
 
 def test_a_plan_keeps_to_its_memory_and_always_makes_progress() -> None:
     """Small slots are kept, large ones narrowed, and what does not fit waits; never does everything wait."""
-    spans = [Span(0, row, 0, 0, 1 << 40, count, (), True) for row, count in enumerate([10, 10**6, 20, 10**7])]
+    spans = [ValueRange(0, row, 0, 0, 1 << 40, count, (), True) for row, count in enumerate([10, 10**6, 20, 10**7])]
     plan = plan_pass(spans, 4_000)
     assert [span.count for span in plan.kept] == [10, 20]
     assert [span.count for span in plan.narrowed] == [10**6, 10**7]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.steps.member import NOTHING_ENDED, Claim, Member
+from telemetry.aggregator.steps.member import NOTHING_ENDED, EndClaim, Member
 
 
 def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:
@@ -15,10 +15,10 @@ def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:
     member.claim(5, 20, 2)
     member.claim(9, 30, 3)
     member.claim(9, 50, 4)
-    assert member.claims == [Claim(5, 20, 2), Claim(9, 50, 1)]
+    assert member.claims == [EndClaim(5, 20, 2), EndClaim(9, 50, 1)]
     assert member.settled(4) == 3
     assert member.settled(8) == 20
-    assert member.claims == [Claim(9, 50, 1)]
+    assert member.claims == [EndClaim(9, 50, 1)]
     assert member.settled(9) == 50
     assert member.claims == []
 
@@ -50,7 +50,7 @@ def test_claims_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 7):
         member.claim(10 * number, number, number)
     member.claim(65, 4, 7)
-    assert member.claims == [Claim(10, 1, 1), Claim(20, 2, 2), Claim(65, 6, 7)]
+    assert member.claims == [EndClaim(10, 1, 1), EndClaim(20, 2, 2), EndClaim(65, 6, 7)]
     member.restored()
     assert member.settled(60) == 2
     assert member.settled(65) == 6
@@ -61,4 +61,4 @@ def test_claims_that_cannot_be_are_not_restored(monkeypatch: pytest.MonkeyPatch,
     """They ascend, and are not too many."""
     monkeypatch.setattr(limits, "STEP_CLAIMS", 3)
     with pytest.raises(ValueError, match="claims on steps"):
-        Member(0, 0, claims=[Claim(number, 0, 0) for number in since]).restored()
+        Member(0, 0, claims=[EndClaim(number, 0, 0) for number in since]).restored()

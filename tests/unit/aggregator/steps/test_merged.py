@@ -7,13 +7,13 @@ import math
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.steps.merged import Reductions, Said, finite, merged
+from telemetry.aggregator.steps.merged import Reductions, ReportedValues, finite, merged
 from telemetry.wire.events import Axis, Reduction, Spread
 
 
-def said(**values: float | None) -> dict[str, Said]:
+def said(**values: float | None) -> dict[str, ReportedValues]:
     """One name, `x`, of producers, in this order, each a second later."""
-    return {rank: Said({"x": value}, at_ns) for at_ns, (rank, value) in enumerate(values.items(), 1)}
+    return {rank: ReportedValues({"x": value}, at_ns) for at_ns, (rank, value) in enumerate(values.items(), 1)}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_nulls_count_only_where_there_is_nothing_else() -> None:
 
 def test_each_name_has_the_producers_that_reported_it() -> None:
     """Names come in the order of the producers' ids, however they arrived."""
-    of = {"b": Said({"y": 1.0, "x": 2.0}, 1), "a": Said({"x": 4.0, "z": 7.0}, 2)}
+    of = {"b": ReportedValues({"y": 1.0, "x": 2.0}, 1), "a": ReportedValues({"x": 4.0, "z": 7.0}, 2)}
     values, spread = merged(of, Reductions(None))
     assert list(values.items()) == [("x", 3.0), ("z", 7.0), ("y", 1.0)]
     assert list(spread) == ["x"]
@@ -56,7 +56,11 @@ def test_equal_values_name_the_first_producer() -> None:
 
 def test_the_newest_of_one_moment_is_that_of_the_last_id() -> None:
     """Time first, then the producer's id."""
-    of = {"b": Said({"x": 1.0}, 5), "a": Said({"x": 2.0}, 5), "c": Said({"x": 3.0}, 4)}
+    of = {
+        "b": ReportedValues({"x": 1.0}, 5),
+        "a": ReportedValues({"x": 2.0}, 5),
+        "c": ReportedValues({"x": 3.0}, 4),
+    }
     assert merged(of, Reductions(Axis("train", "last")))[0] == {"x": 1.0}
 
 
@@ -82,7 +86,7 @@ def test_what_is_not_finite_is_null() -> None:
 
 def test_a_producers_newer_value_counts() -> None:
     """An older one, of a batch that was lost on the way, changes nothing."""
-    mine = Said({"x": 1.0}, 10)
+    mine = ReportedValues({"x": 1.0}, 10)
     mine.add({"x": 2.0, "y": 5.0}, 20)
     mine.add({"x": 3.0, "z": 6.0}, 15)
     mine.add({"y": 7.0}, 20)

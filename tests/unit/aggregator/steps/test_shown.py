@@ -7,7 +7,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.shown import Showing
+from telemetry.aggregator.steps.shown import ShownNames
 
 WARNING = "steps: values of more than 3 names, or too long ones: the rest is not shown"
 
@@ -21,7 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_and_their_characters_are_bounded() -> None:
     """A name that is too long takes nothing from those that follow; what is not shown is told once."""
     warnings: list[str] = []
-    showing = Showing(warnings.append)
+    showing = ShownNames(warnings.append)
     assert [showing.take(name) for name in ("x", "nine char", "five5", "yy", "z", "q")] == [
         *(True, False, True, True, False, False),
     ]
@@ -31,14 +31,14 @@ def test_names_and_their_characters_are_bounded() -> None:
 def test_a_restored_one_goes_on() -> None:
     """With the room that was left; it tells nothing again."""
     warnings: list[str] = []
-    showing = Showing(warnings.append)
+    showing = ShownNames(warnings.append)
     assert showing.take("five5")
     assert not showing.take("four")
-    again = Showing(warnings.append)
+    again = ShownNames(warnings.append)
     load(again, msgspec.msgpack.decode(encode(save(showing))))
     assert again.take_again(["five5"])
     assert not again.take("four")
     assert again.take("two")
     assert warnings == [WARNING]
-    assert not Showing(warnings.append).take_again(["a", "b", "c", "d"])
-    assert not Showing(warnings.append).take_again(["nine char"])
+    assert not ShownNames(warnings.append).take_again(["a", "b", "c", "d"])
+    assert not ShownNames(warnings.append).take_again(["nine char"])

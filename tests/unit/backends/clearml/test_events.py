@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.clearml.events import Events, split
 from telemetry.backends.items import Histogram, Item, Reading, SeriesReading, Step, Table, Text
 from telemetry.wire.events import Spread
 
 
 def events(folder: Path, *, spread: bool = False) -> Events:
-    return Events(10**9, Owners(folder / "names.json"), spread=spread)
+    return Events(10**9, AxisOwners(folder / "names.json"), spread=spread)
 
 
 def places(made: Events, item: Item) -> dict[tuple[str, str, int], Any]:

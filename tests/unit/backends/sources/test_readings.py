@@ -12,7 +12,7 @@ from tests.unit.backends.going import LATENCY, LOAD, PERCENTILES, REQUESTS, SECO
 from telemetry.backends.items import Reading
 from telemetry.backends.sources.readings import HistoryReadings
 from telemetry.errors import RunDirectoryError
-from telemetry.history.interval_source import DiskPast
+from telemetry.history.interval_source import DiskIntervals
 from telemetry.testing.builders import WALL_NS
 from telemetry.wire.events import Define
 
@@ -25,7 +25,7 @@ def going(tmp_path: Path) -> Iterator[Going]:
 
 
 def readings(going: Going, every_s: float = 10.0, until_ns: int = 0) -> HistoryReadings:
-    return HistoryReadings(DiskPast(going.directory.history), WALL_NS, every_s, PERCENTILES, until_ns)
+    return HistoryReadings(DiskIntervals(going.directory.history), WALL_NS, every_s, PERCENTILES, until_ns)
 
 
 def taken(of: HistoryReadings, *, last: bool = True) -> list[Reading]:

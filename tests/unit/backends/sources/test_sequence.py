@@ -14,7 +14,7 @@ from telemetry.backends.sources.sequence import Sequence
 from telemetry.backends.sources.snapshots import window_reading
 from telemetry.backends.sources.source import Position
 from telemetry.errors import RunDirectoryError
-from telemetry.history.interval_source import DiskPast
+from telemetry.history.interval_source import DiskIntervals
 from telemetry.testing.builders import WALL_NS
 
 
@@ -27,7 +27,7 @@ def going(tmp_path: Path) -> Iterator[Going]:
 
 def sequence(going: Going, position: Position | None = None) -> Sequence:
     position = position or Position()
-    past = DiskPast(going.directory.history)
+    past = DiskIntervals(going.directory.history)
     readings = HistoryReadings(past, WALL_NS, 2.0, PERCENTILES, position.reading_until_ns)
     return Sequence(Records(going.directory, position.next_record), readings, position)
 

@@ -13,7 +13,7 @@ from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Step
 from telemetry.backends.wandb import backend as module
 from telemetry.backends.wandb.backend import WandbBackend, WandbOptions
-from telemetry.backends.wandb.log import Said
+from telemetry.backends.wandb.log import LogEntry
 
 
 class Writing:
@@ -33,7 +33,7 @@ class Writing:
         self.process_id = 1 << 30
         self.kept: list[bytes] = []
         self.rows: list[tuple[int, str]] = []
-        self.again_with: list[Said] = []
+        self.again_with: list[LogEntry] = []
         self.slow = self.dead = self.killed = self.finished = False
         self.begun.append(self)
 
@@ -46,7 +46,7 @@ class Writing:
         if not self.slow:
             self.log.write_bytes(log(*self.kept))
 
-    def again(self, said: Said) -> None:
+    def again(self, said: LogEntry) -> None:
         self.again_with.append(said)
 
     def alive(self) -> bool:

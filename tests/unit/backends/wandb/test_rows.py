@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.axis_owners import Owners
+from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Mark, Reading, SeriesReading, Step, Text
 from telemetry.backends.wandb.rows import (
     Rows,
@@ -27,7 +27,7 @@ _NAMES = st.text(alphabet="ab/_%*@ .2A0", min_size=1, max_size=8)
 
 
 def rows(folder: Path, *, spread: bool = False) -> Rows:
-    return Rows(10**9, Owners(folder / "columns.json"), spread=spread)
+    return Rows(10**9, AxisOwners(folder / "columns.json"), spread=spread)
 
 
 def step(axis: str, number: int, **values: float) -> Step:
@@ -45,7 +45,7 @@ def test_a_name_belongs_to_the_axis_that_used_it_first(tmp_path: Path) -> None:
     made = rows(tmp_path)
     made.of(step("train", 1, loss=1.0))
     assert made.of(step("eval", 1, loss=2.0)) == ("axis/eval", {"axis/eval": 1, "loss @axis/eval": 2.0})
-    owners = Owners(tmp_path / "columns.json")
+    owners = AxisOwners(tmp_path / "columns.json")
     owners.has("loss", "axis/eval")
     owners.keep()
     later = rows(tmp_path).of(step("eval", 2, loss=3.0))

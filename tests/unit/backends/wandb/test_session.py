@@ -12,7 +12,7 @@ import pytest
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.items import Artifact
-from telemetry.backends.wandb.log import Said
+from telemetry.backends.wandb.log import LogEntry
 from telemetry.backends.wandb.session import Identity, Session, end_orphan, picture
 
 
@@ -143,8 +143,8 @@ def test_what_a_server_lacks_is_said_again(library: Library, tmp_path: Path) -> 
     """A row at its number, without what W&B adds itself; of files those that are still there."""
     (tmp_path / "t.json").write_text("{}")
     session = begun(library, tmp_path)
-    session.again(Said("row", 3, {"_step": 3, "_runtime": 1.0, "_item": "r1", "a": 2.0}, tmp_path))
-    session.again(Said("files", 0, {"t.json": None, "gone.json": None}, tmp_path))
+    session.again(LogEntry("row", 3, {"_step": 3, "_runtime": 1.0, "_item": "r1", "a": 2.0}, tmp_path))
+    session.again(LogEntry("files", 0, {"t.json": None, "gone.json": None}, tmp_path))
     assert library.run.asked == [
         ("log", {"_item": "r1", "a": 2.0}, 3, True),
         ("save", str(tmp_path / "t.json"), str(tmp_path), "now"),

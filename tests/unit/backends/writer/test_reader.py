@@ -22,7 +22,7 @@ from telemetry.backends.items import (
     Text,
 )
 from telemetry.backends.sources.source import Position, Read
-from telemetry.backends.writer.reader import Inflow, weight
+from telemetry.backends.writer.reader import RunReader, weight
 from telemetry.errors import RunDirectoryError
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -63,11 +63,11 @@ class ListSource:
 
 
 @pytest.fixture
-def flowing() -> Iterator[Callable[..., Inflow]]:
-    made: list[Inflow] = []
+def flowing() -> Iterator[Callable[..., RunReader]]:
+    made: list[RunReader] = []
 
-    def make(source: ListSource, said: list[str] | None = None, **options: float) -> Inflow:
-        inflow = Inflow(source, (said if said is not None else []).append, **options)
+    def make(source: ListSource, said: list[str] | None = None, **options: float) -> RunReader:
+        inflow = RunReader(source, (said if said is not None else []).append, **options)
         inflow.start()
         made.append(inflow)
         return inflow
@@ -77,7 +77,7 @@ def flowing() -> Iterator[Callable[..., Inflow]]:
         inflow.close()
 
 
-def test_all_comes_through_in_order(flowing: Callable[..., Inflow]) -> None:
+def test_all_comes_through_in_order(flowing: Callable[..., RunReader]) -> None:
     """With the position after each, and at the end that behind the last item; notes go to the user."""
     source, said = ListSource(1_234), []
     source.left_out, source.missed = {"renamed_alike": 1}, 2
@@ -93,7 +93,7 @@ def test_all_comes_through_in_order(flowing: Callable[..., Inflow]) -> None:
     assert inflow.left_out == {"renamed_alike": 1, "missed": 2}
 
 
-def test_the_queue_has_a_bound(flowing: Callable[..., Inflow], wait_until: Callable[..., object]) -> None:
+def test_the_queue_has_a_bound(flowing: Callable[..., RunReader], wait_until: Callable[..., object]) -> None:
     """What follows waits in the run; it is read when there is room."""
     source = ListSource(limits.BACKEND_QUEUE_ITEMS + 3_000)
     inflow = flowing(source)
@@ -106,7 +106,7 @@ def test_the_queue_has_a_bound(flowing: Callable[..., Inflow], wait_until: Calla
 
 
 def test_the_queue_has_a_bound_of_memory_too(
-    flowing: Callable[..., Inflow], wait_until: Callable[..., object]
+    flowing: Callable[..., RunReader], wait_until: Callable[..., object]
 ) -> None:
     """Also where items are large from the beginning: as many are read as have room."""
     rows = [[0] * 10] * limits.TABLE_ROWS
@@ -123,7 +123,7 @@ def test_the_queue_has_a_bound_of_memory_too(
     assert found == 200
 
 
-def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., Inflow]) -> None:
+def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., RunReader]) -> None:
     """As an aggregator that is being restarted."""
     failures = iter([RunDirectoryError("not now")])
 
@@ -137,7 +137,7 @@ def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., I
 
 
 def test_a_source_that_fails_for_good_is_given_up(
-    flowing: Callable[..., Inflow], wait_until: Callable[..., object]
+    flowing: Callable[..., RunReader], wait_until: Callable[..., object]
 ) -> None:
     """With its words; so is one that breaks, which nobody expects."""
 
@@ -156,7 +156,7 @@ def test_a_source_that_fails_for_good_is_given_up(
     assert inflow.failure == "ZeroDivisionError: oh"
 
 
-def test_the_thread_closes_what_it_reads(flowing: Callable[..., Inflow]) -> None:
+def test_the_thread_closes_what_it_reads(flowing: Callable[..., RunReader]) -> None:
     """Sockets stay with the thread that uses them."""
     source = ListSource(5)
     inflow = flowing(source)
@@ -194,7 +194,7 @@ def test_weights_grow_with_what_is_in_an_item() -> None:
 
 
 def test_what_is_missing_is_told_with_what_is_taken(
-    flowing: Callable[..., Inflow], wait_until: Callable[..., object]
+    flowing: Callable[..., RunReader], wait_until: Callable[..., object]
 ) -> None:
     """However far the thread has read ahead."""
     source = ListSource(100)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
-from telemetry.backends.writer.status import Attendant
+from telemetry.backends.writer.status import StatusReporter
 from telemetry.backends.writer.tally import Tally
 from telemetry.errors import EndpointError
 from telemetry.store.backends import WriterFolder
@@ -37,13 +37,13 @@ class ListClient:
 
 
 @pytest.fixture
-def attending(tmp_path: Path) -> Iterator[Callable[..., Attendant]]:
-    made: list[Attendant] = []
+def attending(tmp_path: Path) -> Iterator[Callable[..., StatusReporter]]:
+    made: list[StatusReporter] = []
 
-    def make(connect: Callable[[], Any] | None = None, **options: Any) -> Attendant:
+    def make(connect: Callable[[], Any] | None = None, **options: Any) -> StatusReporter:
         folder = WriterFolder(options.pop("folder", tmp_path))
         options.setdefault("on_orphaned", lambda: None)
-        one = Attendant(options.pop("tally", Tally("w", "w")), folder, connect, every_s=0.005, **options)
+        one = StatusReporter(options.pop("tally", Tally("w", "w")), folder, connect, every_s=0.005, **options)
         one.start()
         made.append(one)
         return one
@@ -54,7 +54,7 @@ def attending(tmp_path: Path) -> Iterator[Callable[..., Attendant]]:
 
 
 def test_it_tells_the_disk_and_the_aggregator(
-    attending: Callable[..., Attendant], tmp_path: Path, wait_until: Until
+    attending: Callable[..., StatusReporter], tmp_path: Path, wait_until: Until
 ) -> None:
     """Again and again, and the last state at the end."""
     client, tally = ListClient(), Tally("w", "w")
@@ -67,7 +67,9 @@ def test_it_tells_the_disk_and_the_aggregator(
     assert (stat.state, client.told[-1].state, client.closed) == ("done", "done", 1)
 
 
-def test_an_aggregator_that_is_away_is_asked_later(attending: Callable[..., Attendant], wait_until: Until) -> None:
+def test_an_aggregator_that_is_away_is_asked_later(
+    attending: Callable[..., StatusReporter], wait_until: Until
+) -> None:
     """By a new connection, some rounds later; the disk is told meanwhile."""
     clients = [ListClient(fail=True), ListClient()]
     left = iter(clients)
@@ -77,7 +79,7 @@ def test_an_aggregator_that_is_away_is_asked_later(attending: Callable[..., Atte
 
 
 def test_a_disk_that_is_full_hides_nothing_from_the_aggregator(
-    attending: Callable[..., Attendant], tmp_path: Path, wait_until: Until
+    attending: Callable[..., StatusReporter], tmp_path: Path, wait_until: Until
 ) -> None:
     """Nor does it end the thread."""
     client = ListClient()
@@ -86,7 +88,7 @@ def test_a_disk_that_is_full_hides_nothing_from_the_aggregator(
 
 
 def test_it_notices_that_nobody_looks_after_it(
-    attending: Callable[..., Attendant], monkeypatch: pytest.MonkeyPatch, wait_until: Until
+    attending: Callable[..., StatusReporter], monkeypatch: pytest.MonkeyPatch, wait_until: Until
 ) -> None:
     """Its starter has died, and another process is its parent."""
     asked: list[int] = []
@@ -98,7 +100,7 @@ def test_it_notices_that_nobody_looks_after_it(
 
 
 def test_a_log_has_a_bound(
-    attending: Callable[..., Attendant], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Until
+    attending: Callable[..., StatusReporter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Until
 ) -> None:
     """A library that says the same thing for weeks fills no disk."""
     monkeypatch.setattr(limits, "BACKEND_LOG_BYTES", 1_000)
@@ -112,7 +114,7 @@ def test_a_log_has_a_bound(
 
 
 def test_a_connection_is_one_threads_also_at_the_end(
-    attending: Callable[..., Attendant], tmp_path: Path, wait_until: Until
+    attending: Callable[..., StatusReporter], tmp_path: Path, wait_until: Until
 ) -> None:
     """An aggregator that does not answer in time has the thread's question still; the disk has the last word."""
     answered, asking = threading.Event(), threading.Event()

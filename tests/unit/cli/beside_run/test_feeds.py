@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from telemetry import limits
-from telemetry.cli.beside_run.feeds import Feeding, check_feeds, feed_command
+from telemetry.cli.beside_run.feeds import Feeds, check_feeds, feed_command
 from telemetry.errors import UsageError
 
 WaitUntil = Callable[..., object]
@@ -42,13 +42,13 @@ class Nearby:
 
     def __init__(self) -> None:
         self.said: queue.Queue[str] = queue.Queue()
-        self.feeding: Feeding | None = None
+        self.feeding: Feeds | None = None
 
-    def begin(self, program: str) -> Feeding:
+    def begin(self, program: str) -> Feeds:
         def command(feed: str, endpoint: str, *, texts: bool, beside: int) -> list[str]:
             return [sys.executable, "-c", program]
 
-        self.feeding = Feeding([FEED], self.said.put, command=command)
+        self.feeding = Feeds([FEED], self.said.put, command=command)
         self.feeding.begin("ipc:///run")
         return self.feeding
 
@@ -84,12 +84,12 @@ def test_wrong_feeds_are_refused_before_anything_begins() -> None:
         [FEED, "endpoints:tcp://h:99999"],
     ):
         with pytest.raises(UsageError):
-            Feeding(wrong)
+            Feeds(wrong)
 
 
 def test_without_feeds_nothing_happens() -> None:
     """Which is how most runs are."""
-    with Feeding([]) as feeding:
+    with Feeds([]) as feeding:
         feeding.begin("ipc:///run")
     assert not feeding.failed
 
@@ -130,7 +130,7 @@ def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("telemetry.cli.beside_run.feeds._LAST_WORDS_S", 0.05)
     monkeypatch.setattr(threading.Thread, "join", joined)
     said: queue.Queue[str] = queue.Queue()
-    feeding = Feeding([FEED, f"{FEED}2"], said.put, command=lambda *_, **__: [sys.executable, "-c", HANGS])
+    feeding = Feeds([FEED, f"{FEED}2"], said.put, command=lambda *_, **__: [sys.executable, "-c", HANGS])
     feeding.begin("ipc:///run")
     assert [said.get(timeout=30.0) for _ in range(2)] == ["hangs", "hangs"]
     feeding.end()
@@ -151,9 +151,7 @@ def test_one_of_several_that_fails_is_enough() -> None:
     """However well the others end."""
     programs = {FEED: "import sys; sys.exit(6)", f"{FEED}2": ""}
     said: queue.Queue[str] = queue.Queue()
-    feeding = Feeding(
-        list(programs), said.put, command=lambda feed, *_, **__: [sys.executable, "-c", programs[feed]]
-    )
+    feeding = Feeds(list(programs), said.put, command=lambda feed, *_, **__: [sys.executable, "-c", programs[feed]])
     with feeding:
         feeding.begin("ipc:///run")
     assert feeding.failed

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.history.runs import Making
 
-from telemetry.cli.beside_run.gates import Gating, demands, exit_code
+from telemetry.cli.beside_run.gates import RunGates, demands, exit_code
 from telemetry.config.schema import Config, GatesConfig
 from telemetry.errors import RunNotFoundError, UsageError
 from telemetry.history import RecordedRun
@@ -38,8 +38,8 @@ class Ear:
         self.ended += 1
 
 
-def gating(*texts: str, abort: bool = False, quiet: bool = False, root: Path = Path()) -> tuple[Gating, Ear]:
-    made, ear = Gating(demands(texts, Config(), root), abort=abort, quiet=quiet), Ear()
+def gating(*texts: str, abort: bool = False, quiet: bool = False, root: Path = Path()) -> tuple[RunGates, Ear]:
+    made, ear = RunGates(demands(texts, Config(), root), abort=abort, quiet=quiet), Ear()
     made.begin("", ear.lines.append, ear.end)
     return made, ear
 
@@ -143,10 +143,10 @@ def test_a_baseline_that_is_not_there_is_said_before_the_command_runs(tmp_path: 
     asked = demands(["p50(ttft) <= baseline", "lost == 0"], Config(), tmp_path, baseline="nobody")
     for quiet, said in ((False, ["there is no baseline: no run 'nobody'"]), (True, [])):
         ear = Ear()
-        Gating(asked, abort=False, quiet=quiet).begin("", ear.lines.append, ear.end)
+        RunGates(asked, abort=False, quiet=quiet).begin("", ear.lines.append, ear.end)
         assert [line.partition(" in ")[0] for line in ear.lines] == said
     ear = Ear()
-    Gating(demands(["lost == 0"], Config(), tmp_path), abort=False, quiet=False).begin(
+    RunGates(demands(["lost == 0"], Config(), tmp_path), abort=False, quiet=False).begin(
         "", ear.lines.append, ear.end
     )
     assert ear.lines == []

@@ -17,7 +17,7 @@ from telemetry import limits
 from telemetry.cli.commands import feed
 from telemetry.cli.main import build_parser, main
 from telemetry.errors import EndpointError, RunNotFoundError
-from telemetry.integrations.feed_loop import Pump
+from telemetry.integrations.feed_loop import FeedLoop
 from telemetry.integrations.feeds import FeedSpec
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -230,12 +230,12 @@ def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had sent is there all the same."""
 
-    def gone(pump: Pump) -> str:
+    def gone(pump: FeedLoop) -> str:
         pump.taken = 3
         return "gone"
 
     one = Marked()
-    monkeypatch.setattr(Pump, "run", gone)
+    monkeypatch.setattr(FeedLoop, "run", gone)
     assert fed(monkeypatch, one) == 1
     assert one.marks == ["feed endpoints:ipc:///x: the sender has gone without a word"]
 

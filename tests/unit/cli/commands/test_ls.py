@@ -12,7 +12,7 @@ from telemetry.cli.main import main
 from telemetry.store.live_runs import LiveRun, announce
 from telemetry.store.run_directory import RunDirectory
 from telemetry.transport import runtime_directory
-from telemetry.transport.keeper_lock import Keeping
+from telemetry.transport.keeper_lock import KeeperLock
 
 STARTED_NS = 1_772_366_400_000_000_000
 MakeRun = Callable[..., RunDirectory]
@@ -105,7 +105,7 @@ def test_a_dead_run_is_offered_for_recovery(
 def test_a_run_that_is_about_to_go_on_is_not_dead(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody sees to another aggregator: `recover` is not offered meanwhile."""
     make_run("killed", "bbbb2222", ended=False, journal=True)
-    keeping = Keeping("bbbb2222")
+    keeping = KeeperLock("bbbb2222")
     assert main(["ls", "--json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)
     assert (item["state"], item["recoverable"]) == ("RESTARTING", False)

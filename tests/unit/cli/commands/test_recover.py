@@ -16,7 +16,7 @@ from telemetry.cli.main import main
 from telemetry.daemon.recovery import recover as daemon
 from telemetry.daemon.recovery.recover import Recovered
 from telemetry.errors import RunDirectoryError
-from telemetry.transport.keeper_lock import Keeping
+from telemetry.transport.keeper_lock import KeeperLock
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, MetricsSnapshot
 
@@ -51,7 +51,7 @@ def asked(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_a_run_that_is_about_to_go_on_is_left_alone(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """A result would end it under the program that still records. Once nobody keeps it, it is recovered."""
-    keeping = Keeping("r1")
+    keeping = KeeperLock("r1")
     assert main(["recover", "job"]) == 1
     assert f"process {os.getpid()} is starting another" in capsys.readouterr().err
     assert len(asked) == 1

@@ -13,7 +13,7 @@ from telemetry.cli.main import main
 from telemetry.store.backends import WriterFacts, writer_folder
 from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.run_directory import RunDirectory
-from telemetry.transport.keeper_lock import Keeping
+from telemetry.transport.keeper_lock import KeeperLock
 from telemetry.wire.snapshot import AxisStat, BackendStat
 
 STARTED_NS = 1_772_366_400_000_000_000
@@ -63,7 +63,7 @@ def test_a_run_that_is_about_to_go_on_is_not_called_dead(
 ) -> None:
     """Its aggregator died, and whoever started that sees to another: nothing is offered that would end the run."""
     make_run("killed", "bbbb2222", ended=False, journal=True)
-    keeping = Keeping("bbbb2222")
+    keeping = KeeperLock("bbbb2222")
     assert main(["status", "killed"]) == 1
     said = capsys.readouterr().err
     assert f"its aggregator died, and process {os.getpid()} is starting another" in said

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from telemetry.client.requests import stopping as module
-from telemetry.client.requests.stopping import Asker, Condition, condition, judge, parse, value_at
+from telemetry.client.requests.stopping import Condition, StatusQuery, condition, judge, parse, value_at
 from telemetry.errors import UsageError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.cells import cell
@@ -166,7 +166,7 @@ def test_the_settings_have_what_is_not_asked_for(monkeypatch: pytest.MonkeyPatch
     """They are read once a run."""
     monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__CONFIDENCE", "0.9")
     monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__TOLERANCE", "0.01")
-    asker = Asker(lambda: "")
+    asker = StatusQuery(lambda: "")
     assert (asker.rule.confidence, asker.rule.tolerance) == (0.9, 0.01)
     monkeypatch.setenv("TELEMETRY_EARLY_STOPPING__CONFIDENCE", "0.8")
     assert asker.rule.confidence == 0.9
@@ -185,7 +185,7 @@ def test_the_aggregator_is_asked_once_a_second(short_dir: Path, monkeypatch: pyt
     """However often somebody wants to know, and again after the run is another."""
     now = [100.0]
     with FakeAggregator(short_dir) as aggregator:
-        asker = Asker(lambda: aggregator.endpoint)
+        asker = StatusQuery(lambda: aggregator.endpoint)
         monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
         assert asker.ask() is asker.ask()
         assert len(aggregator.requests) == 1
@@ -199,14 +199,14 @@ def test_the_aggregator_is_asked_once_a_second(short_dir: Path, monkeypatch: pyt
 def test_without_an_answer_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No endpoint, or nobody there: the caller goes on."""
     monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
-    assert Asker(lambda: "").ask() is None
-    assert Asker(lambda: "ipc:///nowhere/c").ask() is None
+    assert StatusQuery(lambda: "").ask() is None
+    assert StatusQuery(lambda: "ipc:///nowhere/c").ask() is None
 
 
 def test_nobody_waits_for_somebody_elses_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """They get the answer before that."""
     asking, answered = threading.Event(), threading.Event()
-    asker = Asker(lambda: "x")
+    asker = StatusQuery(lambda: "x")
 
     def answer() -> MetricsSnapshot:
         asking.set()
@@ -225,7 +225,7 @@ def test_nobody_waits_for_somebody_elses_question(monkeypatch: pytest.MonkeyPatc
 
 def test_an_answer_that_comes_after_another_run_began_is_not_its(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked about the old run hears nothing, and raises nothing; the new one is asked at once."""
-    asker = Asker(lambda: "x")
+    asker = StatusQuery(lambda: "x")
 
     def answer() -> MetricsSnapshot:
         asker.forget()

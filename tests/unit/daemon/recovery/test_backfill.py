@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.recovery.backfill import Filler, first_segment
+from telemetry.daemon.recovery.backfill import Backfill, first_segment
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.errors import RunDirectoryError
 from telemetry.store.history import HistoryReader, HistoryWriter
 from telemetry.store.journal import JournalReader, JournalWriter
@@ -39,7 +39,7 @@ class Whole:
         )  # fmt: skip
         numbers = Numbers(Aggregator(AggregatorConfig()), run)
         journal = JournalWriter(folder / "journal", numbers.checkpoint(), now_ns)
-        book = Logbook(numbers, journal, clock, now_ns)
+        book = WriteAheadLog(numbers, journal, clock, now_ns)
         self.intervals: list[Interval] = []
         self.records: list[StreamRecord] = []
         for second in range(SECONDS):
@@ -72,9 +72,9 @@ def whole(tmp_path: Path) -> Whole:
     return Whole(tmp_path)
 
 
-def fill(whole: Whole, history: HistoryWriter | None, log: RecordLog, segment: int | None) -> Filler:
+def fill(whole: Whole, history: HistoryWriter | None, log: RecordLog, segment: int | None) -> Backfill:
     fold = Fold(whole.reader(), segment)
-    filler = Filler(history, log)
+    filler = Backfill(history, log)
     for entry in fold.entries():
         filler.take(fold.apply(entry), fold)
     filler.take(fold.end_interval(), fold)
@@ -128,12 +128,12 @@ def test_behind_a_restart_records_are_numbered_as_in_the_log(whole: Whole) -> No
     for entry in fold.entries():
         fold.apply(entry)
     numbers = fold.numbers
-    assert Filler(history, log).unjournaled_records(fold) == 1
+    assert Backfill(history, log).unjournaled_records(fold) == 1
     numbers.run = replace(numbers.run, records=log.next_seq)
     clock = FakeClock(fold.now_ns + 1)
     journal = JournalWriter(whole.folder / "journal", numbers.checkpoint(), clock.monotonic_ns())
     batch = bytes(frame("p", SECONDS, 3 * SECONDS, records=[Mark("new")]))
-    Logbook(numbers, journal, clock, fold.now_ns + 1).turn([batch])
+    WriteAheadLog(numbers, journal, clock, fold.now_ns + 1).turn([batch])
     journal.close()
     filler = fill(whole, history, log, 1)
     assert [record.record for record in log.read(24, 9)] == [Mark("lost by the journal"), Mark("new")]

@@ -17,8 +17,8 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, RunFacts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.rebuild import Fold, entries
-from telemetry.daemon.run_state import Course
-from telemetry.daemon.write_ahead import Logbook
+from telemetry.daemon.run_status import RunStatus
+from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import KIB
 from telemetry.store.journal import BATCH, JournalReader, JournalWriter
@@ -71,7 +71,7 @@ class Live:
         )  # fmt: skip
         self.numbers = Numbers(Aggregator(AggregatorConfig(window_s=3, step_grace_s=1.0)), run)
         self.journal = JournalWriter(folder, self.numbers.checkpoint(), now_ns, segment_bytes, 1 << 30)
-        self.book = Logbook(self.numbers, self.journal, self.clock, now_ns)
+        self.book = WriteAheadLog(self.numbers, self.journal, self.clock, now_ns)
         self.senders = [Sender(self, f"p{number}") for number in range(4)]
         self.intervals: list[Interval] = []
         self.streamed: list[Any] = []
@@ -278,7 +278,7 @@ def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> No
     live = Live(tmp_path / "j")
     live.go(100)
     fold, _, _ = folded(live.folder)
-    books = [live.book, Logbook(fold.numbers, None, live.clock, fold.now_ns)]
+    books = [live.book, WriteAheadLog(fold.numbers, None, live.clock, fold.now_ns)]
     for _ in range(20):
         live.clock.advance(0.5)
         live.clock.step(-1_000_000)
@@ -384,7 +384,7 @@ def test_how_a_run_ended(tmp_path: Path, ending: Any, waits: bool, interrupted: 
 
 def complete(numbers: Numbers) -> MetricsSnapshot:
     """The result if the run ended well."""
-    course = Course.of(numbers.run, epoch="", directory="")
+    course = RunStatus.of(numbers.run, epoch="", directory="")
     course.lifecycle.to("DRAINING")
     course.lifecycle.to("COMPLETE")
     return numbers.aggregator.snapshot(course.facts(1, SelfCost()), 1, 1)

@@ -1,4 +1,4 @@
-"""What the histogram of one stretch of time tells."""
+"""What the histogram of one time range tells."""
 
 from __future__ import annotations
 

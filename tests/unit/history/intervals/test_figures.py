@@ -1,4 +1,4 @@
-"""What can be said of a stretch of time."""
+"""What can be said of a time range."""
 
 from __future__ import annotations
 

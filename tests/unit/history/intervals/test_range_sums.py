@@ -1,4 +1,4 @@
-"""All series over one stretch of time."""
+"""All series over one time range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.history.intervals import range_sums
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.intervals.range_sums import Stretch
+from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 
@@ -42,11 +42,11 @@ def seconds(of: SeriesTable, count: int, used: int) -> list[Interval]:
     return made
 
 
-def test_a_stretch_is_what_the_aggregator_says_of_it() -> None:
+def test_a_time_range_is_what_the_aggregator_says_of_it() -> None:
     """All intervals of a window together have the figures of the window; a series without values has none."""
     made = table(4)
     intervals = seconds(made, 6, 3)
-    found = Stretch(keys(made), PERCENTILES)
+    found = RangeSums(keys(made), PERCENTILES)
     for interval in reversed(intervals[2:]):
         assert found.add(interval)
     figures = found.figures()
@@ -57,11 +57,11 @@ def test_a_stretch_is_what_the_aggregator_says_of_it() -> None:
         assert (figures[index].count, figures[index].rate) == (stat.window.count, stat.window.rate)
 
 
-def test_bounds_are_those_of_the_whole_stretch() -> None:
+def test_bounds_are_those_of_the_whole_time_range() -> None:
     """By index, around the percentiles; a series without values has none."""
     made = table(3)
     intervals = seconds(made, 6, 2)
-    found = Stretch(keys(made), PERCENTILES)
+    found = RangeSums(keys(made), PERCENTILES)
     for interval in intervals:
         found.add(interval)
     bounds, figures = found.bounds(), found.figures()
@@ -84,7 +84,7 @@ def test_figures_may_be_asked_for_in_between() -> None:
     """What has been told does not change what is told later."""
     made = table(2)
     intervals = seconds(made, 5, 2)
-    asked, left_alone = Stretch(keys(made), PERCENTILES), Stretch(keys(made), PERCENTILES)
+    asked, left_alone = RangeSums(keys(made), PERCENTILES), RangeSums(keys(made), PERCENTILES)
     for interval in intervals:
         asked.add(interval)
         left_alone.add(interval)
@@ -96,9 +96,9 @@ def test_adding_up_early_changes_nothing() -> None:
     """How many slots wait to be added up is a question of memory alone."""
     made = table(3)
     intervals = seconds(made, 8, 3)
-    whole = Stretch(keys(made), PERCENTILES)
+    whole = RangeSums(keys(made), PERCENTILES)
     with patch.object(range_sums, "_PENDING_SLOTS", 60):
-        bounded = Stretch(keys(made), PERCENTILES)
+        bounded = RangeSums(keys(made), PERCENTILES)
         for interval in intervals:
             bounded.add(interval)
             whole.add(interval)
@@ -110,19 +110,19 @@ def test_series_without_a_key_are_passed_over_and_told_of() -> None:
     """Who asks for keys only now and then learns when to ask again; what is known keeps its figures."""
     made = table(4)
     [interval] = seconds(made, 1, 4)
-    some = Stretch([made.key(0), made.key(2), SeriesKey(index=1, name="requests", kind="counter")], PERCENTILES)
-    every = Stretch(keys(made), PERCENTILES)
+    some = RangeSums([made.key(0), made.key(2), SeriesKey(index=1, name="requests", kind="counter")], PERCENTILES)
+    every = RangeSums(keys(made), PERCENTILES)
     assert not some.add(interval)
     assert every.add(interval)
     assert some.figures() == {index: every.figures()[index] for index in (0, 2)}
 
 
 def test_without_keys_or_intervals_there_are_no_figures() -> None:
-    """An empty stretch is no error."""
-    assert Stretch([], PERCENTILES).figures() == {}
+    """An empty time range is no error."""
+    assert RangeSums([], PERCENTILES).figures() == {}
     made = table(1)
-    assert Stretch(keys(made), PERCENTILES).figures() == {0: Figures()}
-    nobody = Stretch([], PERCENTILES)
+    assert RangeSums(keys(made), PERCENTILES).figures() == {0: Figures()}
+    nobody = RangeSums([], PERCENTILES)
     assert not nobody.add(seconds(made, 1, 1)[0])
     assert nobody.figures() == {}
 
@@ -131,6 +131,6 @@ def test_a_clock_that_is_set_back_takes_no_time() -> None:
     """The length of an interval is never negative, and its values count."""
     made = table(1)
     [interval] = seconds(made, 1, 1)
-    found = Stretch(keys(made), PERCENTILES)
+    found = RangeSums(keys(made), PERCENTILES)
     found.add(Interval(10 * SECOND, 8 * SECOND, interval.series))
     assert (found.figures()[0].count, found.figures()[0].seconds, found.figures()[0].rate) == (50, 0.0, 0.0)

@@ -78,7 +78,7 @@ def test_merged_points_are_of_all_values() -> None:
 
 
 def test_merging_keeps_its_steps_while_the_end_moves() -> None:
-    """What is drawn of the past stays as it was, whatever is added and wherever the stretch begins."""
+    """What is drawn of the past stays as it was, whatever is added and wherever the time range begins."""
     recorder = Recorder()
     made = recorder.timeline(*([float(number)] for number in range(40)))
     before = made.points(START, END, 15, PERCENTILES)
@@ -122,7 +122,7 @@ def test_a_gap_is_no_time() -> None:
     assert (whole.figures(()).seconds, whole.figures(()).rate) == (2.0, 10.0)
 
 
-def test_a_stretch_is_what_overlaps_it() -> None:
+def test_a_time_range_is_what_overlaps_it() -> None:
     """The end is not part of an interval, nor of what is asked for."""
     made = Recorder().timeline([1.0], [2.0], [3.0])
     for start_s, end_s, total in [(0, 1, 1.0), (1, 2, 2.0), (0.5, 1.5, 3.0), (1, 1.001, 2.0), (-9, 99, 6.0)]:

@@ -18,8 +18,8 @@ from telemetry.store.intervals.planes import (
     GAUGES,
     MASKS,
     ROWS,
+    ColumnLayout,
     Joined,
-    What,
     apart,
     deflated,
     inflated,
@@ -32,20 +32,20 @@ from telemetry.wire.codec import Malformed
 NUMBERS = st.integers(0, 2) | st.integers(0, 2**16) | st.integers(0, 2**64 - 1)
 
 
-def columns_of(what: What, rows: list[list[int]]) -> list[NDArray[Any]]:
+def columns_of(what: ColumnLayout, rows: list[list[int]]) -> list[NDArray[Any]]:
     return [
         np.array([row[at] % (1 << 8 * kind.itemsize) for row in rows], kind) for at, kind in enumerate(what.kinds)
     ]
 
 
-def masks_of(what: What, own: bytes) -> bytes:
+def masks_of(what: ColumnLayout, own: bytes) -> bytes:
     """Those of an interval in which the others are zero."""
     return bytes(what.masks.start) + own + bytes(MASKS - what.masks.stop)
 
 
 @pytest.mark.parametrize("what", [ROWS, CELLS, COUNTERS, GAUGES], ids=["rows", "cells", "counters", "gauges"])
 @given(st.lists(st.lists(NUMBERS, min_size=6, max_size=6), max_size=40), st.data())
-def test_columns_come_back(what: What, rows: list[list[int]], data: st.DataObject) -> None:
+def test_columns_come_back(what: ColumnLayout, rows: list[list[int]], data: st.DataObject) -> None:
     """All of them, one of them, and one row, in two pieces cut anywhere."""
     columns = columns_of(what, rows)
     taken = apart(columns, what)
@@ -100,7 +100,7 @@ def test_another_length_is_refused(data: bytes) -> None:
 
 
 def test_a_bomb_takes_no_memory() -> None:
-    """What would be larger than it may is not even made."""
+    """A plane above the bound is never allocated."""
     bomb, places = raw(bytes(50_000_000)), places_of(CELLS, masks_of(CELLS, b"\1\0"))
     tracemalloc.start()
     with pytest.raises(Malformed):

@@ -1,4 +1,4 @@
-"""A stretch of history is found by reading little: each moment once, coarse inside and fine at the edges."""
+"""A time range of history is found by reading little: each moment once, coarse inside and fine at the edges."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.journal import JournalWriter
 from telemetry.tui.feed.disk import DiskFeed
-from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends
+from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends
 from telemetry.wire.snapshot import MetricsSnapshot
 
 WAIT_S = 30.0
@@ -31,7 +31,7 @@ def test_all_there_is_to_see_of_a_run_that_is_over(
     feed = DiskFeed(run)
     feed.start(told)
     wait_until(lambda: told.of(Trends), WAIT_S)
-    fresh = told.of(Fresh)
+    fresh = told.of(NewSnapshot)
     assert [(one.snapshot.state, one.live) for one in fresh] == [("COMPLETE", False)]
     assert told.of(Output) == [Output(("hello", "world"))]
     assert told.of(Trends)[0].points == {A: (2.0,) * 60}
@@ -39,8 +39,8 @@ def test_all_there_is_to_see_of_a_run_that_is_over(
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
     assert len(told.of(TimelineOf)[0].timeline) == 90
     feed.look_at(history.end_ns, 10.0)
-    wait_until(lambda: told.of(MomentOf), WAIT_S)
-    assert told.of(MomentOf)[0].moment.series[A].count == 20
+    wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)
+    assert told.of(RangeFiguresOf)[0].moment.series[A].count == 20
     feed.stop_run()
     assert told.of(Note) == [Note("the run is over already")]
     feed.close()

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from telemetry import limits
 from telemetry.errors import ProtocolError, RunDirectoryError
-from telemetry.history.interval_source import ControlPast, DiskPast, Past
+from telemetry.history.interval_source import ControlIntervals, DiskIntervals, IntervalSource
 from telemetry.tui.feed.history import everything, size
 from telemetry.wire import control as msg
 from telemetry.wire.codec import encode_interval
@@ -22,10 +22,12 @@ SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def both(run: Any, make_station: Callable[..., Any], snapshot_of: Callable[..., Any]) -> Iterator[list[Past]]:
+def both(
+    run: Any, make_station: Callable[..., Any], snapshot_of: Callable[..., Any]
+) -> Iterator[list[IntervalSource]]:
     """The history of `run` over control and from disk."""
     station = make_station(snapshot_of(), run.history)
-    made: list[Past] = [ControlPast(station.endpoint), DiskPast(run.history)]
+    made: list[IntervalSource] = [ControlIntervals(station.endpoint), DiskIntervals(run.history)]
     yield made
     for past in made:
         past.close()
@@ -36,12 +38,12 @@ def counts(intervals: Iterator[Interval]) -> list[int]:
     return [int(np.frombuffer(interval.series.count, "<u8").sum()) for interval in intervals]
 
 
-def names(past: Past) -> list[str]:
+def names(past: IntervalSource) -> list[str]:
     keys = past.keys()
     return [key.name for key in keys]
 
 
-def test_pages_join_to_the_same_intervals(both: list[Past], history: Any) -> None:
+def test_pages_join_to_the_same_intervals(both: list[IntervalSource], history: Any) -> None:
     """However many replies they take."""
     values = [int(1.001**number) for number in range(24_000)]
     history.add(dict.fromkeys("abcd", values), 40)
@@ -51,7 +53,7 @@ def test_pages_join_to_the_same_intervals(both: list[Past], history: Any) -> Non
     assert len(by_disk) == 40
 
 
-def test_a_stretch_is_what_overlaps_it(both: list[Past], history: Any) -> None:
+def test_a_time_range_is_what_overlaps_it(both: list[IntervalSource], history: Any) -> None:
     """From a moment on means: no interval that ended then."""
     history.add({"a": [1]}, 10)
     start_ns = history.end_ns - 10 * SECOND
@@ -62,7 +64,7 @@ def test_a_stretch_is_what_overlaps_it(both: list[Past], history: Any) -> None:
         assert list(past.intervals(start_ns, start_ns)) == []
 
 
-def test_keys_are_those_of_now(both: list[Past], history: Any) -> None:
+def test_keys_are_those_of_now(both: list[IntervalSource], history: Any) -> None:
     """Also of series that came later."""
     history.add({"a": [1]})
     assert [names(past) for past in both] == [["a"], ["a"]]
@@ -75,7 +77,7 @@ def test_no_history_is_an_error(
 ) -> None:
     """On either way."""
     station = make_station(snapshot_of())
-    by_control, by_disk = ControlPast(station.endpoint), DiskPast(short_dir / "nowhere")
+    by_control, by_disk = ControlIntervals(station.endpoint), DiskIntervals(short_dir / "nowhere")
     with pytest.raises(ProtocolError, match="there is no history"):
         list(by_control.intervals(0))
     with pytest.raises(RunDirectoryError):
@@ -101,7 +103,7 @@ def test_odd_answers_end_the_question(
     """With an error, or where it can't go on; never in a circle."""
     station = make_station(snapshot_of())
     station._answer = lambda request: answers[0]
-    past = ControlPast(station.endpoint)
+    past = ControlIntervals(station.endpoint)
     if intervals is None:
         with pytest.raises(ProtocolError):
             list(past.intervals(0))
@@ -119,7 +121,7 @@ def test_everything_comes_once_and_the_newest_finest(
     """Whatever fits into the budget, and whatever is still kept of the finer levels."""
     history = make_history(kept_s)
     history.add({"a": [1]}, seconds)
-    past = DiskPast(history.directory)
+    past = DiskIntervals(history.directory)
     past.budget = 1_000
     found = list(everything(past, history.end_ns, past.budget / budget_s))
     assert sum(counts(iter(found))) == seconds

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from telemetry.errors import TelemetryError
-from telemetry.history.interval_source import DiskPast, Past
-from telemetry.tui.feed.history_thread import Historian
-from telemetry.tui.feed.news import MomentOf, Note, TimelineOf, Trends
+from telemetry.history.interval_source import DiskIntervals, IntervalSource
+from telemetry.tui.feed.history_thread import HistoryThread
+from telemetry.tui.feed.news import Note, RangeFiguresOf, TimelineOf, Trends
 from telemetry.wire.snapshot import MetricsSnapshot
 
 pytestmark = pytest.mark.slow
@@ -24,9 +24,9 @@ SnapshotOf = Callable[..., MetricsSnapshot]
 
 
 @pytest.fixture
-def historian(run: Any, told: Any) -> Iterator[Historian]:
+def historian(run: Any, told: Any) -> Iterator[HistoryThread]:
     """Of the history of `run`."""
-    made = Historian(told, lambda _: DiskPast(run.history))
+    made = HistoryThread(told, lambda _: DiskIntervals(run.history))
     made.start()
     yield made
     made.close()
@@ -43,7 +43,7 @@ def trends(told: Any, series: Any) -> list[float]:
 
 
 def test_the_last_minute_comes_first_then_each_second(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """The p99 of every second that had values, oldest first, each once."""
     for second in range(100):
@@ -59,7 +59,7 @@ def test_the_last_minute_comes_first_then_each_second(
 
 
 def test_a_history_that_has_nothing_yet_is_waited_for(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """The first second of a run is in it once it is over."""
     historian.saw(snapshot_of(history.end_ns))
@@ -73,7 +73,7 @@ def test_a_history_that_has_nothing_yet_is_waited_for(
 
 @pytest.mark.parametrize("later_s", [0, 60, 86_400])
 def test_a_result_shows_the_last_minute_of_its_run(
-    historian: Historian,
+    historian: HistoryThread,
     history: Any,
     told: Any,
     snapshot_of: SnapshotOf,
@@ -94,7 +94,7 @@ def test_without_a_history_trends_are_those_of_the_windows(
     run: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """That there is none is said once; who asks for it is told each time."""
-    historian = Historian(told, lambda _: DiskPast(run.history / "nowhere"))
+    historian = HistoryThread(told, lambda _: DiskIntervals(run.history / "nowhere"))
     historian.start()
     for points in (1, 2):
         historian.saw(snapshot_of())
@@ -113,7 +113,7 @@ def test_without_a_history_trends_are_those_of_the_windows(
 
 
 def test_a_followed_series_grows(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """From the beginning of the run on, also through seconds without values; what was told stays as it was."""
     history.add({"a": [1, 2], "b": [9]}, 90)
@@ -133,7 +133,7 @@ def test_a_followed_series_grows(
 
 
 def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """Whoever opened it need not ask again."""
     history.add({"a": [1]}, 3)
@@ -149,7 +149,7 @@ def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
 
 
 def test_another_series_takes_the_place_of_the_first(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """Nothing more is told of the first, and of none after None."""
     history.add({"a": [1], "b": [2]}, 3)
@@ -169,7 +169,7 @@ def test_another_series_takes_the_place_of_the_first(
 class Slow:
     """A history whose end is never reached, until somebody asks for something else."""
 
-    def __init__(self, past: Past) -> None:
+    def __init__(self, past: IntervalSource) -> None:
         self._past = past
         self.read = 0
         self.budget = past.budget
@@ -187,8 +187,8 @@ def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
     run: Any, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """Nobody waits for the whole of what he no longer wants to see."""
-    slow = Slow(DiskPast(run.history))
-    historian = Historian(told, lambda _: slow)
+    slow = Slow(DiskIntervals(run.history))
+    historian = HistoryThread(told, lambda _: slow)
     historian.start()
     history.add({"a": [1], "b": [2]}, 3)
     historian.follow(A)
@@ -196,7 +196,7 @@ def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
     historian.follow(None)
     historian.look_at(history.end_ns, 1.0)
-    wait_until(lambda: told.of(MomentOf), WAIT_S)
+    wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)
     read = slow.read
     historian.follow(B)
     wait_until(lambda: slow.read > read, WAIT_S)
@@ -208,7 +208,7 @@ def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
 
 
 def test_a_moment_is_all_series_in_the_seconds_before_it(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """With the percentiles of the run; also those that were silent then."""
     begin_ns = history.end_ns
@@ -217,7 +217,7 @@ def test_a_moment_is_all_series_in_the_seconds_before_it(
     history.add({"a": [1_000]}, 10)
     historian.saw(snapshot_of(history.end_ns))
     historian.look_at(begin_ns + 20 * SECOND + SECOND // 4, 5.0)
-    moment = wait_until(lambda: told.of(MomentOf), WAIT_S)[0].moment
+    moment = wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)[0].moment
     assert (moment.start_ns, moment.end_ns) == (begin_ns + 15 * SECOND, begin_ns + 20 * SECOND)
     figures = moment.series[A]
     assert (figures.count, figures.rate, figures.min, figures.max) == (20, 4.0, 10.0, 40.0)
@@ -226,25 +226,25 @@ def test_a_moment_is_all_series_in_the_seconds_before_it(
 
 
 def test_of_an_old_moment_the_long_interval_around_it_is_told(
-    historian: Historian,
+    historian: HistoryThread,
     make_history: Callable[..., Any],
     told: Any,
     snapshot_of: SnapshotOf,
     wait_until: Until,
 ) -> None:
-    """Where seconds are no longer kept, the moment says what stretch it is."""
+    """Where seconds are no longer kept, the moment says what time range it is."""
     history = make_history({1: 60, 10: 60, 60: None})
     begin_ns = history.end_ns
     history.add({"a": [1]}, 600)
     historian.saw(snapshot_of(history.end_ns))
     historian.look_at(begin_ns + 75 * SECOND, 2.0)
-    moment = wait_until(lambda: told.of(MomentOf), WAIT_S)[0].moment
+    moment = wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)[0].moment
     assert (moment.start_ns, moment.end_ns) == (begin_ns + 60 * SECOND, begin_ns + 120 * SECOND)
     assert moment.series[A].count == 60
 
 
 def test_what_was_before_the_run_is_said_to_be_nothing(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """It is no failure."""
     history.add({"a": [1]}, 3)
@@ -270,12 +270,12 @@ def test_a_history_that_could_not_be_read_is_tried_again(
     monkeypatch.setattr("telemetry.tui.feed.history_thread._RETRY_S", 1.5)
     failures = [TelemetryError("the disk is far behind")]
 
-    def open_past(_: MetricsSnapshot) -> Past:
+    def open_past(_: MetricsSnapshot) -> IntervalSource:
         if failures:
             raise failures.pop()
-        return DiskPast(run.history)
+        return DiskIntervals(run.history)
 
-    historian = Historian(told, open_past)
+    historian = HistoryThread(told, open_past)
     historian.start()
     history.add({"a": [5]})
 
@@ -290,7 +290,7 @@ def test_a_history_that_could_not_be_read_is_tried_again(
 
 
 def test_a_damaged_history_is_said(
-    historian: Historian, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """And the thread lives on."""
     history.add({"a": [5]})
@@ -305,10 +305,10 @@ def test_a_damaged_history_is_said(
 def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_until: Until) -> None:
     """What nobody expected must not look like a history that stands still."""
 
-    def fail(_: MetricsSnapshot) -> Past:
+    def fail(_: MetricsSnapshot) -> IntervalSource:
         raise ZeroDivisionError("oops")
 
-    historian = Historian(told, fail)
+    historian = HistoryThread(told, fail)
     historian.start()
     historian.saw(snapshot_of())
     wait_until(lambda: told.of(Note), WAIT_S)

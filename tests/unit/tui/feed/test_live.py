@@ -11,7 +11,7 @@ import pytest
 
 from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.live import STOP_REASON, LiveFeed
-from telemetry.tui.feed.news import Fresh, MomentOf, Note, Output, TimelineOf, Trends, Trouble
+from telemetry.tui.feed.news import NewSnapshot, Note, Output, RangeFiguresOf, TimelineOf, Trends, Trouble
 from telemetry.wire.control import GetHistory, Stop
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -57,7 +57,7 @@ def test_a_run_whose_directory_is_here_is_read_from_there(
     feed = open_live(station.endpoint)
     feed.follow(A)
     feed.look_at(history.end_ns, 5.0)
-    for kind in (Fresh, Trends, TimelineOf, MomentOf, Output):
+    for kind in (NewSnapshot, Trends, TimelineOf, RangeFiguresOf, Output):
         wait_until(lambda: told.of(kind), WAIT_S, kind.__name__)  # noqa: B023 – called before the next turn
     assert told.of(Trends)[0].points == {A: (1.0,) * 10}
     assert not any(isinstance(request, GetHistory) for request in station.asked)
@@ -99,14 +99,14 @@ def test_a_result_left_elsewhere_is_found(
     """Once the aggregator is gone without having told it; a broken file is none."""
     station = make_station(snapshot_of(directory=os.fspath(run.path)))
     open_live(station.endpoint, fallback_dirs=[os.fspath(short_dir)])
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     run.final.write_text("{")
     station.stop()
     wait_until(lambda: told.of(Trouble), WAIT_S)
     run.final.unlink()
     write_final(snapshot_of(state="COMPLETE"), [short_dir / f"telemetry-r1-{run.final.name}"])
-    wait_until(lambda: not told.of(Fresh)[-1].live, WAIT_S)
-    assert told.of(Fresh)[-1].snapshot.state == "COMPLETE"
+    wait_until(lambda: not told.of(NewSnapshot)[-1].live, WAIT_S)
+    assert told.of(NewSnapshot)[-1].snapshot.state == "COMPLETE"
 
 
 def test_a_run_that_is_over_before_it_was_heard_is_read_from_its_directory(
@@ -124,7 +124,7 @@ def test_a_run_that_is_over_before_it_was_heard_is_read_from_its_directory(
     write_final(snapshot_of(history.end_ns, state="COMPLETE"), [run.final])
     open_live("ipc:///nowhere", os.fspath(run.path))
     wait_until(lambda: told.of(Trends), WAIT_S)
-    assert [fresh.live for fresh in told.of(Fresh)] == [False]
+    assert [fresh.live for fresh in told.of(NewSnapshot)] == [False]
 
 
 def test_stopping_asks_the_aggregator(
@@ -156,7 +156,7 @@ def test_nothing_is_told_after_it_is_closed(
     """Whatever is asked then."""
     station = make_station(snapshot_of())
     feed = open_live(station.endpoint)
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     feed.close()
     count = len(told.news)
     feed.follow(A)

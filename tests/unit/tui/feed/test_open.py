@@ -14,7 +14,7 @@ from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.final_snapshot import write_final
 from telemetry.tui.feed.disk import DiskFeed
 from telemetry.tui.feed.live import LiveFeed
-from telemetry.tui.feed.news import Fresh, Note
+from telemetry.tui.feed.news import NewSnapshot, Note
 from telemetry.tui.feed.open import open_feed, terminate
 from telemetry.wire.control import Stop
 
@@ -49,7 +49,7 @@ def test_a_job_is_ended_by_a_signal(
     station = make_station(snapshot_of())
     feed = open_feed(station.endpoint, None, fallback_dirs=[], job_pid=job.pid)
     feed.start(told)
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     feed.stop_run()
     assert job.wait(WAIT_S) == -signal.SIGTERM
     wait_until(lambda: Note(f"SIGTERM was sent to process {job.pid}") in told.news, WAIT_S)

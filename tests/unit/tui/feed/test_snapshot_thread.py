@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from telemetry.transport.endpoints import plan
-from telemetry.tui.feed.news import Fresh, Note, Trouble
-from telemetry.tui.feed.snapshot_thread import Listener, patience_s
+from telemetry.tui.feed.news import NewSnapshot, Note, Trouble
+from telemetry.tui.feed.snapshot_thread import SnapshotThread, patience_s
 from telemetry.wire.control import GetStatus, Hello, Welcome
 from telemetry.wire.snapshot import BackendStat, BackendState, MetricsSnapshot
 
@@ -30,7 +30,7 @@ class Listening:
         self.seen: list[MetricsSnapshot] = []
         self.left: MetricsSnapshot | None = None
         self.remedy = ""
-        self.listener = Listener(endpoint, told, self.seen.append, lambda: self.left, lambda: self.remedy)
+        self.listener = SnapshotThread(endpoint, told, self.seen.append, lambda: self.left, lambda: self.remedy)
 
     @property
     def alive(self) -> bool:
@@ -68,13 +68,13 @@ def test_snapshots_are_told_and_conflated(
     """At most five a second, live, with the time they came, and the newest soon."""
     station = make_station(snapshot_of())
     before_ns, seen = time.monotonic_ns(), listen().seen
-    wait_until(lambda: len(told.of(Fresh)) >= 3, WAIT_S)
-    fresh = told.of(Fresh)
+    wait_until(lambda: len(told.of(NewSnapshot)) >= 3, WAIT_S)
+    fresh = told.of(NewSnapshot)
     assert len(fresh) <= 1 + (fresh[-1].at_ns - before_ns) / 0.2e9
     assert [one.snapshot for one in fresh] == seen[: len(fresh)]
     station.snapshot = snapshot_of(seq=1_000)
-    wait_until(lambda: told.of(Fresh)[-1].snapshot.seq == 1_000, WAIT_S)
-    assert all(one.live for one in told.of(Fresh))
+    wait_until(lambda: told.of(NewSnapshot)[-1].snapshot.seq == 1_000, WAIT_S)
+    assert all(one.live for one in told.of(NewSnapshot))
     assert not told.of(Trouble)
 
 
@@ -89,7 +89,7 @@ def test_who_publishes_rarely_is_seen_at_once(
     station = make_station(snapshot_of())
     station.refresh_hz, station.publishing = 0.01, False
     listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     assert [type(request) for request in station.asked] == [Hello, GetStatus]
 
 
@@ -112,11 +112,11 @@ def test_an_aggregator_that_comes_back_is_heard_again(
     """With another epoch on the same address; what was wrong is said once, and that it is over."""
     station = make_station(snapshot_of())
     listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.stop()
     wait_until(lambda: told.of(Trouble), WAIT_S)
     make_station(snapshot_of(epoch="e2"))
-    wait_until(lambda: told.of(Fresh)[-1].snapshot.epoch == "e2", WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot)[-1].snapshot.epoch == "e2", WAIT_S)
     wait_until(lambda: words(told)[-1] == "", WAIT_S)
     assert all("trying again" in text for text in words(told)[:-1])
     assert len(set(words(told))) == len(words(told))
@@ -132,7 +132,7 @@ def test_an_aggregator_that_hangs_is_trouble(
     """Its address is there, but nobody answers."""
     station = make_station(snapshot_of())
     listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.publishing = station.answering = False
     wait_until(lambda: any("no aggregator answers" in text for text in words(told)), WAIT_S)
     station.publishing = station.answering = True
@@ -151,7 +151,7 @@ def test_it_may_be_there_before_the_aggregator(
     wait_until(lambda: told.of(Trouble), WAIT_S)
     assert words(told)[0].startswith("nobody listens at ipc://")
     make_station(snapshot_of())
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
 
 
 def test_a_run_that_is_over_may_go(
@@ -164,9 +164,9 @@ def test_a_run_that_is_over_may_go(
     """The last word was its result: that its aggregator is gone is no trouble, and nobody is waited for."""
     station = make_station(snapshot_of())
     listening = listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.snapshot = snapshot_of(state="COMPLETE")
-    wait_until(lambda: told.of(Fresh)[-1].snapshot.state == "COMPLETE", WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot)[-1].snapshot.state == "COMPLETE", WAIT_S)
     station.stop()
     wait_until(lambda: not listening.alive, WAIT_S)
     assert not told.of(Trouble)
@@ -182,13 +182,13 @@ def test_a_result_on_disk_ends_the_waiting(
     """Once the aggregator is gone: it is told as what was read, not heard."""
     station = make_station(snapshot_of())
     listening = listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.stop()
     wait_until(lambda: told.of(Trouble), WAIT_S)
     listening.left = snapshot_of(state="INTERRUPTED")
     wait_until(lambda: not listening.alive, WAIT_S)
-    assert told.of(Fresh)[-1].snapshot == listening.left == listening.seen[-1]
-    assert not told.of(Fresh)[-1].live
+    assert told.of(NewSnapshot)[-1].snapshot == listening.left == listening.seen[-1]
+    assert not told.of(NewSnapshot)[-1].live
     assert words(told)[-1] == ""
 
 
@@ -202,10 +202,10 @@ def test_another_run_at_the_address_is_not_this_one(
     """Its numbers are never shown as ours, even if the connection came back by itself."""
     station = make_station(snapshot_of())
     listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.snapshot = snapshot_of(run_id="r2", name="next")
     wait_until(lambda: any("another run answers" in text for text in words(told)), WAIT_S)
-    assert {fresh.snapshot.run_id for fresh in told.of(Fresh)} == {"r1"}
+    assert {fresh.snapshot.run_id for fresh in told.of(NewSnapshot)} == {"r1"}
 
 
 def test_what_makes_a_result_of_a_dead_run_is_said_in_the_end(
@@ -245,15 +245,15 @@ def test_backends_are_watched_after_the_run(
 
     station = make_station(over("writing", 1))
     listening = listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     listening.left = over("writing", 1)
     station.stop()
     listening.left = over("writing", 2)
-    wait_until(lambda: told.of(Fresh)[-1].snapshot.backends[0].written == 2, WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot)[-1].snapshot.backends[0].written == 2, WAIT_S)
     assert listening.alive
     listening.left = over("done", 3)
     wait_until(lambda: not listening.alive, WAIT_S)
-    assert [one.snapshot.backends[0].written for one in told.of(Fresh) if not one.live] == [2, 3]
+    assert [one.snapshot.backends[0].written for one in told.of(NewSnapshot) if not one.live] == [2, 3]
 
 
 def test_a_writer_that_is_silent_after_the_run_is_told_again(
@@ -268,10 +268,10 @@ def test_a_writer_that_is_silent_after_the_run_is_told_again(
     left = snapshot_of(state="COMPLETE", time_ns=stopped.time_ns - 1, backends=[stopped])
     station = make_station(left)
     listening = listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     listening.left = left
     station.stop()
-    wait_until(lambda: len([one for one in told.of(Fresh) if not one.live]) >= 3, WAIT_S)
+    wait_until(lambda: len([one for one in told.of(NewSnapshot) if not one.live]) >= 3, WAIT_S)
     listening.left = snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state="done")])
     wait_until(lambda: not listening.alive, WAIT_S)
 
@@ -286,6 +286,6 @@ def test_backends_of_a_run_elsewhere_are_as_they_were(
     """There is nothing on this disk to look for."""
     station = make_station(snapshot_of(state="COMPLETE", backends=[BackendStat(name="a", state="writing")]))
     listening = listen()
-    wait_until(lambda: told.of(Fresh), WAIT_S)
+    wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     station.stop()
     wait_until(lambda: not listening.alive, WAIT_S)

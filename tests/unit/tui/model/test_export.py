@@ -12,7 +12,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, series, s
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.export import export_json
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.snapshot import AxisStat, BackendStat, GaugeStat
 
 FAST = ("latency", (("route", "/fast"),))
@@ -23,13 +23,13 @@ def exported(shown: Scene, view: View, screen: str, **more: Any) -> Any:
 
 
 def test_the_overview_as_it_is_seen() -> None:
-    """Filtered, sorted, of the chosen stretch, in numbers."""
+    """Filtered, sorted, of the chosen time range, in numbers."""
     view = View(filter="latency", sort="p99")
     document = exported(replace(scene(), trends={FAST: (1.0, 2.0)}), view, "overview")
     assert [row["labels"] for row in document["series"]] == [{"route": "/slow"}, {"route": "/fast"}]
     assert document["series"][1]["percentiles"]["99"] == 8.0
     assert document["series"][1]["p99_each_second"] == [1.0, 2.0]
-    assert document["view"]["stretch"] == "last 10 s"
+    assert document["view"]["time_range"] == "last 10 s"
     assert document["counters"] == []
     assert document["marks"][0]["text"] == "load begins"
     assert document["run"]["run_id"] == "5ab920cc"
@@ -45,7 +45,7 @@ def test_with_a_baseline_and_groups() -> None:
 
 def test_the_past() -> None:
     """Its bounds, its figures, and no counters."""
-    moment = Moment(start_ns=NOON, end_ns=NOON + SECOND, series={FAST: Figures(seconds=1.0, count=3)})
+    moment = RangeFigures(start_ns=NOON, end_ns=NOON + SECOND, series={FAST: Figures(seconds=1.0, count=3)})
     document = exported(replace(scene(), moment=moment), View(), "overview")
     assert (document["view"]["start_ns"], document["view"]["end_ns"]) == (NOON, NOON + SECOND)
     assert [row["count"] for row in document["series"]] == [3, 0, 0]
@@ -53,13 +53,13 @@ def test_the_past() -> None:
 
 
 def test_a_series_with_its_course() -> None:
-    """Everything of the snapshot, the chosen stretch, and the points that are in sight."""
+    """Everything of the snapshot, the chosen time range, and the points that are in sight."""
     history = timeline({second: [1_000] * 10 for second in range(40)})
     shown = replace(scene(series=[series()]), baseline=snapshot(series=[series()]))
     found = exported(shown, View(zoom=1, compare=True), "series", series=("latency", ()), timeline=history)[
         "series"
     ]
-    assert (found["stretch"]["count"], found["count"], found["baseline"]["count"]) == (100, 20_000, 20_000)
+    assert (found["time_range"]["count"], found["count"], found["baseline"]["count"]) == (100, 20_000, 20_000)
     assert len(found["over_time"]) == 20
     assert found["over_time"][0]["start_ns"] == NOON + 20 * SECOND
     alone = exported(shown, View(), "series", series=("latency", ()))["series"]
@@ -84,7 +84,7 @@ def test_requests_with_their_windows() -> None:
 
 def test_requests_of_the_past() -> None:
     """What the history does not have is null, and reasons are left out."""
-    moment = Moment(start_ns=NOON, end_ns=NOON + SECOND)
+    moment = RangeFigures(start_ns=NOON, end_ns=NOON + SECOND)
     (kind,) = exported(Scene(snapshot=loads.load("embed").last, moment=moment), View(figures="run"), "requests")[
         "requests"
     ]

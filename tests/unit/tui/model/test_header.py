@@ -9,7 +9,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot,
 
 from telemetry.tui.model.header import badge, header, reporting, verdict
 from telemetry.tui.model.lines import width_of
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.snapshot import Accounting, CommandFacts, Pending, SelfCost
 
 
@@ -67,7 +67,7 @@ def test_what_is_silent_is_not_called_live() -> None:
 
 def test_progress_is_not_that_of_the_past() -> None:
     """Beside figures of the past stands no bar of now."""
-    moment = Moment(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
+    moment = RangeFigures(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
     assert said(replace(scene(), moment=moment))[1] == "requests 40 % by now · 20,000 of 50,000"
 
 
@@ -160,7 +160,7 @@ def test_warnings_and_a_late_aggregator_are_pointed_out() -> None:
 
 def test_a_moment_in_the_past_says_which() -> None:
     """In place of the rate, which is of now; trouble has a line of its own."""
-    moment = Moment(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
+    moment = RangeFigures(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
     shown = replace(scene(), moment=moment, trouble="gone")
     lines = said(shown)
     assert lines[0] == " LIVE  bench · 40 s                     back at 12:00:10–12:00:20 UTC · 20 s ago"

@@ -21,7 +21,7 @@ from tests.unit.tui.model.scenes import (
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.overview import label_keys, marks, overview, resized, series_of, sort_keys
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MarkStat, WindowStat
 
 FAST, SLOW, BODY = ("latency", (("route", "/fast"),)), ("latency", (("route", "/slow"),)), ("body", ())
@@ -181,7 +181,7 @@ def test_the_past_shows_what_is_known_of_it() -> None:
     """Series with their own maximum, marks that had come; of counters and gauges the history has no figures, so
     none are made up. Nothing changes its place."""
     then = Figures(seconds=10.0, count=100, rate=10.0, max=3.0, percentiles={"50": 1.0, "99": 2.0})
-    moment = Moment(start_ns=NOON, end_ns=NOON + 10 * SECOND, series={FAST: then})
+    moment = RangeFigures(start_ns=NOON, end_ns=NOON + 10 * SECOND, series={FAST: then})
     marked = [MarkStat(text="load begins", time_ns=NOON), MarkStat(text="later", time_ns=NOON + 10 * SECOND)]
     run = known()
     assert run.snapshot is not None
@@ -199,7 +199,7 @@ def test_the_past_shows_what_is_known_of_it() -> None:
 
 
 def test_the_caption_says_what_is_seen() -> None:
-    """Of what stretch, how many of how many, and compared with what."""
+    """Of what time range, how many of how many, and compared with what."""
     assert text(overview(scene(), View()).caption) == "last 10 s · 3 series"
     view = View(filter="lat", group="route", compare=True, figures="run")
     compared = replace(scene(), baseline=snapshot(run_id="0a1b2c3d"))
@@ -268,7 +268,7 @@ def test_failures_of_one_place_are_one_row() -> None:
     assert column(found, "value") == ["30"]
 
 
-def test_rates_of_counters_are_of_the_same_stretch_as_those_of_series() -> None:
+def test_rates_of_counters_are_of_the_same_time_range_as_those_of_series() -> None:
     """Of a whole run of 40 s, all that was counted by its length; sorted by that, too."""
     counters = [CounterStat(name="a", value=20, rate=3.0), CounterStat(name="b", value=80, rate=1.0)]
     now, whole = (

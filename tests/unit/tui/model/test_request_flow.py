@@ -11,7 +11,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, scene, series
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.request_flow import Flow, flows, has_requests
-from telemetry.tui.model.scene import Moment, Scene, View, series_id
+from telemetry.tui.model.scene import RangeFigures, Scene, View, series_id
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 
 RUN = View(figures="run")
@@ -57,7 +57,7 @@ def test_counts_of_a_kind_and_of_its_windows() -> None:
     """What failed and what finished is added up over reasons."""
     (kind,) = flows(tracked(), RUN)
     assert figures(kind) == (150, 7, 125, 17, 1)
-    assert [(part.funnel.window, figures(part)) for part in kind.windows] == [
+    assert [(part.counts.window, figures(part)) for part in kind.windows] == [
         ("warm-up", (100, 0, 90, 9, 1)),
         ("measured", (50, 7, 35, 8, 0)),
     ]
@@ -100,19 +100,19 @@ def test_rates_of_a_whole_run_have_definitions() -> None:
         series=[durations("latency", extent=extent)],
     )
     (kind,) = flows(known, RUN)
-    assert kind.funnel.rates.while_issuing.requests_per_s == 2_000.0
+    assert kind.counts.rates.while_issuing.requests_per_s == 2_000.0
     assert rates(kind) == (None, None, None, None)
     assert kind.parts == (kind,)
 
 
 def test_of_the_past_only_what_series_tell_is_known() -> None:
-    """What completed and what failed in that stretch, and its tokens; not what was issued."""
+    """What completed and what failed in that time range, and its tokens; not what was issued."""
     values = {
         "latency": Figures(seconds=10.0, count=40),
         "failed_latency": Figures(seconds=10.0, count=5),
         "output_tokens": Figures(seconds=10.0, count=40, total=3_000.0),
     }
-    past = Moment(
+    past = RangeFigures(
         start_ns=NOON,
         end_ns=NOON + 10 * SECOND,
         series={(f"llm.{word}", ()): value for word, value in values.items()},
@@ -123,9 +123,9 @@ def test_of_the_past_only_what_series_tell_is_known() -> None:
     assert rates(kind) == (None, 4.0, 0.5, 300.0)
 
 
-def test_a_stretch_of_which_the_history_tells_nothing() -> None:
+def test_a_time_range_of_which_the_history_tells_nothing() -> None:
     """Nothing completed in it."""
-    known = replace(tracked(), moment=Moment(start_ns=NOON, end_ns=NOON + SECOND))
+    known = replace(tracked(), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     (kind,) = flows(known, View())
     assert figures(kind) == (None, None, 0, 0, None)
 

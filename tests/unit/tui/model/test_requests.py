@@ -13,7 +13,7 @@ from telemetry.formatting import columns
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.grid import Grid
 from telemetry.tui.model.requests import by_count, requests, told
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.snapshot import CounterStat, SeriesStat
 
 RUN = View(figures="run")
@@ -53,7 +53,7 @@ def said(grid: Grid) -> list[str]:
 
 def test_where_the_requests_are() -> None:
     """From left to right, as they go; what went wrong stands out, what there is none of does not."""
-    found = requests(llm(), View()).funnels
+    found = requests(llm(), View()).request_counts
     assert [head.title for head in found.columns[:6]] == [
         *("requests", "issued ▸", "in flight ▸", "completed", "failed", "expired")
     ]
@@ -63,7 +63,7 @@ def test_where_the_requests_are() -> None:
 
 def test_why_they_failed_and_how_they_finished() -> None:
     """The most frequent first."""
-    assert said(requests(llm(), View()).funnels) == [
+    assert said(requests(llm(), View()).request_counts) == [
         "  failed: http_503 40 · timeout 30",
         "  finished: stop 900 · length 20",
     ]
@@ -73,7 +73,7 @@ def test_what_is_odd_is_said_only_where_it_happens() -> None:
     """Requests of which nothing was heard in time, and calls for those that had ended."""
     odd = [counter("llm.issued", 9), counter("llm.expired", 2), counter("llm.after_end", 3)]
     odd.append(counter("llm.out_of_order", 4))
-    assert said(requests(llm(counters=odd), View()).funnels) == [
+    assert said(requests(llm(counters=odd), View()).request_counts) == [
         "  expired: 2 without an outcome in time",
         "  too late: 3 calls for requests that had ended or are unknown",
         "  out of order: 4 durations left out: the end lies before the beginning",
@@ -126,7 +126,7 @@ def test_a_reason_without_end_keeps_its_count() -> None:
 
 def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
     """The last seconds have one of each; a whole run has one by each definition."""
-    now, whole = requests(llm(), View()).funnels, requests(llm(), RUN).funnels
+    now, whole = requests(llm(), View()).request_counts, requests(llm(), RUN).request_counts
     assert [head.title for head in now.columns[6:]] == ["issuing", "rate", "failing"]
     assert [column(now, key) for key in ("issuing", "completing", "failing")] == [["100/s"], ["92/s"], ["7/s"]]
     assert [head.title for head in whole.columns[6:]] == ["rate", "LoadGen", "overall"]
@@ -139,14 +139,14 @@ def test_series_have_no_rate_beside_those_by_definition() -> None:
     assert "rate" in [head.key for head in now.columns]
     assert "rate" not in [head.key for head in whole.columns]
     assert all(len(row.cells) == len(whole.columns) for row in whole.rows if not row.heading)
-    past = replace(llm(), moment=Moment(start_ns=NOON, end_ns=NOON + SECOND))
+    past = replace(llm(), moment=RangeFigures(start_ns=NOON, end_ns=NOON + SECOND))
     assert "rate" in [head.key for head in requests(past, RUN).series.columns]
 
 
 def test_tokens_have_columns_where_there_are_any() -> None:
     """Of the whole run by each definition too."""
     stats = [durations("llm.latency"), series("llm.output_tokens", unit="tokens")]
-    now, whole = requests(llm(series=stats), View()).funnels, requests(llm(series=stats), RUN).funnels
+    now, whole = requests(llm(series=stats), View()).request_counts, requests(llm(series=stats), RUN).request_counts
     assert [head.title for head in now.columns[9:]] == ["tokens"]
     assert [head.title for head in whole.columns[9:]] == ["tokens", "LoadGen tokens", "overall tokens"]
 
@@ -154,7 +154,7 @@ def test_tokens_have_columns_where_there_are_any() -> None:
 def test_at_80_columns_where_they_are_and_how_fast_they_complete() -> None:
     """Of a kind with a long name too."""
     for view in (View(), RUN):
-        (head, first, *_) = drawn(requests(played(), view).funnels, 77)
+        (head, first, *_) = drawn(requests(played(), view).request_counts, 77)
         assert head.split() == ["requests", "issued", "▸", "in", "flight", "▸", "completed", "failed", "rate"]
         assert first.startswith("chat{model=llama-70b}  ")
 
@@ -162,7 +162,7 @@ def test_at_80_columns_where_they_are_and_how_fast_they_complete() -> None:
 def test_windows_are_rows_of_their_kind() -> None:
     """In the order in which they were opened; what is measured now comes first among the series."""
     found = requests(played(), View())
-    assert column(found.funnels, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured", "embed"]
+    assert column(found.request_counts, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured", "embed"]
     assert said(found.series) == [
         "chat{model=llama-70b}, measured",
         "chat{model=llama-70b}, warm-up",
@@ -173,7 +173,11 @@ def test_windows_are_rows_of_their_kind() -> None:
 def test_outside_any_window_has_a_name() -> None:
     """Where there are windows."""
     counters = [counter("llm.issued", 5), counter("llm.issued", 7, window="a\x1b")]
-    assert column(requests(llm(counters=counters), RUN).funnels, "name") == ["llm", "  (outside)", "  a\\x1b"]
+    assert column(requests(llm(counters=counters), RUN).request_counts, "name") == [
+        "llm",
+        "  (outside)",
+        "  a\\x1b",
+    ]
 
 
 def test_series_stand_in_an_order_of_their_own() -> None:
@@ -210,25 +214,25 @@ def test_raw_numbers_come_with_the_unit_of_their_row() -> None:
 def test_the_filter_leaves_series_and_their_kinds() -> None:
     """What is left of them is said."""
     found = requests(played(), View(filter="ttft measured"), 120)
-    assert column(found.funnels, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured"]
+    assert column(found.request_counts, "name") == ["chat{model=llama-70b}", "  warm-up", "  measured"]
     assert column(found.series, "name") == ["ttft"]
     assert text(found.caption) == "last 10 s · 1 kind · filter 'ttft measured'"
     none = requests(played(), View(filter="zzz"))
-    assert (none.funnels.rows, none.series.empty) == ((), "no request matches 'zzz'")
+    assert (none.request_counts.rows, none.series.empty) == ((), "no request matches 'zzz'")
 
 
 def test_the_past_has_what_the_history_has() -> None:
     """What completed and failed then; neither what was issued nor why it failed. Rows stay where they are."""
-    moment = Moment(
+    moment = RangeFigures(
         start_ns=NOON,
         end_ns=NOON + 10 * SECOND,
         series={("llm.latency", ()): Figures(seconds=10.0, count=40, percentiles={"99": 2e6})},
     )
     found = requests(replace(llm(), moment=moment), RUN, 120)
-    assert [cell.text for cell in found.funnels.rows[0].cells] == [
+    assert [cell.text for cell in found.request_counts.rows[0].cells] == [
         *("llm", "–", "–", "40", "0", "–", "–", "4/s", "0/s")
     ]
-    assert said(found.funnels) == ["  failed: –", "  finished: –"]
+    assert said(found.request_counts) == ["  failed: –", "  finished: –"]
     assert column(found.series, "p99") == ["2.00 ms", "–", "–"]
     assert text(found.caption) == "12:00:00–12:00:10 UTC · 1 kind"
 
@@ -244,7 +248,7 @@ def test_compared_with_a_baseline() -> None:
 def test_names_from_outside_are_printable() -> None:
     """Kinds, labels and reasons."""
     counters = [counter("a\x1b.issued", 1, x="\x07"), counter("a\x1b.failed", 1, x="\x07", reason="\x1b[2J")]
-    found = requests(llm(counters=counters), View()).funnels
+    found = requests(llm(counters=counters), View()).request_counts
     assert column(found, "name") == ["a\\x1b{x=\\x07}"]
     assert said(found) == ["  failed: \\x1b[2J 1"]
 

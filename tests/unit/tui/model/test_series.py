@@ -9,7 +9,7 @@ from tests.unit.tui.model.scenes import NOON, SECOND, scene, series, snapshot, t
 
 from telemetry.history.intervals.figures import Figures
 from telemetry.tui.model.plot import Plot
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.tui.model.series import detail, digest_of, figures_shown, points_of, stat_of
 
 LATENCY = ("latency", ())
@@ -78,7 +78,7 @@ def test_figures_of_the_window_are_those_of_its_seconds() -> None:
 
 def test_a_moment_of_the_past() -> None:
     """What history says of it, with its place marked over time; the run beside it is that of now."""
-    moment = Moment(
+    moment = RangeFigures(
         start_ns=NOON + 10 * SECOND,
         end_ns=NOON + 20 * SECOND,
         series={LATENCY: Figures(seconds=10.0, count=100, rate=10.0, min=1.1, max=1.19, percentiles={"50": 1.14})},
@@ -120,7 +120,7 @@ def test_a_result_says_why_it_is_not_exact() -> None:
 
 
 def test_zoom_and_pan_move_the_plots_over_time_together() -> None:
-    """Both show the same stretch."""
+    """Both show the same time range."""
     found = detail(known(), View(zoom=1, pan=5), LATENCY, HISTORY, 80)
     assert found.over_time.x_range == found.rate.x_range == (10.0, 30.0)
     assert found.over_time.x_ticks == found.rate.x_ticks

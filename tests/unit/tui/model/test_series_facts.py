@@ -5,14 +5,14 @@ from __future__ import annotations
 from tests.unit.tui.model.scenes import series, texts
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.tui.model.series_facts import Stretch, table, warnings
+from telemetry.tui.model.series_facts import FactColumn, table, warnings
 
-NOW = Stretch(
+NOW = FactColumn(
     "last 10 s",
     Figures(seconds=10, count=41_650, rate=4_165.0, percentiles={"50": 1.87, "99": 6.41, "99.9": 14.9}),
     chosen=True,
 )
-RUN = Stretch(
+RUN = FactColumn(
     "run",
     Figures(count=112_500, rate=4_320.0, total=200_250.0, min=0.265, max=88.0,
             percentiles={"50": 1.83, "99": 5.67, "99.9": 18.3}),
@@ -46,8 +46,8 @@ def test_beside_each_other_on_a_wide_screen() -> None:
 
 
 def test_with_a_baseline() -> None:
-    """The difference of the chosen stretch from it; counts and extremes of other lengths are not compared."""
-    base = Stretch("baseline", RUN.figures, 1.65)
+    """The difference of the chosen time range from it; counts and extremes of other lengths are not compared."""
+    base = FactColumn("baseline", RUN.figures, 1.65)
     assert texts(table([NOW, RUN], base, "ms", "readable", 60)) == [
         "        last 10 s       run  baseline       Δ",
         "count      41,650   112,500   112,500",
@@ -69,7 +69,7 @@ def test_a_pane_may_be_narrower_than_the_table() -> None:
 
 def test_large_counts_are_shortened() -> None:
     """Unless numbers are raw."""
-    many = Stretch("run", Figures(count=123_456_789))
+    many = FactColumn("run", Figures(count=123_456_789))
     assert texts(table([many], None, "", "readable", 20))[1] == "count   123 M"
     assert texts(table([many], None, "", "raw", 20))[1] == "count   123,456,789"
 

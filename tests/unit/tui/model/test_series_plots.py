@@ -10,7 +10,7 @@ import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, series, timeline
 
 from telemetry.tui.model.plot import Plot
-from telemetry.tui.model.scene import Moment, View
+from telemetry.tui.model.scene import RangeFigures, View
 from telemetry.tui.model.series_plots import (
     Cells,
     Curve,
@@ -21,7 +21,7 @@ from telemetry.tui.model.series_plots import (
     over_time_plot,
     percentile_place,
     rate_plot,
-    stretch_of,
+    time_range_of,
     trend_plot,
 )
 from telemetry.wire.cells import cell, edge
@@ -107,12 +107,12 @@ def test_zoom_halves_and_pan_moves_by_tenths() -> None:
     """From the newest end, never beyond what there is, and never below some seconds."""
     known = timeline({second: [1_000] for second in range(80)})
     ends = NOON + 80 * SECOND
-    assert stretch_of(known, View()) == (NOON, ends)
-    assert stretch_of(known, View(zoom=2)) == (ends - 20 * SECOND, ends)
-    assert stretch_of(known, View(zoom=2, pan=5)) == (ends - 30 * SECOND, ends - 10 * SECOND)
-    assert stretch_of(known, View(zoom=2, pan=1_000)) == (NOON, NOON + 20 * SECOND)
-    assert stretch_of(known, View(zoom=30)) == (ends - 5 * SECOND, ends)
-    assert stretch_of(known, View(zoom=-3, pan=-3)) == (NOON, ends)
+    assert time_range_of(known, View()) == (NOON, ends)
+    assert time_range_of(known, View(zoom=2)) == (ends - 20 * SECOND, ends)
+    assert time_range_of(known, View(zoom=2, pan=5)) == (ends - 30 * SECOND, ends - 10 * SECOND)
+    assert time_range_of(known, View(zoom=2, pan=1_000)) == (NOON, NOON + 20 * SECOND)
+    assert time_range_of(known, View(zoom=30)) == (ends - 5 * SECOND, ends)
+    assert time_range_of(known, View(zoom=-3, pan=-3)) == (NOON, ends)
 
 
 def test_figures_over_time() -> None:
@@ -144,7 +144,7 @@ def test_a_moment_out_of_sight_is_not_marked() -> None:
     """Its mark would stretch the axis."""
     assert times(10, 20, cursor_ns=NOON).cursor is None
     assert times(10, 20).cursor is None
-    assert over_time_plot([], times(10, 20), "ms", "readable").empty == "no values in this stretch"
+    assert over_time_plot([], times(10, 20), "ms", "readable").empty == "no values in this time range"
 
 
 def test_a_trend_stands_in_for_history() -> None:
@@ -160,7 +160,7 @@ def test_a_trend_stands_in_for_history() -> None:
     assert trend().empty == "no history of this series has come"
     over = trend(1.0, 2.0, live=False)
     assert (over.title, over.x_ticks[1][1]) == ("p99 of its last minute", "end, 12:00:40 UTC")
-    past = Moment(start_ns=NOON + 28 * SECOND, end_ns=NOON + 38 * SECOND)
+    past = RangeFigures(start_ns=NOON + 28 * SECOND, end_ns=NOON + 38 * SECOND)
     assert trend(*[1.0] * 10, moment=past).cursor == -2.0
     assert trend(1.0, moment=past).empty == "that was before; opened, the series shows it"
     unread = trend_plot(replace(scene(), trends={}, live=False), ("a", ()), "ms", "readable")

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, series, slowed, snapshot
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.tui.model.scene import Moment, Scene, View
+from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.tui.model.visible_series import (
-    Shown,
+    VisibleSeries,
     beyond,
     few_beyond,
     figures_of,
@@ -19,7 +19,7 @@ from telemetry.tui.model.visible_series import (
     matches,
     percentile_keys,
     shown,
-    stretch_words,
+    time_range_words,
 )
 from telemetry.wire.snapshot import CounterStat, WindowStat
 
@@ -27,7 +27,7 @@ FAST, SLOW = ("latency", (("route", "/fast"),)), ("latency", (("route", "/slow")
 BODY = ("body", ())
 
 
-def members(known: Scene, view: View) -> list[Shown]:
+def members(known: Scene, view: View) -> list[VisibleSeries]:
     return [item for group in shown(known, view) for item in group.members]
 
 
@@ -42,7 +42,7 @@ def test_no_two_series_share_a_key() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_figures_are_those_of_the_chosen_stretch() -> None:
+def test_figures_are_those_of_the_chosen_time_range() -> None:
     """The window, the whole run, or a moment of the past, whatever else is chosen."""
     stat, known = series(), scene(series=[series()])
     window = figures_of(stat, known, View())
@@ -50,22 +50,22 @@ def test_figures_are_those_of_the_chosen_stretch() -> None:
     run = figures_of(stat, known, View(figures="run"))
     assert (run.count, run.rate, run.percentiles["99"], run.max) == (20_000, 500.0, 4.0, 80.0)
     then = Figures(seconds=10.0, count=7, max=3.0)
-    moment = Moment(start_ns=NOON, end_ns=NOON + 10 * SECOND, series={("latency", ()): then})
+    moment = RangeFigures(start_ns=NOON, end_ns=NOON + 10 * SECOND, series={("latency", ()): then})
     past = replace(known, moment=moment)
     assert figures_of(stat, past, View(figures="run")) == then
     assert figures_of(series("body"), past, View()) == Figures(seconds=10.0)
 
 
-def test_the_stretch_has_a_name() -> None:
+def test_the_time_range_has_a_name() -> None:
     """Nobody should take the window for the run."""
     known = scene()
-    assert stretch_words(known, View()) == "last 10 s"
-    assert stretch_words(replace(known, live=False), View()) == "the last 10 s"
-    assert stretch_words(known, View(figures="run")) == "whole run"
-    moment = Moment(start_ns=NOON, end_ns=NOON + 10 * SECOND)
-    assert stretch_words(replace(known, moment=moment), View()) == "12:00:00–12:00:10 UTC"
-    between = Moment(start_ns=NOON + SECOND // 2 - 1, end_ns=NOON + 10 * SECOND + SECOND // 2 + 1)
-    assert stretch_words(replace(known, moment=between), View()) == "12:00:00–12:00:10 UTC"
+    assert time_range_words(known, View()) == "last 10 s"
+    assert time_range_words(replace(known, live=False), View()) == "the last 10 s"
+    assert time_range_words(known, View(figures="run")) == "whole run"
+    moment = RangeFigures(start_ns=NOON, end_ns=NOON + 10 * SECOND)
+    assert time_range_words(replace(known, moment=moment), View()) == "12:00:00–12:00:10 UTC"
+    between = RangeFigures(start_ns=NOON + SECOND // 2 - 1, end_ns=NOON + 10 * SECOND + SECOND // 2 + 1)
+    assert time_range_words(replace(known, moment=between), View()) == "12:00:00–12:00:10 UTC"
 
 
 def test_percentiles_ascend_and_strange_ones_come_last() -> None:
@@ -206,7 +206,7 @@ def test_the_past_has_no_trend() -> None:
     """The trend is of now, and would be taken for one of then."""
     known = replace(scene(), trends={FAST: (1.0,)})
     assert members(known, View())[0].trend == (1.0,)
-    past = replace(known, moment=Moment(start_ns=0, end_ns=1))
+    past = replace(known, moment=RangeFigures(start_ns=0, end_ns=1))
     assert members(past, View())[0].trend == ()
     assert members(past, View())[0].max is None
 

@@ -41,7 +41,7 @@ async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place
 
 
 async def test_what_does_nothing_now_is_left_out() -> None:
-    """The overview has no stretch of time but in the past."""
+    """The overview has no time range but in the past."""
     async with cockpit(live()).run_test() as pilot:
         await shows(pilot, "queue_wait")
         await press(pilot, "question_mark")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.unit.tui import feeds
 from tests.unit.tui.cockpits import cockpit, lines, live, press, shows, until
 
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.tui.model.visible_series import key_of
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.widgets.plot_view import PlotView
@@ -83,7 +83,7 @@ async def test_the_cursor_stays_on_its_series_when_others_come() -> None:
         await press(pilot, "down", "down")
         later = many(5)
         more = [SeriesStat(name="new"), *later.series]
-        feed.tell(Fresh(replace(later, series=more), 0))
+        feed.tell(NewSnapshot(replace(later, series=more), 0))
         await shows(pilot, "new")
         assert isinstance(app.screen, OverviewScreen)
         assert app.screen.cursor == key_of(("request", (("n", "002"),)))
@@ -96,7 +96,9 @@ async def test_the_newest_mark_is_shown() -> None:
     async with app.run_test() as pilot:
         await shows(pilot, "replica failover")
         snapshot = feeds.play().last
-        feed.tell(Fresh(replace(snapshot, marks=[*snapshot.marks, replace(snapshot.marks[-1], text="new one")]), 0))
+        feed.tell(
+            NewSnapshot(replace(snapshot, marks=[*snapshot.marks, replace(snapshot.marks[-1], text="new one")]), 0)
+        )
         await shows(pilot, "new one")
         await until(pilot, lambda: "replica failover" not in "".join(lines(app)))
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.tui import feeds, loads
 from tests.unit.tui.cockpits import cockpit, lacks, lines, press, shows, until
 
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.tui.screens.requests import RequestsScreen
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
@@ -79,7 +79,7 @@ async def test_enter_opens_a_series_and_escape_comes_back() -> None:
 
 
 async def test_figures_of_the_window_of_the_run_and_of_the_past() -> None:
-    """Each says of what stretch it is."""
+    """Each says of what time range it is."""
     app = cockpit(loads.live(), frames_per_s=30.0)
     async with app.run_test(size=(160, 40)) as pilot:
         await press(pilot, "4")
@@ -107,7 +107,7 @@ async def test_tokens_a_second_come_with_the_snapshots() -> None:
     async with app.run_test(size=(160, 40)) as pilot:
         await press(pilot, "4")
         await shows(pilot, "tokens")
-        feed.tell(Fresh(loads.load().last, 0))
+        feed.tell(NewSnapshot(loads.load().last, 0))
 
         def rates() -> list[str]:
             return [line.split()[-1] for line in lines(app) if line.split()[:1] == ["measured"]]

@@ -8,7 +8,7 @@ from tests.unit.tui import feeds
 from tests.unit.tui.cockpits import cockpit, live, press, shows, text, until
 
 from telemetry.testing.clock import FakeClock
-from telemetry.tui.feed.news import Fresh, TimelineOf
+from telemetry.tui.feed.news import NewSnapshot, TimelineOf
 from telemetry.tui.screens.series import PLOTS, SeriesScreen, visible
 from telemetry.tui.widgets.plot_view import PlotView
 
@@ -68,11 +68,11 @@ async def test_plots_are_drawn_once_a_second_and_at_every_key() -> None:
         snapshot = feeds.play().last
         first = replace(snapshot.series[0], count=123_456)
         clock.advance(0.5)
-        feed.tell(Fresh(replace(snapshot, name="half", series=[first]), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(replace(snapshot, name="half", series=[first]), clock.monotonic_ns()))
         await shows(pilot, "half")
         assert "123,456" not in text(app)
         clock.advance(0.5)
-        feed.tell(Fresh(replace(snapshot, name="whole", series=[first]), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(replace(snapshot, name="whole", series=[first]), clock.monotonic_ns()))
         await shows(pilot, "whole", "123,456")
         await press(pilot, "u")
         await shows(pilot, "[ms]")
@@ -87,7 +87,7 @@ async def test_a_series_that_is_gone_is_said_to_be() -> None:
         await press(pilot, "enter")
         await shows(pilot, "over 75 s")
         clock.advance(1)
-        feed.tell(Fresh(replace(feeds.play().last, series=[]), clock.monotonic_ns()))
+        feed.tell(NewSnapshot(replace(feeds.play().last, series=[]), clock.monotonic_ns()))
         await shows(pilot, "the run has no such series")
         assert isinstance(app.screen, SeriesScreen)
     assert app.failures == []

@@ -10,7 +10,7 @@ from tests.unit.tui import feeds, trainings
 from tests.unit.tui.cockpits import cockpit, lacks, live, press, shows, text
 
 from telemetry.tui.app import Cockpit
-from telemetry.tui.feed.news import Fresh
+from telemetry.tui.feed.news import NewSnapshot
 from telemetry.tui.screens.steps import TABLES
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -106,7 +106,7 @@ async def test_the_whole_run_and_the_frozen_screen() -> None:
         await shows(pilot, "last 10 s", "step 1,177: rank 1")
         await press(pilot, "space")
         before = text(app)
-        feed.tell(Fresh(trainings.training().last, 0))
+        feed.tell(NewSnapshot(trainings.training().last, 0))
         await pilot.pause(0.1)
         assert text(app).splitlines()[4:] == before.splitlines()[4:]
         await press(pilot, "space")
@@ -127,7 +127,7 @@ async def test_without_news_nothing_is_drawn() -> None:
             table = app.screen.query_one(f"#{name}", GridView)
             table.refresh = lambda *_, name=name, **__: drawn.append(name)  # type: ignore[assignment,method-assign]
         for _ in range(3):
-            feed.tell(Fresh(trainings.training().last, 0))
+            feed.tell(NewSnapshot(trainings.training().last, 0))
             await pilot.pause(0.05)
         assert drawn == []
 
@@ -138,5 +138,5 @@ async def test_the_overview_says_how_backends_are() -> None:
     async with app.run_test() as pilot:
         await shows(pilot, "backends  1 ✓ · wandb retrying · otlp hanging for 29 s · mlflow failed")
         assert "learning rate halved" in text(app).splitlines()[-2]
-        feed.tell(Fresh(feeds.ended(trainings.well(trainings.training().last)), 0))
+        feed.tell(NewSnapshot(feeds.ended(trainings.well(trainings.training().last)), 0))
         await shows(pilot, "backends  tensorboard ✓ 1,625 · wandb ✓ 945 · otlp ✓ 810")

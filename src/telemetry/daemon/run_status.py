@@ -20,7 +20,7 @@ _RESTARTED: Final = "the aggregator was restarted "
 
 
 @dataclass
-class Course:
+class RunStatus:
     """Owned by the service's thread."""
 
     name: str
@@ -55,9 +55,9 @@ class Course:
     journal holds: writers that are still there say it again to the next aggregator."""
 
     @staticmethod
-    def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> Course:
+    def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> RunStatus:
         """The course of a run that has come so far, and goes on to its end if somebody has asked for that."""
-        course = Course(
+        course = RunStatus(
             name=run.name,
             run_id=run.run_id,
             epoch=epoch,

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.daemon.run_state import Course
+from telemetry.daemon.run_status import RunStatus
 from telemetry.wire.journal import RunState
 from telemetry.wire.snapshot import BackendStat, CommandFacts, SelfCost
 
 
 @pytest.fixture
-def course() -> Course:
-    return Course(
+def course() -> RunStatus:
+    return RunStatus(
         name="job", run_id="r", epoch="e", directory="/d", started_ns=5, started_mono_ns=7, refresh_hz=10.0
     )
 
@@ -21,22 +21,22 @@ def course() -> Course:
 def test_restarts_are_said_once_with_their_number() -> None:
     """Whatever earlier ones had said of theirs."""
     run = RunState(run_id="r", name="job", started_ns=1, started_mono_ns=1, rolled_wall_ns=1, rolled_mono_ns=1)
-    assert Course.of(run, "e", "/d").warnings == []
-    once = Course.of(replace(run, restarts=1, died=7), "e", "/d").warnings
+    assert RunStatus.of(run, "e", "/d").warnings == []
+    once = RunStatus.of(replace(run, restarts=1, died=7), "e", "/d").warnings
     assert once == ["the aggregator was restarted once, after process 7 had died"]
-    again = Course.of(replace(run, restarts=1_000, died=8, warnings=["careful", *once]), "e", "/d").warnings
+    again = RunStatus.of(replace(run, restarts=1_000, died=8, warnings=["careful", *once]), "e", "/d").warnings
     said = "the aggregator was restarted 1,000 times, the last time after process 8 had died"
     assert again == ["careful", said]
 
 
-def test_the_first_reason_stays(course: Course) -> None:
+def test_the_first_reason_stays(course: RunStatus) -> None:
     """Whoever ends a run a second time does not change why it ended."""
     course.end("enough")
     course.end("all producers are gone")
     assert (course.ending, course.interrupted, course.reason) == (True, False, "enough")
 
 
-def test_an_interruption_overrides_a_drain(course: Course) -> None:
+def test_an_interruption_overrides_a_drain(course: RunStatus) -> None:
     """It changes how the run ends; a second one changes nothing but is noticed."""
     course.end("enough")
     course.end("stopped by SIGTERM", interrupted=True)
@@ -46,7 +46,7 @@ def test_an_interruption_overrides_a_drain(course: Course) -> None:
     assert (course.reason, course.interruptions) == ("stopped by SIGTERM", 2)
 
 
-def test_an_interruption_after_the_drain_is_only_counted(course: Course) -> None:
+def test_an_interruption_after_the_drain_is_only_counted(course: RunStatus) -> None:
     """Once the run is being completed, a signal can hurry it, and not make another run of it."""
     course.end("enough")
     course.decided = True
@@ -54,7 +54,7 @@ def test_an_interruption_after_the_drain_is_only_counted(course: Course) -> None
     assert (course.interrupted, course.reason, course.interruptions) == (False, "enough", 1)
 
 
-def test_the_bill_of_the_command_is_kept(course: Course) -> None:
+def test_the_bill_of_the_command_is_kept(course: RunStatus) -> None:
     """Whichever request brings it."""
     bill = CommandFacts(argv=["x"])
     course.end("the command exited", command=bill)
@@ -62,7 +62,7 @@ def test_the_bill_of_the_command_is_kept(course: Course) -> None:
     assert course.command is bill
 
 
-def test_warnings_are_said_once_and_bounded(course: Course) -> None:
+def test_warnings_are_said_once_and_bounded(course: RunStatus) -> None:
     """A warning of every tick is one warning."""
     course.warn(["a", "a"])
     course.warn(["a", "b"])
@@ -71,13 +71,13 @@ def test_warnings_are_said_once_and_bounded(course: Course) -> None:
     assert len(course.warnings) == limits.WARNINGS_KEPT
 
 
-def test_a_warning_can_always_be_published(course: Course) -> None:
+def test_a_warning_can_always_be_published(course: RunStatus) -> None:
     """A path of bytes that are no text is marked, and does not stop every snapshot that follows."""
     course.warn(["the final file is /a\udcffb"])
     assert course.warnings == ["the final file is /a\ufffdb"]
 
 
-def test_the_facts_of_a_snapshot(course: Course) -> None:
+def test_the_facts_of_a_snapshot(course: RunStatus) -> None:
     """What the aggregator can't know by itself, and the time left to drain, never below zero."""
     cost = SelfCost(ticks=3)
     facts = course.facts(1_000, cost)
@@ -94,7 +94,7 @@ def test_the_facts_of_a_snapshot(course: Course) -> None:
     assert facts.warnings == ["w"], "facts are of one moment"
 
 
-def test_the_newest_word_of_each_writer_counts(course: Course) -> None:
+def test_the_newest_word_of_each_writer_counts(course: RunStatus) -> None:
     """In the order in which they began; there is a bound to how many there are."""
     for number in range(limits.BACKENDS):
         assert course.tell(BackendStat(name=f"w{number}"), 5)
@@ -105,7 +105,7 @@ def test_the_newest_word_of_each_writer_counts(course: Course) -> None:
     assert stats[0].state == "idle"
 
 
-def test_what_a_silent_writer_lacks_is_known_without_it(course: Course) -> None:
+def test_what_a_silent_writer_lacks_is_known_without_it(course: RunStatus) -> None:
     """One that still speaks knows best, until the run is over."""
     told = BackendStat(name="w", next_record=10, queued=2)
     course.tell(told, 0)

@@ -228,9 +228,9 @@ class Proxy:
             far.connect(self._behind)
             self._lines += [near, far]
             for pair in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(*pair, pair[0] is near), daemon=True).start()
+                threading.Thread(target=self._feed_loop, args=(*pair, pair[0] is near), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, from_producer: bool) -> None:
+    def _feed_loop(self, source: socket.socket, target: socket.socket, from_producer: bool) -> None:
         passed = 0
         with suppress(OSError), source:
             while data := source.recv(1 << 16):

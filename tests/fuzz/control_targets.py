@@ -69,22 +69,24 @@ class _Scene:
         self.hub = _Hub()
         self.clock = FakeClock()
         self.numbers = Numbers(Aggregator(_CONFIG), valid.run_state())
-        self.course = RunStatus.of(self.numbers.run, "e1", "runs/n")
-        self.course.warnings.clear()
+        self.run_status = RunStatus.of(self.numbers.run, "e1", "runs/n")
+        self.run_status.warnings.clear()
         parts: Any = SimpleNamespace(
             hub=self.hub,
             numbers=self.numbers,
-            guardian=SimpleNamespace(watch=lambda pid: pid % 2 == 0),
+            process_watch=SimpleNamespace(watch=lambda pid: pid % 2 == 0),
             worker=_Worker(),
             directory=SimpleNamespace(history=_HISTORY),
             records=_RECORDS,
             clock=self.clock,
         )
-        self.door = write_ahead.WriteAheadLog(self.numbers, None, self.clock)
-        self.control = daemon_control.Control(parts, self.course, self.snapshot, self.door, catch_up=lambda: None)
+        self.ingress = write_ahead.WriteAheadLog(self.numbers, None, self.clock)
+        self.control = daemon_control.Control(
+            parts, self.run_status, self.snapshot, self.ingress, catch_up=lambda: None
+        )
 
     def snapshot(self) -> Any:
-        facts = RunFacts(run_id="r", name="n", state=self.course.lifecycle.state)
+        facts = RunFacts(run_id="r", name="n", state=self.run_status.lifecycle.state)
         return self.numbers.aggregator.snapshot(facts, self.clock.monotonic_ns(), self.clock.wall_ns())
 
     def ask(self, peer: bytes, data: bytes) -> None:
@@ -114,7 +116,7 @@ def run_control(data: bytes) -> int:
             scene.ask(bytes((kind,)), payload)
             count += payload not in _VERBATIM
         elif kind == EVENTS:
-            scene.door.turn([payload])
+            scene.ingress.turn([payload])
             scene.control.settle()
         elif kind == SETTLE:
             scene.control.settle()
@@ -126,7 +128,7 @@ def run_control(data: bytes) -> int:
     scene.numbers.aggregator.close()
     scene.control.give_up()
     assert scene.control.owed == 0
-    assert scene.course.warnings == []
+    assert scene.run_status.warnings == []
     return count
 
 

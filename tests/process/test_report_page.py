@@ -216,9 +216,9 @@ def test_a_thousand_series_are_made_as_they_are_looked_at(seen: Seen) -> None:
     report = stored_report()
     stat, over = report.snapshot.series[0], report.over_time[0]
     many = [replace(stat, name=f"s{number}") for number in range(1_000)]
-    course = [replace(over, name=one.name) for one in many]
+    run_status = [replace(over, name=one.name) for one in many]
     browser = seen.open(
-        render(replace(report, snapshot=replace(report.snapshot, series=many), over_time=course), "html")
+        render(replace(report, snapshot=replace(report.snapshot, series=many), over_time=run_status), "html")
     )
     rows = browser.locator(".series tbody tr")
     assert rows.count() < 1_000

@@ -114,13 +114,13 @@ class Applier:
             if rows.count is None:
                 producer.account.ledger.drop(Reason.MALFORMED_ROWS, rows.events)
                 continue
-            lot = RowRange(producer, producer.steady(batch.anchor, self._clock), rows.count)
+            row_range = RowRange(producer, producer.steady(batch.anchor, self._clock), rows.count)
             if rows.body is None:
                 self._arrive_joined(joined, now_ns)
-                self._arrive([lot], loosen(rows), now_ns)
+                self._arrive([row_range], loosen(rows), now_ns)
                 events = 0
             elif rows.count:
-                joined.append((lot, rows.body))
+                joined.append((row_range, rows.body))
                 events += rows.count
             if events >= limits.CHUNK_EVENTS:
                 self._arrive_joined(joined, now_ns)
@@ -131,11 +131,11 @@ class Applier:
         """Takes them out of the list."""
         if joined:
             body = joined[0][1] if len(joined) == 1 else b"".join(body for _, body in joined)
-            self._arrive([lot for lot, _ in joined], unpack(body), now_ns)
+            self._arrive([row_range for row_range, _ in joined], unpack(body), now_ns)
             joined.clear()
 
-    def _arrive(self, lots: list[RowRange], rows: Rows, now_ns: int) -> None:
-        group = BatchGroup(lots, rows)
+    def _arrive(self, row_ranges: list[RowRange], rows: Rows, now_ns: int) -> None:
+        group = BatchGroup(row_ranges, rows)
         if len(group):
             group.note_lag(now_ns)
             self._deliver(group, now_ns)
@@ -145,7 +145,7 @@ class Applier:
         if producer.newly_bound and producer.waiting.count:
             routes, waited = producer.waiting.release(producer.ids)
             if len(routes):
-                rows = Rows(waited.ids, waited.walls.astype(np.uint64), waited.values)
+                rows = Rows(waited.ids, waited.wall_times.astype(np.uint64), waited.values)
                 self._deliver(BatchGroup([RowRange(producer, RUN_TIMES, len(routes))], rows, routes), now_ns)
         producer.newly_bound = False
 
@@ -155,8 +155,8 @@ class Applier:
         """Credits every row to its producer's ledger and hands the good ones to their kinds."""
         bits, routes = group.rows.values.view(np.uint64), group.routes
         if bits.item(bits.argmax()) < _INFINITE and routes.item(routes.argmin()) >= 0:
-            for lot in group.lots:
-                lot.producer.account.ledger.apply(lot.rows)
+            for row_range in group.row_ranges:
+                row_range.producer.account.ledger.apply(row_range.rows)
             self._dispatch(group, None, now_ns)
             return
         outcome = _outcomes(group)
@@ -191,21 +191,21 @@ class Applier:
     def _settle(self, group: BatchGroup, outcome: NDArray[np.int8], now_ns: int) -> None:
         """Books what became of each lot's rows, and keeps those that wait."""
         owners = group.owners()
-        tallies = np.bincount(owners * _OUTCOMES + outcome, minlength=len(group.lots) * _OUTCOMES)
-        for lot, tally in zip(group.lots, tallies.reshape(-1, _OUTCOMES).tolist(), strict=True):
-            ledger = lot.producer.account.ledger
+        tallies = np.bincount(owners * _OUTCOMES + outcome, minlength=len(group.row_ranges) * _OUTCOMES)
+        for row_range, tally in zip(group.row_ranges, tallies.reshape(-1, _OUTCOMES).tolist(), strict=True):
+            ledger = row_range.producer.account.ledger
             ledger.apply(tally[_APPLIED])
             for number, reason in _REASONS.items():
                 ledger.drop(reason, tally[number])
         wait = np.flatnonzero(outcome == _WAITING)
         if not len(wait):
             return
-        rows = Waiting(group.rows.ids[wait], group.rows.values[wait], group.walls(wait, now_ns))
-        bounds = np.searchsorted(owners[wait], np.arange(len(group.lots) + 1)).tolist()
-        for lot, start, end in zip(group.lots, bounds, bounds[1:], strict=False):
+        rows = Waiting(group.rows.ids[wait], group.rows.values[wait], group.wall_times(wait, now_ns))
+        bounds = np.searchsorted(owners[wait], np.arange(len(group.row_ranges) + 1)).tolist()
+        for row_range, start, end in zip(group.row_ranges, bounds, bounds[1:], strict=False):
             if end > start:
-                kept = lot.producer.waiting.add(rows.part(slice(start, end)))
-                lot.producer.account.ledger.drop(Reason.UNKNOWN_ID, end - start - kept)
+                kept = row_range.producer.waiting.add(rows.part(slice(start, end)))
+                row_range.producer.account.ledger.drop(Reason.UNKNOWN_ID, end - start - kept)
 
 
 def _overtaking(batches: Sequence[EventBatch]) -> set[int]:

@@ -31,10 +31,10 @@ class RowRange(NamedTuple):
 class BatchGroup:
     """Columns of equal length, cut into lots. Ids are needed only while routes may be UNKNOWN."""
 
-    __slots__ = ("lots", "routes", "rows")
+    __slots__ = ("routes", "row_ranges", "rows")
 
-    def __init__(self, lots: Sequence[RowRange], rows: Rows, routes: Routes | None = None) -> None:
-        self.lots = lots
+    def __init__(self, row_ranges: Sequence[RowRange], rows: Rows, routes: Routes | None = None) -> None:
+        self.row_ranges = row_ranges
         self.rows = rows
         self.routes = self._look_up() if routes is None else routes
 
@@ -43,36 +43,36 @@ class BatchGroup:
 
     def _look_up(self) -> Routes:
         ids = self.rows.ids
-        if len(self.lots) == 1:
-            return self.lots[0].producer.ids.look_up(ids)
+        if len(self.row_ranges) == 1:
+            return self.row_ranges[0].producer.ids.look_up(ids)
         start = 0
         pieces = []
-        for lot in self.lots:
-            pieces.append(lot.producer.ids.look_up(ids[start : start + lot.rows]))
-            start += lot.rows
+        for row_range in self.row_ranges:
+            pieces.append(row_range.producer.ids.look_up(ids[start : start + row_range.rows]))
+            start += row_range.rows
         return np.concatenate(pieces)
 
     def owners(self) -> NDArray[np.intp]:
         """The lot each row belongs to."""
-        return np.repeat(np.arange(len(self.lots)), [lot.rows for lot in self.lots])
+        return np.repeat(np.arange(len(self.row_ranges)), [row_range.rows for row_range in self.row_ranges])
 
     def note_lag(self, now_ns: int) -> None:
         """Tells each producer how old its newest event was on arrival."""
         end = 0
-        for lot in self.lots:
-            end += lot.rows
-            wall = wall_ns(self.rows.times.item(end - 1), lot.anchor, now_ns)
-            lot.producer.lag_s = max(0, now_ns - wall) / 1e9
-            lot.producer.heard_event(wall, now_ns)
+        for row_range in self.row_ranges:
+            end += row_range.rows
+            wall = wall_ns(self.rows.times.item(end - 1), row_range.anchor, now_ns)
+            row_range.producer.lag_s = max(0, now_ns - wall) / 1e9
+            row_range.producer.heard_event(wall, now_ns)
 
-    def walls(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
+    def wall_times(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
         """The run's clock at these rows. Time 0 is when the batch was made; no event comes from later than now, so
         that a clock that runs ahead can't hold a gauge for ever."""
-        lots = np.array([(wall - clock, wall or now_ns) for (clock, wall) in (lot.anchor for lot in self.lots)])
-        offset, made = lots.T
-        if len(self.lots) > 1:
-            lot = self.owners()[at]
-            offset, made = offset[lot], made[lot]
+        anchors = [row_range.anchor for row_range in self.row_ranges]
+        offset, made = np.array([(wall - clock, wall or now_ns) for clock, wall in anchors]).T
+        if len(self.row_ranges) > 1:
+            row_range = self.owners()[at]
+            offset, made = offset[row_range], made[row_range]
         return wall_times_of(self.rows.times[at], offset, made, now_ns)
 
 
@@ -88,9 +88,9 @@ class KindRows(NamedTuple):
     now_ns: int
     """The run's clock."""
 
-    def walls(self) -> NDArray[np.int64]:
+    def wall_times(self) -> NDArray[np.int64]:
         """The run's clock at each; most kinds need it of none."""
-        return self.group.walls(slice(None) if self.at is None else self.at, self.now_ns)
+        return self.group.wall_times(slice(None) if self.at is None else self.at, self.now_ns)
 
     def rows(self, some: NDArray[np.intp]) -> NDArray[np.intp]:
         """Which of the group's rows some of them are."""

@@ -111,7 +111,7 @@ class Aggregator:
         handlers: dict[int, Handler] = {
             KIND_CODES["series"]: lambda part: self.series.record(part.indices, part.values),
             KIND_CODES["counter"]: lambda part: self._counters.record(part.indices, part.values),
-            KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.walls()),
+            KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.wall_times()),
         }
         self.record_room = RecordBudget(config.record_cap_bytes)
         """What is taken is saved with the run, beside the number of its records."""

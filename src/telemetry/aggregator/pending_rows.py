@@ -23,7 +23,7 @@ class Columns(NamedTuple):
 
     slots: Slots
     values: NDArray[np.float64]
-    walls: NDArray[np.int64]
+    wall_times: NDArray[np.int64]
     part_ends: list[int]
     """How many of them come up to the end of each part."""
 
@@ -35,25 +35,25 @@ class PendingRows:
         self.rows = 0
         self._parts: list[tuple[int, int, Index, NDArray[np.float64], NDArray[np.uint64]]] = []
         """Of each: how many rows, their kind, index, values and times."""
-        self._lots: list[tuple[int, tuple[int, int], int]] = []
+        self._row_ranges: list[tuple[int, tuple[int, int], int]] = []
         """Of each, which has some: how many rows, the anchor, when they came."""
 
     def add(self, kind: int, part: KindRows, some: Index) -> None:
         """Some rows of a part; at least one."""
-        at, lots, rows = part.rows(some), part.group.lots, some.size
+        at, row_ranges, rows = part.rows(some), part.group.row_ranges, some.size
         times = part.group.rows.times[at]
         self._parts.append((rows, kind, part.indices.take(some), part.values.take(some), times))
-        if len(lots) == 1:
-            self._lots.append((rows, lots[0].anchor, part.now_ns))
+        if len(row_ranges) == 1:
+            self._row_ranges.append((rows, row_ranges[0].anchor, part.now_ns))
         else:
-            owned = zip(_in_lots(at, lots), lots, strict=True)
-            self._lots += [(count, lot.anchor, part.now_ns) for count, lot in owned if count]
+            owned = zip(_in_row_ranges(at, row_ranges), row_ranges, strict=True)
+            self._row_ranges += [(count, row_range.anchor, part.now_ns) for count, row_range in owned if count]
         self.rows += rows
 
     def columns(self) -> Columns:
         """All of them; at least one was added."""
         rows, kinds, indices, values, times = zip(*self._parts, strict=True)
-        owned, anchors, came = zip(*self._lots, strict=True)
+        owned, anchors, came = zip(*self._row_ranges, strict=True)
         offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]
         made = [wall_ns or came_ns for (_, wall_ns), came_ns in zip(anchors, came, strict=True)]
         clocks = (np.repeat(clock, owned) for clock in (offsets, made, came))
@@ -69,6 +69,6 @@ def slot_of(kind: int, index: int) -> int:
     return index << _KIND_BITS | kind
 
 
-def _in_lots(rows: Index, lots: Sequence[RowRange]) -> list[int]:
-    ends = rows.searchsorted(list(accumulate((lot.rows for lot in lots), initial=0))).tolist()
+def _in_row_ranges(rows: Index, row_ranges: Sequence[RowRange]) -> list[int]:
+    ends = rows.searchsorted(list(accumulate((row_range.rows for row_range in row_ranges), initial=0))).tolist()
     return [end - begin for begin, end in pairwise(ends)]

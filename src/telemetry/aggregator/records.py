@@ -119,7 +119,7 @@ class RecordReader:
         self._routes: list[int] = []
         self._values: list[float] = []
         self._times: list[int] = []
-        self._lots: list[RowRange] = []
+        self._row_ranges: list[RowRange] = []
         self._noted: dict[type, Callable[[Producer, int, Any], None]] = {
             Mark: lambda producer, at_ns, mark: self._notes.mark(producer.key, at_ns, mark),
             Params: lambda _producer, _at_ns, params: self._notes.add_params(params),
@@ -165,7 +165,7 @@ class RecordReader:
         producer.heard_event(newest_ns, now_ns)
         producer.account.ledger.apply(len(streamed))
         if len(self._values) > before:
-            self._lots.append(RowRange(producer, RUN_TIMES, len(self._values) - before))
+            self._row_ranges.append(RowRange(producer, RUN_TIMES, len(self._values) - before))
         return streamed
 
     def _for_stream(
@@ -190,8 +190,8 @@ class RecordReader:
             return None
         times = np.array(self._times, np.uint64)
         rows = Rows(np.zeros(0, np.intp), times, np.array(self._values, np.float64))
-        group = BatchGroup(self._lots, rows, np.array(self._routes, np.intp))
-        self._routes, self._values, self._times, self._lots = [], [], [], []
+        group = BatchGroup(self._row_ranges, rows, np.array(self._routes, np.intp))
+        self._routes, self._values, self._times, self._row_ranges = [], [], [], []
         return group
 
     def _collect(self, record: Sample | Count | Gauge, at_ns: int) -> None:

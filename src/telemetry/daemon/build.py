@@ -121,20 +121,20 @@ def _live(
     counter: TokenCounter | None,
 ) -> Service:
     parts = assemble(options, hub, opening, signals, counter)
-    logbook = WriteAheadLog(opening.numbers, opening.journal, opening.clock, opening.last_ns)
+    log = WriteAheadLog(opening.numbers, opening.journal, opening.clock, opening.last_ns)
     if options.owner_pid is not None:
-        logbook.watch(Watch(pid=options.owner_pid))
+        log.watch(Watch(pid=options.owner_pid))
     for pid in opening.numbers.run.watched:
-        parts.guardian.watch(pid)
-    course = RunStatus.of(
+        parts.process_watch.watch(pid)
+    run_status = RunStatus.of(
         opening.numbers.run, options.epoch, carriable(str(opening.directory.path)), options.config.run.refresh_hz
     )
-    course.on_ending = logbook.ending
+    run_status.on_ending = log.ending
     cost = CostMeter(opening.clock.monotonic_ns(), opening.before)
-    feed = LiveFeed(parts, logbook, course, cost)
+    feed = LiveFeed(parts, log, run_status, cost)
     if opening.died_ns is not None:
         feed.pass_over(opening.died_ns)
-    return Service(parts, course, cost, feed, logbook)
+    return Service(parts, run_status, cost, feed, log)
 
 
 def assemble(
@@ -159,7 +159,7 @@ def assemble(
         history=opening.history,
         records=opening.records,
         worker=worker,
-        guardian=ProcessWatch(),
+        process_watch=ProcessWatch(),
         signals=signals,
         host=socket.gethostname(),
         counter=counter,

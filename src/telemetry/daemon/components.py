@@ -35,7 +35,7 @@ class Parts:
     history: HistoryWriter | None
     records: RecordLog
     worker: Worker
-    guardian: ProcessWatch
+    process_watch: ProcessWatch
     signals: SignalPipe | None
     host: str
     counter: TokenCounter | None = None

@@ -38,25 +38,25 @@ class Control:
     def __init__(
         self,
         parts: Parts,
-        course: RunStatus,
+        run_status: RunStatus,
         snapshot: Callable[[], MetricsSnapshot],
-        door: Ingress,
+        ingress: Ingress,
         *,
         catch_up: Callable[[], None],
     ) -> None:
         """`snapshot` is one of all that is in the numbers; `catch_up` brings into them what has come."""
         self._hub = parts.hub
         self._numbers = parts.numbers
-        self._guardian = parts.guardian
+        self._process_watch = parts.process_watch
         self._worker = parts.worker
         self._past = HistoryReader(parts.directory.history)
         """The worker's, which answers one question after the other."""
         self._records = parts.records
         self._clock = parts.clock
-        self._course = course
+        self._run_status = run_status
         self._snapshot = snapshot
         self._catch_up = catch_up
-        self._door = door
+        self._ingress = ingress
         self._peers: dict[str, bytes] = {}
         """Producers that said hello → where to push acknowledgements and resend requests."""
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
@@ -167,7 +167,7 @@ class Control:
             self._handlers[type(request)](peer, request)
         except Exception as error:  # noqa: BLE001 – one question must not cost everybody the run; said in the snapshot
             _LOG.exception("%s could not be answered", type(request).__name__)
-            self._course.warn([f"a request could not be answered, {type(request).__name__}: {error!r}"])
+            self._run_status.warn([f"a request could not be answered, {type(request).__name__}: {error!r}"])
             self._reply(peer, msg.Error(code="unavailable", message="the aggregator failed at it"), request.id)
 
     def _hello(self, peer: bytes, hello: msg.Hello) -> None:
@@ -178,7 +178,7 @@ class Control:
             return
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         if hello.producer:
-            refusal = "the run is over" if self._comes_too_late(hello) else self._door.hello(hello)
+            refusal = "the run is over" if self._comes_too_late(hello) else self._ingress.hello(hello)
             if refusal:
                 code: msg.ErrorCode = "no_room" if refusal == no_room() else "refused"
                 self._reply(peer, msg.Error(code=code, message=refusal), hello.id)
@@ -188,15 +188,15 @@ class Control:
                 self._older.add(hello.producer)
         endpoints = self._hub.endpoints
         welcome = msg.Welcome(
-            run_id=self._course.run_id,
-            name=self._course.name,
-            epoch=self._course.epoch,
-            state=self._course.lifecycle.state,
+            run_id=self._run_status.run_id,
+            name=self._run_status.name,
+            epoch=self._run_status.epoch,
+            state=self._run_status.lifecycle.state,
             events=endpoints.events,
             snapshots=endpoints.snapshots,
             records=endpoints.records,
-            directory=self._course.directory,
-            refresh_hz=self._course.refresh_hz,
+            directory=self._run_status.directory,
+            refresh_hz=self._run_status.refresh_hz,
             mono_ns=now_ns,
             wall_ns=wall_ns,
             echo_ns=hello.mono_ns,
@@ -210,22 +210,22 @@ class Control:
         return self._closed and hello.producer not in self._aggregator.producers()
 
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
-        self._door.ping(ping.producer)
+        self._ingress.ping(ping.producer)
         self._reply(peer, self._pong(ping.mono_ns), ping.id)
         if self._peers.get(ping.producer) == peer:  # the last one may have been lost, and no other may come
             self._acknowledge(peer, ping.producer)
 
     def _end(self, peer: bytes, end: msg.End) -> None:
-        if end.producer in self._older and self._course.ending:
+        if end.producer in self._older and self._run_status.ending:
             end = replace(end, unfinished=True)  # nobody can tell, and only what is known is called complete
-        refusal = self._door.end(end)
+        refusal = self._ingress.end(end)
         if refusal:
             self._reply(peer, msg.Error(code="refused", message=refusal), end.id)
         else:
             self._owe(peer, end)
 
     def _cannot_resend(self, _peer: bytes, message: msg.CannotResend) -> None:
-        self._door.cannot_resend(message)
+        self._ingress.cannot_resend(message)
 
     def _barrier(self, peer: bytes, barrier: msg.Barrier) -> None:
         self._owe(peer, barrier)
@@ -266,19 +266,19 @@ class Control:
         self._reply(peer, msg.Status(snapshot=self._now), request.id)
 
     def _stop(self, peer: bytes, stop: msg.Stop) -> None:
-        self._course.end(stop.reason, interrupted=stop.interrupted, command=stop.command)
-        self._reply(peer, msg.Stopping(state=self._course.lifecycle.state), stop.id)
+        self._run_status.end(stop.reason, interrupted=stop.interrupted, command=stop.command)
+        self._reply(peer, msg.Stopping(state=self._run_status.lifecycle.state), stop.id)
 
     def _watch(self, peer: bytes, watch: msg.Watch) -> None:
-        watching = self._guardian.watch(watch.pid)
+        watching = self._process_watch.watch(watch.pid)
         if watching:
-            self._door.watch(watch)
+            self._ingress.watch(watch)
         refused = msg.Error(code="refused", message="too many processes are watched")
         self._reply(peer, msg.Watching(pid=watch.pid) if watching else refused, watch.id)
 
     def _backend(self, peer: bytes, told: msg.TellBackend) -> None:
-        if self._course.tell(told.stat, self._clock.monotonic_ns()):
-            self._reply(peer, msg.Noted(state=self._course.lifecycle.state), told.id)
+        if self._run_status.tell(told.stat, self._clock.monotonic_ns()):
+            self._reply(peer, msg.Noted(state=self._run_status.lifecycle.state), told.id)
         else:
             self._reply(peer, msg.Error(code="refused", message="too many backends"), told.id)
 
@@ -306,12 +306,12 @@ class Control:
     def _acknowledge(self, peer: bytes, producer: str) -> None:
         batches = self._aggregator.applied_batches(producer)
         if batches:
-            self._reply(peer, msg.Ack(epoch=self._course.epoch, batches=batches))
+            self._reply(peer, msg.Ack(epoch=self._run_status.epoch, batches=batches))
 
     def _pong(self, echo_ns: int) -> msg.Pong:
         return msg.Pong(
-            epoch=self._course.epoch,
-            state=self._course.lifecycle.state,
+            epoch=self._run_status.epoch,
+            state=self._run_status.lifecycle.state,
             mono_ns=self._clock.monotonic_ns(),
             echo_ns=echo_ns,
         )

@@ -32,7 +32,7 @@ def finalize(service: Service) -> bool:
         _fall_back(service, repr(error))
     path = _write(service, service.snapshot())
     if path != service.parts.directory.final:  # subscribers have to hear of it, and so has who finds it
-        service.course.newest = replace(service.snapshot(), warnings=list(service.course.warnings))
+        service.run_status.newest = replace(service.snapshot(), warnings=list(service.run_status.warnings))
         _write(service, service.snapshot())
     try:
         _tell(service)
@@ -43,43 +43,44 @@ def finalize(service: Service) -> bool:
 
 def _conclude(service: Service) -> None:
     """To the terminal state, and the last numbers."""
-    course = service.course
+    run_status = service.run_status
     service.catch_up()
-    course.heed_feeds(service.parts.aggregator.counters())
-    course.decided = True
-    course.drain_deadline_ns = None
-    terminal: State = "INTERRUPTED" if course.interrupted else "COMPLETE"
+    run_status.heed_feeds(service.parts.aggregator.counters())
+    run_status.decided = True
+    run_status.drain_deadline_ns = None
+    terminal: State = "INTERRUPTED" if run_status.interrupted else "COMPLETE"
     if terminal == "INTERRUPTED":
-        course.exact_reason = "interrupted, and the exact pass did not end"
-        course.lifecycle.to("DRAINING")
+        run_status.exact_reason = "interrupted, and the exact pass did not end"
+        run_status.lifecycle.to("DRAINING")
         service.catch_up()
         # subscribers take the first terminal snapshot for the last, so this one goes to the disk alone
         _write(service, replace(service.snapshot(), state="INTERRUPTED", completeness="interrupted"))
     _close_books(service)
     _apply(service, _refine(service))
-    course.lifecycle.to(terminal)
-    course.seq += 1
+    run_status.lifecycle.to(terminal)
+    run_status.seq += 1
     service.snapshot()
 
 
 def _fall_back(service: Service, failure: str) -> None:
     """Makes the newest snapshot there is the result, as one of an interrupted run."""
-    course = service.course
+    run_status = service.run_status
     service.books_closed = True
-    course.interrupted = True
-    course.reason = carriable(f"the aggregator failed: {failure}")
-    course.warn([course.reason])
-    if not course.lifecycle.terminal:
-        course.lifecycle.to("INTERRUPTED")
-    course.newest = replace(
-        course.newest or MetricsSnapshot(run_id=course.run_id, name=course.name, directory=course.directory),
-        seq=course.seq + 1,
+    run_status.interrupted = True
+    run_status.reason = carriable(f"the aggregator failed: {failure}")
+    run_status.warn([run_status.reason])
+    if not run_status.lifecycle.terminal:
+        run_status.lifecycle.to("INTERRUPTED")
+    run_status.newest = replace(
+        run_status.newest
+        or MetricsSnapshot(run_id=run_status.run_id, name=run_status.name, directory=run_status.directory),
+        seq=run_status.seq + 1,
         state="INTERRUPTED",
         completeness="interrupted",
-        reason=course.reason,
+        reason=run_status.reason,
         exact=False,
         exact_reason="the aggregator failed",
-        warnings=list(course.warnings),
+        warnings=list(run_status.warnings),
     )
 
 
@@ -99,10 +100,10 @@ def _refine(service: Service) -> Refinement:
         return Refinement(exact=False, reason=hindrance)
     wake = parts.worker.wake
     refiner = Refiner(parts.aggregator, feed.journal, limits.EXACT_BUDGET_S, wake, feed.torn_bytes)
-    interruptions = service.course.interruptions
+    interruptions = service.run_status.interruptions
 
     def over() -> bool:
-        if service.course.interruptions != interruptions:
+        if service.run_status.interruptions != interruptions:
             refiner.stop("interrupted during the exact pass")
         return refiner.outcome is not None
 
@@ -113,9 +114,9 @@ def _refine(service: Service) -> Refinement:
 
 def _apply(service: Service, refinement: Refinement) -> None:
     service.parts.aggregator.series.apply_exact(refinement.values)
-    service.course.exact = refinement.exact
-    service.course.exact_reason = refinement.reason
-    service.course.warn(refinement.warnings)
+    service.run_status.exact = refinement.exact
+    service.run_status.exact_reason = refinement.reason
+    service.run_status.warn(refinement.warnings)
 
 
 def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
@@ -125,10 +126,10 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
         path = write_final(snapshot, final_candidates(directory, config.run.fallback_dirs))
     except Exception as error:  # noqa: BLE001 – it can still be published
         _LOG.exception("the final file could not be written")
-        service.course.warn([f"the final file could not be written: {error}"])
+        service.run_status.warn([f"the final file could not be written: {error}"])
         return None
     if path != directory.final:
-        service.course.warn([f"the run directory could not be written; the final file is {path}"])
+        service.run_status.warn([f"the run directory could not be written; the final file is {path}"])
     return path
 
 
@@ -141,11 +142,11 @@ def _tell(service: Service) -> None:
     history = service.parts.history
     if history is not None:
         service.parts.worker.submit(history.close)
-    clock, course = service.parts.clock, service.course
-    interruptions = course.interruptions
+    clock, run_status = service.parts.clock, service.run_status
+    interruptions = run_status.interruptions
     service.publish()
     grace_s = service.parts.options.config.run.terminal_grace_s
     end_ns = clock.monotonic_ns() + int(grace_s * 1e9)
-    service.turns_until(lambda: clock.monotonic_ns() >= end_ns or course.interruptions != interruptions)
+    service.turns_until(lambda: clock.monotonic_ns() >= end_ns or run_status.interruptions != interruptions)
     service.parts.worker.close(_WORKER_CLOSE_S)
     service.parts.worker.deliver()

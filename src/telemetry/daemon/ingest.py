@@ -23,10 +23,10 @@ class Ingest:
     somebody who asks, wants all that has come. To everybody else frames that are held are still on the way.
     """
 
-    def __init__(self, parts: Parts, logbook: WriteAheadLog, stream: RecordStream, cost: CostMeter) -> None:
+    def __init__(self, parts: Parts, log: WriteAheadLog, stream: RecordStream, cost: CostMeter) -> None:
         self._hub = parts.hub
         self._clock = parts.clock
-        self._logbook = logbook
+        self._log = log
         self._stream = stream
         self._cost = cost
         self._held: list[bytes] = []
@@ -72,4 +72,4 @@ class Ingest:
 
     def take(self, frames: Sequence[bytes]) -> None:
         self._cost.took(len(frames), sum(map(len, frames)))
-        self._stream.publish(self._logbook.turn(frames))
+        self._stream.publish(self._log.turn(frames))

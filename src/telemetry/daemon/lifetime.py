@@ -76,7 +76,7 @@ def run(service: Service) -> None:
         service.drain()
     except Exception as error:  # noqa: BLE001 – root of the loop: what was counted until now is still true
         _LOG.exception("the aggregator failed")
-        service.course.end(carriable(f"the aggregator failed: {error!r}"), interrupted=True)
+        service.run_status.end(carriable(f"the aggregator failed: {error!r}"), interrupted=True)
 
 
 def let_go(service: Service) -> None:
@@ -102,9 +102,9 @@ def _announce(service: Service) -> Callable[[], None]:
         name=parts.options.name,
         pid=os.getpid(),
         endpoint=parts.hub.address,
-        dir=service.course.directory,
+        dir=service.run_status.directory,
         state="LIVE",
-        started_ns=service.course.started_ns,
+        started_ns=service.run_status.started_ns,
     )
     announce(runtime, live)
     forget_finished(runtime, parts.options.config.run.fallback_dirs)
@@ -124,7 +124,7 @@ def _ready_facts(service: Service) -> dict[str, object]:
         "trusted": parts.hub.trusted,
         "run_id": parts.options.run_id,
         "name": parts.options.name,
-        "dir": service.course.directory,
+        "dir": service.run_status.directory,
         "pid": os.getpid(),
         "epoch": parts.options.epoch,
     }

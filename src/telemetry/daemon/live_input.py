@@ -30,17 +30,17 @@ class LiveFeed:
 
     torn_bytes = 0
 
-    def __init__(self, parts: Parts, logbook: WriteAheadLog, course: RunStatus, cost: CostMeter) -> None:
+    def __init__(self, parts: Parts, log: WriteAheadLog, run_status: RunStatus, cost: CostMeter) -> None:
         self._parts = parts
-        self._logbook = logbook
-        self._course = course
+        self._log = log
+        self._run_status = run_status
         self._alone_since_ns: int | None = None
         self._drain_began_ns = parts.clock.monotonic_ns()
         self._texts_until_ns: int | None = None
         """So long texts are waited for. Known once producers no longer are."""
-        self._stream = RecordStream(course.run_id, parts.records, parts.hub, parts.numbers.run.records)
-        self.ingest = Ingest(parts, logbook, self._stream, cost)
-        self.deferred = TokenResults(parts, logbook, self.ingest, course)
+        self._stream = RecordStream(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
+        self.ingest = Ingest(parts, log, self._stream, cost)
+        self.deferred = TokenResults(parts, log, self.ingest, run_status)
 
     @property
     def listens(self) -> bool:
@@ -58,7 +58,7 @@ class LiveFeed:
 
     def turn(self, *, readable: bool) -> None:
         self._publish()
-        self._logbook.renew(self._course.warnings)
+        self._log.renew(self._run_status.warnings)
         if readable:
             self.ingest.turn()
         self.deferred.turn()
@@ -68,7 +68,7 @@ class LiveFeed:
         self.deferred.turn()
 
     def tick(self, now_ns: int) -> None:
-        self._logbook.note_bad_frames()
+        self._log.note_bad_frames()
         self._watch_processes(now_ns)
 
     def each_second(self) -> None:
@@ -99,23 +99,23 @@ class LiveFeed:
 
     def _roll(self, wall_ns: int, elapsed_ns: int | None = None) -> None:
         number, history = self._parts.numbers.run.rolls, self._parts.history
-        interval = self._logbook.roll(wall_ns, self._course.seq, elapsed_ns)
+        interval = self._log.roll(wall_ns, self._run_status.seq, elapsed_ns)
         self._publish()
         if history is not None:
             keys = self._parts.aggregator.keys()
             if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
-                self._course.warn(["the disk is far behind: an interval of the history is missing"])
+                self._run_status.warn(["the disk is far behind: an interval of the history is missing"])
 
     def close(self) -> None:
         self.ingest.close()
         self.deferred.close()
         self.roll()
-        self._logbook.close()
+        self._log.close()
         self._publish()
 
     def _publish(self) -> None:
         """The records of the stream that words of producers, or time, have led to."""
-        self._stream.publish(self._logbook.take_streamed())
+        self._stream.publish(self._log.take_streamed())
 
     def obstacle(self) -> str:
         return obstacle(self._parts.journal) or (CUT if self._parts.numbers.run.unaccounted else "")
@@ -136,7 +136,7 @@ class LiveFeed:
             self._texts_until_ns = now_ns + int(self._parts.options.config.tokens.budget_s * _SECOND_NS)
         if not self.deferred.waits or now_ns >= self._texts_until_ns:
             return True
-        self._course.drain_deadline_ns = self._texts_until_ns
+        self._run_status.drain_deadline_ns = self._texts_until_ns
         return False
 
     @property
@@ -167,12 +167,12 @@ class LiveFeed:
     # --- who the run belongs to ------------------------------------------------------------------
 
     def _watch_processes(self, now_ns: int) -> None:
-        guardian = self._parts.guardian
-        for pid in guardian.departed():
+        process_watch = self._parts.process_watch
+        for pid in process_watch.departed():
             _LOG.info("process %d, which this run belongs to, is gone", pid)
-            if guardian.orphaned:
-                self._course.end(f"process {pid}, which the run belonged to, is gone")
-        if not guardian.watching:
+            if process_watch.orphaned:
+                self._run_status.end(f"process {pid}, which the run belonged to, is gone")
+        if not process_watch.watching:
             self._end_when_alone(now_ns)
 
     def _end_when_alone(self, now_ns: int) -> None:
@@ -182,4 +182,4 @@ class LiveFeed:
         elif self._alone_since_ns is None:
             self._alone_since_ns = now_ns
         elif now_ns - self._alone_since_ns > grace_s * _SECOND_NS:
-            self._course.end(f"all producers have been gone for {grace_s:g} s")
+            self._run_status.end(f"all producers have been gone for {grace_s:g} s")

@@ -67,7 +67,7 @@ def build_replay(
         )
         parts = assemble(options, hub, opening, signals)
         own = replace(run, run_id=options.run_id, name=options.name, snapshot_seq=0, ending=None)
-        course = RunStatus.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
+        run_status = RunStatus.of(own, options.epoch, carriable(str(directory.path)), options.config.run.refresh_hz)
         cost = CostMeter(SYSTEM_CLOCK.monotonic_ns())
         feed = Playback(
             fold=fold,
@@ -75,13 +75,17 @@ def build_replay(
             ending=_known_ending(original, options.config.run.fallback_dirs),
             speed=speed,
             clock=SYSTEM_CLOCK,
-            course=course,
+            run_status=run_status,
             stream=RecordStream(options.run_id, opening.records, hub),
             history=opening.history,
             cost=cost,
         )
         service = Service(
-            parts, course, cost, feed, ClosedIngress(f"this is a replay of run {run.run_id}: it takes no events")
+            parts,
+            run_status,
+            cost,
+            feed,
+            ClosedIngress(f"this is a replay of run {run.run_id}: it takes no events"),
         )
         undo.pop_all()
     return service

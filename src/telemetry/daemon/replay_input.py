@@ -38,7 +38,7 @@ class Playback:
         ending: Ending | None,
         speed: float,
         clock: Clock,
-        course: RunStatus,
+        run_status: RunStatus,
         stream: RecordStream,
         history: HistoryWriter | None,
         cost: CostMeter,
@@ -49,7 +49,7 @@ class Playback:
         self._ending = ending
         self._speed = speed
         self._clock = clock
-        self._course = course
+        self._run_status = run_status
         self._stream = stream
         self._history = history
         self._cost = cost
@@ -109,7 +109,7 @@ class Playback:
     def drained(self) -> bool:
         """Who stops a replay cuts it short: what it came to until then is no result of the run."""
         if not self._played and not self._ended_by_journal:
-            self._course.end(self._course.reason, interrupted=True)
+            self._run_status.end(self._run_status.reason, interrupted=True)
         return self._played
 
     def close(self) -> None:
@@ -145,18 +145,18 @@ class Playback:
 
     def _end_as(self, ending: Ending | None) -> None:
         """An interruption is told when all is played: the loop reads no more then."""
-        if ending is not None and not ending.interrupted and not self._course.ending:
+        if ending is not None and not ending.interrupted and not self._run_status.ending:
             self._ended_by_journal = True
-            self._course.follow(ending)
+            self._run_status.follow(ending)
 
     def _finish(self) -> None:
         if self._played:
             return
         self._played = True
         self._take(self._fold.end_interval())
-        self._course.warn(journal_losses(self._fold))
-        self._course.unaccounted = self._fold.numbers.run.unaccounted
-        self._course.follow(self._ending or self._fold.how_it_ended())
+        self._run_status.warn(journal_losses(self._fold))
+        self._run_status.unaccounted = self._fold.numbers.run.unaccounted
+        self._run_status.follow(self._ending or self._fold.how_it_ended())
 
 
 class ClosedIngress:

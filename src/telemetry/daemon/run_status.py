@@ -57,7 +57,7 @@ class RunStatus:
     @staticmethod
     def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> RunStatus:
         """The course of a run that has come so far, and goes on to its end if somebody has asked for that."""
-        course = RunStatus(
+        run_status = RunStatus(
             name=run.name,
             run_id=run.run_id,
             epoch=epoch,
@@ -70,10 +70,10 @@ class RunStatus:
             warnings=[said for said in run.warnings if not said.startswith(_RESTARTED)],
         )
         if run.restarts:
-            course.warn([_restarted(run)])
+            run_status.warn([_restarted(run)])
         if run.ending is not None:
-            course.follow(run.ending)
-        return course
+            run_status.follow(run.ending)
+        return run_status
 
     def follow(self, ending: Ending) -> None:
         """Asks the run to end as a journal says that it did."""

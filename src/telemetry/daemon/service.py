@@ -31,34 +31,34 @@ _LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death, an acknowledgem
 class Service:
     """Main thread only."""
 
-    def __init__(self, parts: Parts, course: RunStatus, cost: CostMeter, feed: Feed, door: Ingress) -> None:
+    def __init__(self, parts: Parts, run_status: RunStatus, cost: CostMeter, feed: Feed, ingress: Ingress) -> None:
         self.parts = parts
-        self.course = course
+        self.run_status = run_status
         self.cost = cost
         self.feed = feed
         now_ns = parts.clock.monotonic_ns()
-        self._ticks_a_snapshot = math.ceil(1 / course.refresh_hz / _LONGEST_TICK_S)
+        self._ticks_a_snapshot = math.ceil(1 / run_status.refresh_hz / _LONGEST_TICK_S)
         self._ticks = 0
-        self._period_ns = int(_SECOND_NS / course.refresh_hz / self._ticks_a_snapshot)
+        self._period_ns = int(_SECOND_NS / run_status.refresh_hz / self._ticks_a_snapshot)
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
         self.books_closed = False
         """The numbers no longer change: events stay in the socket."""
-        self.control = Control(parts, course, self.snapshot, door, catch_up=self.catch_up)
+        self.control = Control(parts, run_status, self.snapshot, ingress, catch_up=self.catch_up)
         self._begin()
 
     # --- phases ----------------------------------------------------------------------------------
 
     def live(self) -> None:
         """Until something ends the run."""
-        self.turns_until(lambda: self.course.ending)
+        self.turns_until(lambda: self.run_status.ending)
 
     def drain(self) -> None:
         """Until nothing more is to be waited for, or it is too late, or an interruption."""
-        if self.course.interrupted:
+        if self.run_status.interrupted:
             return
-        self.course.lifecycle.to("DRAINING")
-        self.course.drain_deadline_ns = self.feed.begin_drain()
+        self.run_status.lifecycle.to("DRAINING")
+        self.run_status.drain_deadline_ns = self.feed.begin_drain()
         self.control.announce_state()
         self.turns_until(self._drained)
 
@@ -126,22 +126,22 @@ class Service:
 
     def snapshot(self) -> MetricsSnapshot:
         """A snapshot of this moment; once there is a terminal one, that one for ever."""
-        newest = self.course.newest
+        newest = self.run_status.newest
         if newest is not None and newest.state in TERMINAL:
             return newest
         parts = self.parts
         files = {"journal": parts.journal, "history": parts.history, "record log": parts.records}
-        self.course.warn(
+        self.run_status.warn(
             f"the {name} could not be written: {file.failed}"
             for name, file in files.items()
             if file and file.failed
         )
         if parts.history is not None:
-            self.course.warn(parts.history.notices)
+            self.run_status.warn(parts.history.notices)
         if parts.hub.refused:
-            self.course.warn(["connections with unknown keys were refused: daemon.log names them"])
+            self.run_status.warn(["connections with unknown keys were refused: daemon.log names them"])
         if parts.hub.crowded:
-            self.course.warn_anew("refused ", parts.hub.crowded)
+            self.run_status.warn_anew("refused ", parts.hub.crowded)
         now_ns = self.feed.now_ns()
         cost = self.cost.facts(
             journal_bytes=parts.journal.bytes_written if parts.journal else 0,
@@ -149,29 +149,29 @@ class Service:
             series=len(parts.aggregator.series),
             pages=parts.aggregator.series.pages,
         )
-        backends = self.course.backend_stats(parts.clock.monotonic_ns(), parts.numbers.run.records)
-        facts = self.course.facts(now_ns, cost, backends)
-        self.course.newest = parts.aggregator.snapshot(facts, now_ns, parts.numbers.wall_ns(now_ns))
-        return self.course.newest
+        backends = self.run_status.backend_stats(parts.clock.monotonic_ns(), parts.numbers.run.records)
+        facts = self.run_status.facts(now_ns, cost, backends)
+        self.run_status.newest = parts.aggregator.snapshot(facts, now_ns, parts.numbers.wall_ns(now_ns))
+        return self.run_status.newest
 
     def publish(self) -> None:
         """The newest snapshot, to all subscribers. Only what is published has a number of its own."""
-        if not self.course.lifecycle.terminal:
-            self.course.seq += 1
+        if not self.run_status.lifecycle.terminal:
+            self.run_status.seq += 1
         self.parts.hub.publish_snapshot(encode_snapshot(self.snapshot()))
 
     # --- what else happens -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self.course.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
-            self.course.lifecycle.to("LIVE")
+        if self.run_status.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():
+            self.run_status.lifecycle.to("LIVE")
 
     def _take_signals(self) -> None:
         if self.parts.signals is None:
             return
         for number in self.parts.signals.take():
             _LOG.info("received %s", number.name)
-            self.course.end(f"stopped by {number.name}", interrupted=True)
+            self.run_status.end(f"stopped by {number.name}", interrupted=True)
 
     def _drained(self) -> bool:
-        return self.course.interrupted or self.feed.drained()
+        return self.run_status.interrupted or self.feed.drained()

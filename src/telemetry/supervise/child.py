@@ -46,7 +46,7 @@ class Child:
         self,
         name: str,
         command: Sequence[str],
-        manner: ChildPolicy,
+        policy: ChildPolicy,
         say: Callable[[str], object],
         *,
         environment: Mapping[str, str] | None = None,
@@ -58,17 +58,17 @@ class Child:
         """That the last of its processes ended with, negative for a signal; None before."""
         self.restarts = 0
         self._command = command
-        self._manner = manner
+        self._policy = policy
         self._say = say
         self._environment = environment
         self._folder = folder
         self._lock = threading.Lock()
         self._ending = threading.Event()
-        held = {signal.SIGTERM} if manner.holds_term else set()
+        held = {signal.SIGTERM} if policy.holds_term else set()
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, []) | held
         """Signals that each process begins with blocked, whichever thread starts it."""
         self._process = self._start()
-        self._thread = threading.Thread(target=self._look_after, name=f"telemetry-{manner.noun}", daemon=True)
+        self._thread = threading.Thread(target=self._look_after, name=f"telemetry-{policy.noun}", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -113,22 +113,22 @@ class Child:
         while True:
             began_s = time.monotonic()
             code = self._until_it_ends()
-            if time.monotonic() - began_s >= self._manner.lasts_s:
+            if time.monotonic() - began_s >= self._policy.lasts_s:
                 short_lives = 0
-            if self._ending.is_set() or not (code < 0 or code in self._manner.restart_codes):
+            if self._ending.is_set() or not (code < 0 or code in self._policy.restart_codes):
                 break
             left = short_lives < limits.RESTARTS
             self._say(f"{self._who} {_how(code)}{'; it is started again' if left else ''}")
-            if not left or not self._another(self._manner.pause_s * 2 ** (short_lives - 1) if short_lives else 0.0):
+            if not left or not self._another(self._policy.pause_s * 2 ** (short_lives - 1) if short_lives else 0.0):
                 break
             short_lives += 1
-        if code > 0 and code not in self._manner.told_codes | self._manner.restart_codes:
+        if code > 0 and code not in self._policy.told_codes | self._policy.restart_codes:
             self._say(f"{self._who} {_how(code)}")
         self.code = code
 
     @property
     def _who(self) -> str:
-        return f"{printable(self.name)}: the {self._manner.noun}"
+        return f"{printable(self.name)}: the {self._policy.noun}"
 
     def _another(self, pause_s: float) -> bool:
         """Starts another process, unless it is to end or there can't be one."""

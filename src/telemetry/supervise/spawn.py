@@ -43,7 +43,7 @@ class Aggregator:
     name: str
     directory: str
     process: subprocess.Popen[bytes]
-    circumstances: StartConditions
+    conditions: StartConditions
     ending: bool = False
     """It goes on with a run that has been asked to end."""
 
@@ -64,24 +64,24 @@ def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: 
     `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
     said nothing.
     """
-    circumstances = StartConditions(environment(flags), working_directory(), owner_pid)
-    return _start([f"--name={name}"], circumstances, timeout_s, discard=dismiss)
+    conditions = StartConditions(environment(flags), working_directory(), owner_pid)
+    return _start([f"--name={name}"], conditions, timeout_s, discard=dismiss)
 
 
 def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
     """Starts another process for the run of one that died: same directory, same addresses. Raises like `spawn`."""
-    return _start(["--resume", dead.directory], dead.circumstances, timeout_s, discard=_kill)
+    return _start(["--resume", dead.directory], dead.conditions, timeout_s, discard=_kill)
 
 
 def _start(
     words: list[str],
-    circumstances: StartConditions,
+    conditions: StartConditions,
     timeout_s: float,
     *,
     discard: Callable[[subprocess.Popen[bytes]], object],
 ) -> Aggregator:
     deadline = time.monotonic() + timeout_s
-    with _launched(words, circumstances) as (process, ready, stderr):
+    with _launched(words, conditions) as (process, ready, stderr):
         try:
             facts = _facts(_read_line(ready, deadline), stderr, timeout_s, in_time=time.monotonic() < deadline)
             welcome = hello(str(facts["endpoint"]), max(0.1, deadline - time.monotonic()))
@@ -95,14 +95,14 @@ def _start(
         name=welcome.name,
         directory=welcome.directory,
         process=process,
-        circumstances=circumstances,
+        conditions=conditions,
         ending=welcome.state not in ("INITIALIZE", "LIVE"),
     )
 
 
 @contextmanager
 def _launched(
-    words: list[str], circumstances: StartConditions
+    words: list[str], conditions: StartConditions
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
     """A process with its ready message and its stderr, for as long as they are read. Raises EndpointError."""
     with ExitStack() as files:
@@ -111,7 +111,7 @@ def _launched(
             reader, writer = os.pipe()
             ready = files.enter_context(os.fdopen(reader, "rb", buffering=0))
             command = [*telemetry_command(), "serve", *words, "--ready-fd", str(writer)]
-            command += ["--owner-pid", str(circumstances.owner_pid)]
+            command += ["--owner-pid", str(conditions.owner_pid)]
             try:
                 process = subprocess.Popen(
                     command,
@@ -120,8 +120,8 @@ def _launched(
                     stderr=stderr,
                     pass_fds=(writer,),
                     start_new_session=True,
-                    env=circumstances.environment,
-                    cwd=circumstances.working_directory,
+                    env=conditions.environment,
+                    cwd=conditions.working_directory,
                 )
             finally:
                 os.close(writer)

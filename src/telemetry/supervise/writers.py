@@ -116,7 +116,7 @@ class Writers:
         self._every_s = every_s
         self._command = command
         self._directory = ""
-        self._companions: list[Child] = []
+        self._children: list[Child] = []
         self.stats: list[BackendStat] = []
         """What became of each, in the order they were given. To be asked after `end`."""
 
@@ -144,7 +144,7 @@ class Writers:
             command = self._command(text, endpoint, directory, self._every_s)
             try:
                 one = Child(name, command, MANNER, self._say, environment=environ, folder=folder)
-                self._companions.append(one)
+                self._children.append(one)
             except (OSError, ValueError) as error:  # no process takes words with a NUL in them
                 why = getattr(error, "strerror", None) or str(error)
                 self._say(f"{printable(name)}: the writer can't be started: {why}")
@@ -171,7 +171,7 @@ class Writers:
         self._conclude(list(told))
 
     def _await(self, deadline_s: float, waiting: Callable[[list[BackendStat]], object]) -> None:
-        while late := [one for one in self._companions if not one.ended]:
+        while late := [one for one in self._children if not one.ended]:
             now_s = time.monotonic()
             if now_s >= deadline_s:
                 return
@@ -179,7 +179,7 @@ class Writers:
                 waiting([self._read(one.name) for one in late])
 
     def _end_the_rest(self, deadline_s: float) -> None:
-        late = [one for one in self._companions if not one.ended]
+        late = [one for one in self._children if not one.ended]
         for one in late:
             one.ask_to_end()
         for one in late:
@@ -187,7 +187,7 @@ class Writers:
                 one.kill()
 
     def _conclude(self, told: list[BackendStat]) -> None:
-        known = {one.name: one for one in self._companions}
+        known = {one.name: one for one in self._children}
         stats = [concluded(self._read(name), known.get(name)) for name in self._to]
         records = max((stat.next_record + stat.queued for stat in (*stats, *told)), default=0)
         self.stats = [replace(stat, queued=max(0, records - stat.next_record)) for stat in stats]
@@ -222,12 +222,12 @@ def said_when_long(
     return tell
 
 
-def concluded(stat: BackendStat, companion: Child | None) -> BackendStat:
+def concluded(stat: BackendStat, child: Child | None) -> BackendStat:
     """A report, as the end of its process has it: one that was killed could say nothing of that."""
-    if companion is None:
+    if child is None:
         return replace(stat, state="failed", last_error="the writer can't be started")
-    state = stat.state if stat.state in _OVER else _ENDED.get(companion.code, "undelivered")
-    return replace(stat, state=state, restarts=max(stat.restarts, companion.restarts))
+    state = stat.state if stat.state in _OVER else _ENDED.get(child.code, "undelivered")
+    return replace(stat, state=state, restarts=max(stat.restarts, child.restarts))
 
 
 def with_backends(report: Report, stats: Collection[BackendStat]) -> Report:

@@ -30,8 +30,8 @@ def test_each_lot_is_routed_by_its_own_producer() -> None:
     one, other = _producers("one", "other")
     one.ids.bind(1, 11)
     other.ids.bind(1, 22)
-    lots = [RowRange(one, (0, 0), 2), RowRange(other, (0, 0), 2), RowRange(one, (0, 0), 1)]
-    group = BatchGroup(lots, _rows([1, 2, 1, 2, 1], [0] * 5))
+    row_ranges = [RowRange(one, (0, 0), 2), RowRange(other, (0, 0), 2), RowRange(one, (0, 0), 1)]
+    group = BatchGroup(row_ranges, _rows([1, 2, 1, 2, 1], [0] * 5))
     assert group.routes.tolist() == [11, UNKNOWN, 22, UNKNOWN, 11]
     assert group.owners().tolist() == [0, 0, 1, 1, 2]
 
@@ -39,10 +39,14 @@ def test_each_lot_is_routed_by_its_own_producer() -> None:
 def test_times_become_wall_clock_by_the_anchor_of_their_batch() -> None:
     """Time 0 is when the batch was made, or now; nothing is later than now or before 1970."""
     (producer,) = _producers("p")
-    lots = [RowRange(producer, (100, 5_000), 4), RowRange(producer, (0, 0), 1), RowRange(producer, (9_000, 10), 1)]
-    group = BatchGroup(lots, _rows([0.0] * 6, [90, 100, 0, LATE, 0, 5]))
-    assert group.walls(slice(None), NOW).tolist() == [4_990, 5_000, 5_000, NOW, NOW, 0]
-    assert group.walls(np.array([0, 2]), NOW).tolist() == [4_990, 5_000]
+    row_ranges = [
+        RowRange(producer, (100, 5_000), 4),
+        RowRange(producer, (0, 0), 1),
+        RowRange(producer, (9_000, 10), 1),
+    ]
+    group = BatchGroup(row_ranges, _rows([0.0] * 6, [90, 100, 0, LATE, 0, 5]))
+    assert group.wall_times(slice(None), NOW).tolist() == [4_990, 5_000, 5_000, NOW, NOW, 0]
+    assert group.wall_times(np.array([0, 2]), NOW).tolist() == [4_990, 5_000]
 
 
 @pytest.mark.parametrize("anchor", [(0, LATE), (LATE, 0), (LATE, LATE), (0, 0)])
@@ -51,7 +55,7 @@ def test_lying_clocks_stay_within_bounds(anchor: tuple[int, int], time_ns: int) 
     """No anchor and no time overflows: rows end between 1970 and now, records within int64."""
     (producer,) = _producers("p")
     group = BatchGroup([RowRange(producer, anchor, 1)], _rows([0.0], [time_ns]))
-    assert 0 <= int(group.walls(slice(None), NOW)[0]) <= NOW
+    assert 0 <= int(group.wall_times(slice(None), NOW)[0]) <= NOW
     assert 0 <= wall_ns(min(time_ns, LATE), anchor, NOW) <= LATE
 
 
@@ -66,7 +70,7 @@ def test_a_record_may_lie_ahead() -> None:
 def test_lag_is_the_age_of_the_last_event() -> None:
     """Each producer has its own; a clock that runs ahead has none."""
     one, other = _producers("one", "other")
-    lots = [RowRange(one, (0, NOW - 500), 2), RowRange(other, (0, NOW), 1)]
-    BatchGroup(lots, _rows([0.0] * 3, [1, 100, 50])).note_lag(NOW)
+    row_ranges = [RowRange(one, (0, NOW - 500), 2), RowRange(other, (0, NOW), 1)]
+    BatchGroup(row_ranges, _rows([0.0] * 3, [1, 100, 50])).note_lag(NOW)
     assert one.lag_s == pytest.approx(400e-9)
     assert other.lag_s == 0.0

@@ -165,8 +165,8 @@ def test_self_describing_events_become_rows_of_their_kind() -> None:
         route("counter", 1),
     ]
     assert group.rows.values.tolist() == [1.5, 1.0, -2.0, 2.0, 3.0]
-    assert group.walls(slice(None), NOW).tolist()[:2] == [WALL_NS + 7, WALL_NS]
-    assert [lot.rows for lot in group.lots] == [4, 1]
+    assert group.wall_times(slice(None), NOW).tolist()[:2] == [WALL_NS + 7, WALL_NS]
+    assert [row_range.rows for row_range in group.row_ranges] == [4, 1]
     assert bench.reader.take_values() is None
 
 

@@ -114,7 +114,7 @@ class Bench:
     """A courier between the two, and what it leaves behind."""
 
     def __init__(
-        self, backend: ListBackend, inflow: ListInflow, folder: Path, checkpoint: Checkpoint | None = None
+        self, backend: ListBackend, run_reader: ListInflow, folder: Path, checkpoint: Checkpoint | None = None
     ):
         self.now_s = 0.0
         self.stop_at_s = 10_000.0
@@ -122,9 +122,9 @@ class Bench:
         self.kept: list[Checkpoint] = [checkpoint or Checkpoint()]
         self.keep_error: Exception | None = None
         self.tally = Tally("list", "list", self.kept[0].counts, clock=lambda: self.now_s, chance=lambda: 0.0)
-        self.courier = Delivery(
+        self.delivery = Delivery(
             backend,
-            inflow,
+            run_reader,
             self.tally,
             self._keep,
             Ahead(folder / "ahead"),
@@ -136,10 +136,10 @@ class Bench:
         )
 
         self.guarded = False
-        inflow.passing = self._pass
+        run_reader.passing = self._pass
 
     def run(self) -> str:
-        return self.courier.run(FACTS, self.kept[-1])
+        return self.delivery.run(FACTS, self.kept[-1])
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

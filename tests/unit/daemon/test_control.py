@@ -71,7 +71,7 @@ def test_every_question_of_a_client_is_answered(make_service: Any, run_apart: An
         ended = ask(msg.End(producer="p", batches=0, emitted=3, dropped={"buffer_full": 3}))
         assert (ended.emitted, ended.received, ended.missing) == (3, 0, 0)
         assert ask(msg.Stop(reason="enough")).state in ("INITIALIZE", "LIVE")
-    assert (service.course.ending, service.course.reason) == (True, "enough")
+    assert (service.run_status.ending, service.run_status.reason) == (True, "enough")
 
 
 def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) -> None:
@@ -363,7 +363,7 @@ def test_every_producer_hears_the_state_at_once(make_service: Any, connect: Any)
     """One that hears DRAINING flushes and ends."""
     service = make_service()
     peers = [connect(service), connect(service, "q")]
-    service.course.lifecycle.to("DRAINING")
+    service.run_status.lifecycle.to("DRAINING")
     service.control.announce_state()
     for peer in peers:
         peer.until(lambda peer=peer: peer.all(msg.Pong))
@@ -389,11 +389,11 @@ def test_status_of_a_run_that_is_over_is_the_result(make_service: Any, connect: 
     """The terminal snapshot itself; on the way there, DRAINING."""
     service = make_service()
     peer = connect(service)
-    service.course.lifecycle.to("DRAINING")
+    service.run_status.lifecycle.to("DRAINING")
     answer = peer.ask(msg.GetStatus(id=4))
     assert isinstance(answer, msg.Status)
     assert answer.snapshot.state == "DRAINING"
-    service.course.lifecycle.to(terminal)
+    service.run_status.lifecycle.to(terminal)
     result = service.snapshot()
     answer = peer.ask(msg.GetStatus(id=5))
     assert isinstance(answer, msg.Status)

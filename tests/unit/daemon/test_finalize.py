@@ -31,7 +31,7 @@ def record(peer: Any) -> None:
 
 
 def end(service: Service, reason: str = "enough", *, interrupted: bool = False) -> None:
-    service.course.end(reason, interrupted=interrupted)
+    service.run_status.end(reason, interrupted=interrupted)
     service.live()
     service.drain()
 
@@ -108,7 +108,7 @@ def test_a_complete_run(make_service: Any, connect: Any, monkeypatch: pytest.Mon
     terminal = [snapshot for snapshot in heard if snapshot.state == "COMPLETE"]
     assert len(terminal) > 2, "it is repeated"
     assert all(snapshot == result for snapshot in terminal)
-    assert service.course.newest == result
+    assert service.run_status.newest == result
 
 
 def test_a_late_word_does_not_change_the_result(make_service: Any, connect: Any, wait_until: Any) -> None:
@@ -121,7 +121,7 @@ def test_a_late_word_does_not_change_the_result(make_service: Any, connect: Any,
 
     def publish() -> None:
         tell()
-        if service.course.lifecycle.terminal and not peer.batches > 1:
+        if service.run_status.lifecycle.terminal and not peer.batches > 1:
             peer.frame([Count("n")])
             peer.end()
 
@@ -130,7 +130,7 @@ def test_a_late_word_does_not_change_the_result(make_service: Any, connect: Any,
     wait_until(lambda: peer.all(msg.Ended))
     assert peer.all(msg.Ended) == [msg.Ended(id=9, emitted=101, received=100, missing=1)]
     assert final(service).completeness == "incomplete"
-    assert service.course.newest == final(service)
+    assert service.run_status.newest == final(service)
 
 
 def test_an_interrupted_run_has_its_file_before_the_exact_pass(
@@ -217,7 +217,7 @@ def test_a_signal_in_the_exact_pass_of_a_complete_run_gives_up_exactness_alone(
     end(service)
 
     def interrupt() -> None:
-        service.course.end("stopped by SIGTERM", interrupted=True)
+        service.run_status.end("stopped by SIGTERM", interrupted=True)
         go.set()
 
     act_in_exact_pass(service, interrupt)
@@ -239,7 +239,7 @@ def test_a_second_signal_ends_the_exact_pass_of_an_interrupted_run(
     end(service, "stopped by SIGTERM", interrupted=True)
 
     def interrupt() -> None:
-        service.course.end("stopped by SIGINT", interrupted=True)
+        service.run_status.end("stopped by SIGINT", interrupted=True)
         go.set()
 
     act_in_exact_pass(service, interrupt)
@@ -331,7 +331,7 @@ def test_a_run_directory_that_is_gone(make_service: Any, connect: Any, short_dir
     (file,) = spare.iterdir()
     assert file.name == "telemetry-r1-final_snapshot.json"
     assert read_final(file).series[0].count == len(VALUES)
-    assert any(str(file) in warning for warning in service.course.newest.warnings)
+    assert any(str(file) in warning for warning in service.run_status.newest.warnings)
 
 
 def test_no_place_for_the_file(make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def test_a_socket_that_fails_does_not_cost_the_file(make_service: Any, connect: 
     end(service)
 
     def fail(_frame: bytes) -> None:
-        if service.course.lifecycle.terminal:
+        if service.run_status.lifecycle.terminal:
             raise OSError("no socket")
 
     service.parts.hub.publish_snapshot = fail
@@ -434,7 +434,7 @@ def test_an_interruption_ends_the_grace(make_service: Any) -> None:
 
     def hurry() -> None:
         publish()
-        service.course.end("stopped by SIGTERM", interrupted=True)
+        service.run_status.end("stopped by SIGTERM", interrupted=True)
 
     service.publish = hurry
     assert finalize(service)

@@ -86,7 +86,7 @@ def arrive(service: Service) -> None:
 def tick(service: Service) -> MetricsSnapshot:
     service._next_tick_ns = 0
     service.turn()
-    return service.course.newest
+    return service.run_status.newest
 
 
 def turns(service: Service) -> list[int]:
@@ -175,7 +175,7 @@ def test_every_snapshot_has_what_came(slow: Any, hz: float) -> None:
 def test_who_asks_for_the_state_hears_of_what_came(slow: Any, wait_until: Any) -> None:
     """Between two ticks as well; and that the run has begun."""
     service, peer = slow(greet=False)
-    assert service.course.lifecycle.state == "INITIALIZE"
+    assert service.run_status.lifecycle.state == "INITIALIZE"
     peer.hold(Count("n"))
     assert service.parts.aggregator.applied == 0
     peer.say(GetStatus(id=5))

@@ -43,13 +43,13 @@ def test_a_defect_in_the_loop_ends_the_run_and_costs_no_result(
 def test_what_a_killed_keeper_left_goes_with_the_run(make_service: Any, short_dir: Path) -> None:
     """It would hold the folder of the sockets; one that lives stays."""
     service = make_service()
-    service.course.end("enough", interrupted=True)
+    service.run_status.end("enough", interrupted=True)
     folder = short_dir / "telemetry" / "r1"
     (folder / "keeper.lock").write_text("7")
     lifetime.serve(service)
     assert not folder.exists()
     service = make_service(run_id="r2")
-    service.course.end("enough", interrupted=True)
+    service.run_status.end("enough", interrupted=True)
     keeping = KeeperLock("r2")
     lifetime.serve(service)
     assert keeper_of("r2") == os.getpid()

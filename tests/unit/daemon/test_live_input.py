@@ -84,11 +84,11 @@ def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
         service = make_service(owner_pid=owner.pid)
         ticks = service.cost.ticks
         service.turns_until(lambda: service.cost.ticks > ticks + 3)
-        assert not service.course.ending
+        assert not service.run_status.ending
         owner.kill()
         service.live()
-    assert service.course.reason == f"process {owner.pid}, which the run belonged to, is gone"
-    assert not service.course.interrupted
+    assert service.run_status.reason == f"process {owner.pid}, which the run belonged to, is gone"
+    assert not service.run_status.interrupted
 
 
 def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: Any, connect: Any) -> None:
@@ -96,11 +96,11 @@ def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: 
     service = make_service({"run.orphan_grace_s": 0.05})
     ticks = service.cost.ticks
     service.turns_until(lambda: service.cost.ticks > ticks + 20)
-    assert not service.course.ending, "nobody has come yet"
+    assert not service.run_status.ending, "nobody has come yet"
     peer = connect(service)
     peer.end()
     service.live()
-    assert service.course.reason == "all producers have been gone for 0.05 s"
+    assert service.run_status.reason == "all producers have been gone for 0.05 s"
 
 
 def test_a_grace_of_zero_waits_for_ever(make_service: Any, connect: Any) -> None:
@@ -111,7 +111,7 @@ def test_a_grace_of_zero_waits_for_ever(make_service: Any, connect: Any) -> None
     peer.until(lambda: peer.all(msg.Ended))
     ticks = service.cost.ticks
     service.turns_until(lambda: service.cost.ticks > ticks + 20)
-    assert not service.course.ending
+    assert not service.run_status.ending
 
 
 # --- the drain -----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_a_drain_waits_for_the_end_of_every_producer(make_service: Any, connect:
     """It tells them, takes what they still send, acknowledges it, and is over when the last one is reconciled."""
     service = make_service({"run.drain_timeout_s": 20.0})
     peer = connect(service, pid=os.getpid(), host=service.parts.host)
-    service.course.end("enough")
+    service.run_status.end("enough")
     said = []
 
     def producer_flushes_and_ends() -> bool:
@@ -136,7 +136,7 @@ def test_a_drain_waits_for_the_end_of_every_producer(make_service: Any, connect:
     service.turn = lambda **options: (turn(**options), producer_flushes_and_ends())
     service.drain()
     assert service.parts.aggregator.waiting_for() == []
-    assert service.course.lifecycle.state == "DRAINING"
+    assert service.run_status.lifecycle.state == "DRAINING"
     assert service.snapshot().accounting.applied == 2
     peer.until(lambda: peer.all(msg.Ended) and peer.all(msg.Ack)[-1:] == [msg.Ack(epoch="e1", batches=2)])
 
@@ -150,9 +150,9 @@ def test_a_drain_ends_as_soon_as_nothing_can_come_any_more(make_service: Any, co
     peer.applied(1)
     peer.end()
     peer.say(msg.CannotResend(producer="p", first=0, last=0))
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
-    assert service.parts.clock.monotonic_ns() < service.course.drain_deadline_ns
+    assert service.parts.clock.monotonic_ns() < service.run_status.drain_deadline_ns
     assert service.snapshot().producers[0].completeness == "lossy"
 
 
@@ -160,9 +160,9 @@ def test_a_drain_has_a_deadline(make_service: Any, connect: Any) -> None:
     """A living producer that never ends is named as missing."""
     service = make_service()
     connect(service, pid=os.getpid(), host=service.parts.host)
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
-    assert service.parts.clock.monotonic_ns() >= service.course.drain_deadline_ns
+    assert service.parts.clock.monotonic_ns() >= service.run_status.drain_deadline_ns
     assert service.snapshot().pending.producers == ["p"]
 
 
@@ -172,9 +172,9 @@ def test_a_drain_does_not_wait_for_the_dead(make_service: Any, connect: Any) -> 
         gone.wait()
     service = make_service({"run.drain_timeout_s": 60.0})
     connect(service, pid=gone.pid, host=service.parts.host)
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
-    assert service.parts.clock.monotonic_ns() < service.course.drain_deadline_ns
+    assert service.parts.clock.monotonic_ns() < service.run_status.drain_deadline_ns
 
 
 def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> None:
@@ -185,7 +185,7 @@ def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> N
     peer = connect(service, pid=gone.pid, host=service.parts.host)
     facts = service.parts.aggregator.producer("p")
     service.turns_until(lambda: service.parts.clock.monotonic_ns() - facts.last_seen_ns > 600_000_000)
-    service.course.end("enough")
+    service.run_status.end("enough")
     turn = service.turn
 
     def flush_after_a_while(**options: Any) -> None:
@@ -206,9 +206,9 @@ def test_a_drain_waits_for_the_dead_of_other_hosts(make_service: Any, connect: A
         gone.wait()
     service = make_service()
     connect(service, pid=gone.pid, host="elsewhere")
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
-    assert service.parts.clock.monotonic_ns() >= service.course.drain_deadline_ns
+    assert service.parts.clock.monotonic_ns() >= service.run_status.drain_deadline_ns
 
 
 def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_service: Any, connect: Any) -> None:
@@ -220,7 +220,7 @@ def test_a_drain_reads_what_is_here_from_producers_that_never_said_hello(make_se
     for _ in range(50):
         assert peer.link.send_events(peer.frame([Count("n")]))
     assert service.parts.hub.wait(10.0).events
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     assert service.parts.aggregator.applied == 51
 
@@ -230,6 +230,6 @@ def test_a_drain_knows_of_events_that_are_held(make_service: Any, connect: Any) 
     service = make_service()
     peer = connect(service, greet=False)
     peer.hold(Count("n"))
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     assert service.parts.aggregator.applied == 1

@@ -46,7 +46,7 @@ def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> 
         snapshot = service.snapshot()
         assert (snapshot.run_id, snapshot.counters[0].value, snapshot.accounting.applied) == ("r2", 0.1, 1)
         assert snapshot.directory != str(ended.path)
-        assert service.course.interrupted
+        assert service.run_status.interrupted
         assert not service.parts.directory.journal.exists()
         assert service.parts.directory.read_manifest().replay_of == str(ended.path)
     finally:

@@ -66,7 +66,7 @@ class Stage:
         self.clock = FakeClock(7 * SECOND_NS)
         self.fold = Fold(JournalReader(folder))
         self.stream = Stream()
-        self.course = RunStatus.of(run, "e", "/d")
+        self.run_status = RunStatus.of(run, "e", "/d")
         self.cost = CostMeter(0)
 
     def play(self, speed: float, ending: Ending | None = None) -> Playback:
@@ -76,7 +76,7 @@ class Stage:
             ending=ending,
             speed=speed,
             clock=self.clock,
-            course=self.course,
+            run_status=self.run_status,
             stream=self.stream,  # type: ignore[arg-type]
             history=None,
             cost=self.cost,
@@ -139,10 +139,10 @@ def test_it_ends_with_the_journal(tmp_path: Path) -> None:
     """The run drains when the journal says so, and for as long as it did."""
     stage = Stage(tmp_path, ending=Ending(reason="enough"))
     feed = stage.play(math.inf)
-    assert not stage.course.ending
+    assert not stage.run_status.ending
     while feed.due_s() == 0.0:
         feed.turn(readable=False)
-    assert (stage.course.reason, stage.course.interrupted, feed.drained()) == ("enough", False, True)
+    assert (stage.run_status.reason, stage.run_status.interrupted, feed.drained()) == ("enough", False, True)
     assert feed.obstacle() == ""
     feed.turn(readable=False)
     assert stage.applied == 5
@@ -153,9 +153,9 @@ def test_an_interruption_is_told_when_all_is_played(tmp_path: Path) -> None:
     stage = Stage(tmp_path, ending=Ending(reason="stopped by SIGTERM", interrupted=True))
     feed = stage.play(math.inf)
     while feed.due_s() == 0.0:
-        assert not stage.course.ending
+        assert not stage.run_status.ending
         feed.turn(readable=False)
-    assert (stage.course.reason, stage.course.interrupted) == ("stopped by SIGTERM", True)
+    assert (stage.run_status.reason, stage.run_status.interrupted) == ("stopped by SIGTERM", True)
 
 
 def test_how_it_is_known_to_have_ended_counts_more(tmp_path: Path) -> None:
@@ -164,17 +164,20 @@ def test_how_it_is_known_to_have_ended_counts_more(tmp_path: Path) -> None:
     feed = stage.play(math.inf, Ending(reason="all producers have been gone for 5 s"))
     while feed.due_s() == 0.0:
         feed.turn(readable=False)
-    assert (stage.course.reason, stage.course.interrupted) == ("all producers have been gone for 5 s", False)
+    assert (stage.run_status.reason, stage.run_status.interrupted) == (
+        "all producers have been gone for 5 s",
+        False,
+    )
 
 
 def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
     """Half a run is no result of it."""
     stage = Stage(tmp_path)
     feed = stage.play(1.0)
-    stage.course.end("stopped on request")
+    stage.run_status.end("stopped on request")
     assert feed.begin_drain() is None
     feed.drained()
-    assert (stage.course.reason, stage.course.interrupted) == ("stopped on request", True)
+    assert (stage.run_status.reason, stage.run_status.interrupted) == ("stopped on request", True)
     assert feed.obstacle() == "the replay was ended before the journal was"
 
 
@@ -191,11 +194,11 @@ def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:
 
 def test_a_closed_door_lets_nobody_in() -> None:
     """Each is told why; what needs no answer changes nothing."""
-    door = ClosedIngress("this is a replay")
-    assert door.hello(Hello(producer="p")) == "this is a replay"
-    assert door.end(End(producer="p", batches=1, emitted=1)) == "this is a replay"
-    door.ping("p")
-    door.cannot_resend(CannotResend(producer="p", first=0, last=1))
+    ingress = ClosedIngress("this is a replay")
+    assert ingress.hello(Hello(producer="p")) == "this is a replay"
+    assert ingress.end(End(producer="p", batches=1, emitted=1)) == "this is a replay"
+    ingress.ping("p")
+    ingress.cannot_resend(CannotResend(producer="p", first=0, last=1))
 
 
 @pytest.mark.parametrize(("tail", "unaccounted"), [(b"half", False), (b"noise" * 9, True)])
@@ -208,7 +211,7 @@ def test_what_can_not_be_read_of_the_journal_is_said(tmp_path: Path, tail: bytes
     feed = stage.play(math.inf)
     while feed.due_s() == 0.0:
         feed.turn(readable=False)
-    (said,) = stage.course.warnings
+    (said,) = stage.run_status.warnings
     assert said == next(journal_losses(stage.fold))
-    assert stage.course.unaccounted == unaccounted
+    assert stage.run_status.unaccounted == unaccounted
     assert feed.obstacle() == ("45 bytes of the journal are damaged" if unaccounted else "")

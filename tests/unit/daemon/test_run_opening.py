@@ -18,8 +18,8 @@ def test_a_new_run_begins_with_a_checkpoint_of_nothing(make_service: Any) -> Non
     (frame,) = JournalReader(service.parts.directory.journal).frames()
     run = decode_checkpoint(frame.data).run
     assert (run.run_id, run.name, run.host) == ("r1", "job", service.parts.host)
-    assert run.started_ns == service.course.started_ns == run.rolled_wall_ns
-    assert run.started_mono_ns == service.course.started_mono_ns == run.rolled_mono_ns == frame.time_ns
+    assert run.started_ns == service.run_status.started_ns == run.rolled_wall_ns
+    assert run.started_mono_ns == service.run_status.started_mono_ns == run.rolled_mono_ns == frame.time_ns
     assert service.snapshot().started_ns == run.started_ns
 
 

@@ -21,9 +21,9 @@ def test_the_first_producer_makes_it_live(make_service: Any, connect: Any) -> No
     service = make_service()
     observer = connect(service, "watcher", greet=False)
     observer.ask(msg.Hello(id=1))
-    assert service.course.lifecycle.state == "INITIALIZE"
+    assert service.run_status.lifecycle.state == "INITIALIZE"
     peer = connect(service)
-    peer.until(lambda: service.course.lifecycle.state == "LIVE")
+    peer.until(lambda: service.run_status.lifecycle.state == "LIVE")
 
 
 def test_every_tick_publishes_a_whole_snapshot(make_service: Any, connect: Any) -> None:
@@ -82,10 +82,10 @@ def test_a_slow_refresh_slows_nothing_else(make_service: Any, connect: Any, wait
     peer = connect(service, pid=os.getpid(), host=service.parts.host)
     peer.send(Count("n"))
     peer.until(lambda: peer.all(msg.Ack))
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     assert time.monotonic() - began < 5.0
-    assert service.course.seq == 0, "no snapshot was due yet"
+    assert service.run_status.seq == 0, "no snapshot was due yet"
 
 
 @pytest.mark.parametrize(("hz", "ticks"), [(0.1, 100), (3.0, 4), (10.0, 1), (100.0, 1)])
@@ -139,16 +139,18 @@ def test_an_interruption_skips_the_drain(make_service: Any, connect: Any) -> Non
     """And one during the drain ends it."""
     service = make_service({"run.drain_timeout_s": 60.0})
     connect(service, pid=os.getpid(), host=service.parts.host)
-    service.course.end("stopped", interrupted=True)
+    service.run_status.end("stopped", interrupted=True)
     service.drain()
-    assert service.course.lifecycle.state != "DRAINING"
+    assert service.run_status.lifecycle.state != "DRAINING"
 
     again = make_service({"run.drain_timeout_s": 60.0}, run_id="r2")
     connect(again, pid=os.getpid(), host=again.parts.host)
-    again.course.end("enough")
+    again.run_status.end("enough")
     ticks = again.cost.ticks
     over = again._drained
-    again._drained = lambda: over() or (again.cost.ticks > ticks + 3 and again.course.end("now", interrupted=True))
+    again._drained = lambda: (
+        over() or (again.cost.ticks > ticks + 3 and again.run_status.end("now", interrupted=True))
+    )
     again.drain()
-    assert again.course.reason == "now"
-    assert again.parts.clock.monotonic_ns() < again.course.drain_deadline_ns
+    assert again.run_status.reason == "now"
+    assert again.parts.clock.monotonic_ns() < again.run_status.drain_deadline_ns

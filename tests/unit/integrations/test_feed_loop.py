@@ -40,7 +40,7 @@ class Script:
     def close(self) -> None:
         raise AssertionError("whoever made the feed closes it")
 
-    def pump(
+    def feed_loop(
         self, run_over: Callable[[], bool] = lambda: False, stopped: Callable[[], bool] = lambda: False
     ) -> Ending:
         made = FeedLoop(
@@ -54,27 +54,27 @@ class Script:
 def test_the_senders_own_end_ends_it() -> None:
     """And nothing is read after it."""
     script = Script(b"1", 0.2, b"2", b"end", b"after")
-    assert script.pump() == "ended"
+    assert script.feed_loop() == "ended"
     assert script.taken == [b"1", b"2", b"end"]
 
 
 def test_the_end_of_the_run_ends_it() -> None:
     """Even in a flood: the run is looked at between messages."""
     script = Script(*[b"x"] * 10)
-    assert script.pump(run_over=lambda: bool(script.taken)) == "run_over"
+    assert script.feed_loop(run_over=lambda: bool(script.taken)) == "run_over"
 
 
 def test_told_to_stop_it_takes_what_has_been_sent() -> None:
     """The last events of a command are read after the command has ended."""
     script = Script(b"1", b"2", b"3", 0.2, b"late")
-    assert script.pump(stopped=lambda: script.taken == [b"1"]) == "stopped"
+    assert script.feed_loop(stopped=lambda: script.taken == [b"1"]) == "stopped"
     assert script.taken == [b"1", b"2", b"3"]
 
 
 def test_told_to_stop_it_hears_the_end() -> None:
     """That is the better news."""
     script = Script(b"1", b"2", b"end")
-    assert script.pump(stopped=lambda: True) == "ended"
+    assert script.feed_loop(stopped=lambda: True) == "ended"
 
 
 def test_a_flood_does_not_keep_it_from_stopping() -> None:
@@ -87,7 +87,7 @@ def test_a_flood_does_not_keep_it_from_stopping() -> None:
         return recv(timeout_s)
 
     script.recv = slowly  # type: ignore[method-assign]
-    assert script.pump(stopped=lambda: True) == "stopped"
+    assert script.feed_loop(stopped=lambda: True) == "stopped"
     assert 2 < len(script.taken) < 20
 
 
@@ -95,7 +95,7 @@ def test_a_sender_that_is_gone_is_waited_for_a_while() -> None:
     """It may come back; one that does not has ended."""
     script = Script(b"1", 0.2, limits.RETURN_S - 1.0, 2.0, b"never")
     script.connected = False
-    assert script.pump() == "gone"
+    assert script.feed_loop() == "gone"
     assert script.taken == [b"1"]
 
 
@@ -103,7 +103,7 @@ def test_a_sender_that_comes_back_is_heard() -> None:
     """The time that it was away starts anew."""
     script = Script(limits.RETURN_S - 1.0, b"1", limits.RETURN_S - 1.0, b"end")
     script.connected = False
-    assert script.pump() == "ended"
+    assert script.feed_loop() == "ended"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,6 @@ def test_silence_is_said_once(connected: bool, said: str) -> None:
     """Whether there is a sender or not; one that has not come yet is waited for without end."""
     script = Script(31.0, 31.0, 1_000.0, b"end")
     script.connected = script.ever_connected = connected
-    assert script.pump() == "ended"
+    assert script.feed_loop() == "ended"
     assert len(script.said) == 1
     assert said in script.said[0]

@@ -53,7 +53,7 @@ class Bench:
             name="job",
             directory=str(self.folder),
             process=subprocess.Popen(self.program),
-            circumstances=StartConditions({}, None, os.getpid()),
+            conditions=StartConditions({}, None, os.getpid()),
             ending=self.ending,
         )
         self.started.append(made)

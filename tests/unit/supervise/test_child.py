@@ -29,8 +29,8 @@ class Nearby:
         self.said: queue.Queue[str] = queue.Queue()
         self.made: list[Child] = []
 
-    def begin(self, program: str, manner: ChildPolicy = WRITER, **options: Any) -> Child:
-        self.made.append(Child("a\x1bb", [sys.executable, "-c", program], manner, self.said.put, **options))
+    def begin(self, program: str, policy: ChildPolicy = WRITER, **options: Any) -> Child:
+        self.made.append(Child("a\x1bb", [sys.executable, "-c", program], policy, self.said.put, **options))
         return self.made[-1]
 
     def hear(self) -> str:
@@ -68,8 +68,8 @@ def test_another_takes_the_place_of_one_that_was_killed(nearby: Nearby) -> None:
 def test_signals_reach_the_one_that_took_the_place_as_well(nearby: Nearby) -> None:
     """What its thread does not listen to is not blocked in those that it starts."""
     mask = "print(*signal.pthread_sigmask(signal.SIG_BLOCK, []), sep=',', file=sys.stderr, flush=True);"
-    manner = ChildPolicy("writer", holds_term=True)
-    nearby.begin(f"import signal; {READY} {mask} time.sleep(60)", manner)
+    policy = ChildPolicy("writer", holds_term=True)
+    nearby.begin(f"import signal; {READY} {mask} time.sleep(60)", policy)
     first, blocked = nearby.ready(), nearby.hear()
     os.kill(first, signal.SIGKILL)
     nearby.hear()
@@ -103,8 +103,8 @@ def test_one_that_lasted_has_all_restarts_again(nearby: Nearby, monkeypatch: pyt
 
 def test_who_is_told_to_end_while_it_waits_to_be_started_is_not(nearby: Nearby) -> None:
     """The pause before a restart does not hold up the end."""
-    manner = ChildPolicy("writer", restart_codes=frozenset({1}), pause_s=60.0)
-    one = nearby.begin("import sys; sys.exit(1)", manner)
+    policy = ChildPolicy("writer", restart_codes=frozenset({1}), pause_s=60.0)
+    one = nearby.begin("import sys; sys.exit(1)", policy)
     assert [nearby.hear() for _ in range(2)] == ["a\\x1bb: the writer ended with code 1; it is started again"] * 2
     one.ask_to_end()
     assert ends(one)

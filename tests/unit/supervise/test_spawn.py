@@ -29,7 +29,7 @@ def dead_aggregator() -> Aggregator:
         name="job",
         directory="/the/run",
         process=None,  # type: ignore[arg-type]
-        circumstances=StartConditions(dict(os.environ), None, os.getpid()),
+        conditions=StartConditions(dict(os.environ), None, os.getpid()),
     )
 
 

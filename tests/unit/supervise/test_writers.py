@@ -195,7 +195,7 @@ def test_one_that_is_killed_goes_on_in_another(nearby: Nearby) -> None:
     writers = nearby.begin(polite=POLITE)
     for _ in range(2):
         assert nearby.hear() == "writes"
-        os.kill(writers._companions[0].pid, signal.SIGKILL)
+        os.kill(writers._children[0].pid, signal.SIGKILL)
         assert nearby.hear() == "polite: the writer was ended by signal 9; it is started again"
     assert nearby.hear() == "writes"
     writers.end(0.2)
@@ -268,7 +268,7 @@ def test_who_can_t_wait_ends_them_all_the_same(nearby: Nearby) -> None:
     assert nearby.hear() == "writes"
     with pytest.raises(KeyboardInterrupt), writers:
         writers.end(60.0, waiting=interrupt)
-    assert writers._companions[0].ended
+    assert writers._children[0].ended
     assert nearby.hear().startswith("polite: not all is delivered (no route)")
 
 
@@ -284,7 +284,7 @@ def test_a_damaged_report_of_a_writer_is_none(nearby: Nearby) -> None:
     """What became of it is known by how it ended."""
     writers = nearby.begin(one=DELIVERS)
     nearby.hear()
-    assert writers._companions[0].wait(time.monotonic() + DEADLINE_S)
+    assert writers._children[0].wait(time.monotonic() + DEADLINE_S)
     (nearby.folder / "backends" / "one" / "status.json").write_text("{")
     writers.end(DEADLINE_S)
     assert writers.stats == [BackendStat(name="one", kind="one", state="done")]

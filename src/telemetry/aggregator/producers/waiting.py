@@ -19,10 +19,10 @@ _MANY_PIECES: Final = 64
 class Waiting(NamedTuple):
     ids: ShiftedIds
     values: NDArray[np.float64]
-    walls: NDArray[np.int64]
+    wall_times: NDArray[np.int64]
 
     def part(self, rows: slice | NDArray[np.bool_]) -> Waiting:
-        return Waiting(self.ids[rows], self.values[rows], self.walls[rows])
+        return Waiting(self.ids[rows], self.values[rows], self.wall_times[rows])
 
 
 class WaitingRows:
@@ -86,5 +86,5 @@ class WaitingRows:
             return self._pieces[0]
         if not self._pieces:
             return Waiting(np.zeros(0, np.intp), np.zeros(0), np.zeros(0, np.int64))
-        ids, values, walls = zip(*self._pieces, strict=True)
-        return Waiting(np.concatenate(ids), np.concatenate(values), np.concatenate(walls))
+        ids, values, wall_times = zip(*self._pieces, strict=True)
+        return Waiting(np.concatenate(ids), np.concatenate(values), np.concatenate(wall_times))

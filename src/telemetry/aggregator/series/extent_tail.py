@@ -16,7 +16,7 @@ _FEWEST: Final = 1_024  # looked through at once
 
 class TailRows(NamedTuple):
     places: NDArray[np.int32]
-    walls: NDArray[np.int64]
+    wall_times: NDArray[np.int64]
     values: NDArray[np.float64]
 
 
@@ -25,11 +25,11 @@ class Tail:
     the same however many there are. So there are at most twice EXTENT_ROWS, and a turn's."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"rows": TailRows, "_left": int, "_came": int}
-    DERIVED: ClassVar[tuple[str, ...]] = ("_places", "_walls", "_values", "_used")
+    DERIVED: ClassVar[tuple[str, ...]] = ("_places", "_wall_times", "_values", "_used")
 
     def __init__(self) -> None:
         self._places = np.zeros(0, np.int32)
-        self._walls = np.zeros(0, np.int64)
+        self._wall_times = np.zeros(0, np.int64)
         self._values = np.zeros(0)
         self._used = 0
         self._left = 0
@@ -50,7 +50,7 @@ class Tail:
     @property
     def rows(self) -> TailRows:
         """All of them, as views. Once, a new tail can be given them."""
-        return TailRows(self.places, self.walls, self.values)
+        return TailRows(self.places, self.wall_times, self.values)
 
     @rows.setter
     def rows(self, rows: TailRows) -> None:
@@ -64,8 +64,8 @@ class Tail:
         return self._places[: self._used]
 
     @property
-    def walls(self) -> NDArray[np.int64]:
-        return self._walls[: self._used]
+    def wall_times(self) -> NDArray[np.int64]:
+        return self._wall_times[: self._used]
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -85,20 +85,20 @@ class Tail:
         """At most so many will be added before it is looked through."""
         self._came += rows
 
-    def add(self, places: NDArray[np.int32], walls: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    def add(self, places: NDArray[np.int32], wall_times: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         start, self._used = self._used, self._used + len(places)
         self._places = grown(self._places, self._used)
-        self._walls = grown(self._walls, self._used)
+        self._wall_times = grown(self._wall_times, self._used)
         self._values = grown(self._values, self._used)
         self._places[start : self._used] = places
-        self._walls[start : self._used] = walls
+        self._wall_times[start : self._used] = wall_times
         self._values[start : self._used] = values
 
     def release(self, gone: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Takes these rows out; returns whose they are, and their values."""
         places, values = self.places[gone], self.values[gone]
         stay = ~gone
-        self._places, self._walls, self._values = self.places[stay], self.walls[stay], self.values[stay]
+        self._places, self._wall_times, self._values = self.places[stay], self.wall_times[stay], self.values[stay]
         self._used = self._left = len(self._places)
         self._came = 0
         return places, values

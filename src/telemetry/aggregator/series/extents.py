@@ -75,7 +75,7 @@ class Extents:
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_registry", "_warn", "_leaders", "_followers", "_leader_of", "_leads", "_follows"),
-        *("_concerned", "_ns_per_unit", "_witnessed"),
+        *("_concerned", "_ns_per_unit", "_pending"),
     )
 
     def __init__(self, registry: Registry, warn: Callable[[str], None]) -> None:
@@ -98,7 +98,7 @@ class Extents:
         self._inside = CounterTable(1)
         """By follower: the events of a counter are the rows inside, its value is their sum."""
         self._tail = Tail()
-        self._witnessed = PendingRows()
+        self._pending = PendingRows()
 
     def restored(self) -> None:
         used = self._last >= 0
@@ -207,16 +207,16 @@ class Extents:
         if concerned.size:
             at = concerned.take(part.indices, mode="clip").nonzero()[0]
             if at.size:
-                self._witnessed.add(kind, part, at)
-                if self._witnessed.rows >= _MOST_WITNESSED:
+                self._pending.add(kind, part, at)
+                if self._pending.rows >= _MOST_WITNESSED:
                     self.settle()
 
     def settle(self) -> None:
         """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
         the same rows in any case. A state is saved settled."""
-        if not self._witnessed.rows:
+        if not self._pending.rows:
             return
-        rows, self._witnessed = self._witnessed.columns(), PendingRows()
+        rows, self._pending = self._pending.columns(), PendingRows()
         ends, part, taken = rows.part_ends, 0, 0
         while (part := bisect_left(ends, taken + self._tail.rows_until_due, part)) < len(ends):
             self._take(rows, slice(taken, ends[part]))
@@ -225,7 +225,7 @@ class Extents:
         self._take(rows, slice(taken, ends[-1]))
 
     def _take(self, rows: Columns, part: slice) -> None:
-        slots, values, ends = rows.slots[part], rows.values[part], rows.walls[part]
+        slots, values, ends = rows.slots[part], rows.values[part], rows.wall_times[part]
         if not slots.size:
             return
         self._tail.expect(slots.size)
@@ -261,7 +261,7 @@ class Extents:
             self._inside.record(places.astype(np.intp), value)
 
     def _is_inside(self, rows: TailRows) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = rows.walls <= self._last.take(self._leader_of.take(rows.places))
+        inside: NDArray[np.bool_] = rows.wall_times <= self._last.take(self._leader_of.take(rows.places))
         return inside
 
     # --- out -------------------------------------------------------------------------------------

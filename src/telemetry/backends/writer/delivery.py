@@ -59,7 +59,7 @@ class Delivery:
     def __init__(
         self,
         backend: Backend,
-        inflow: RunReader,
+        run_reader: RunReader,
         tally: Tally,
         keep: Callable[[Checkpoint], object],
         ahead: Ahead,
@@ -74,7 +74,7 @@ class Delivery:
         """`keep` puts a checkpoint where the next process finds it. `stopped`: whether to end where it stands.
         `on_open` is called after each try to open the backend."""
         self._backend = backend
-        self._inflow = inflow
+        self._run_reader = run_reader
         self._tally = tally
         self._keep = keep
         self._ahead = ahead
@@ -113,7 +113,7 @@ class Delivery:
         self._commit(self._after)  # what it began, such as a run of the tracker, is begun once
         while not self._stopped():
             self._fill()
-            if not self._waiting and self._inflow.over:
+            if not self._waiting and self._run_reader.over:
                 return self._finish()
             self._turn()
         self._leave()
@@ -132,11 +132,11 @@ class Delivery:
         until_s = self._clock() + limits.BACKEND_BATCH_S
         while (room := self._room()) > 0 and not self._stopped():
             left_s = 0.0 if self._breaker.failures else until_s - self._clock()
-            reads, position = self._inflow.take(room, max(0.0, min(left_s, _SLICE_S)))
+            reads, position = self._run_reader.take(room, max(0.0, min(left_s, _SLICE_S)))
             for read in reads:
                 self._admit(read)
-            self._after = _Passed(position, self._inflow.left_out, self._no_place)
-            if left_s <= 0.0 or self._inflow.finishing:
+            self._after = _Passed(position, self._run_reader.left_out, self._no_place)
+            if left_s <= 0.0 or self._run_reader.finishing:
                 break
 
     def _room(self) -> int:
@@ -162,7 +162,7 @@ class Delivery:
                 self._commit(self._after)
             self._tally.state = "idle"
             return
-        wait_s = self._breaker.wait_s(last=self._inflow.finishing)
+        wait_s = self._breaker.wait_s(last=self._run_reader.finishing)
         if wait_s > 0.0:
             self._pause(min(wait_s, _SLICE_S))
             return
@@ -300,9 +300,9 @@ class Delivery:
         if self._after.position != self._tally.position and not self._commit(self._after):
             self._leave()
             return "undelivered"
-        if self._inflow.failure or not self._after.position.final_done:
+        if self._run_reader.failure or not self._after.position.final_done:
             self._tally.last_error = (
-                self._inflow.failure or "the run came to no result; `telemetry recover` makes one"
+                self._run_reader.failure or "the run came to no result; `telemetry recover` makes one"
             )
             self._leave()
             return "undelivered"
@@ -326,7 +326,7 @@ class Delivery:
         `otherwise`."""
         tries = 0
         while not self._stopped():
-            wait_s = self._breaker.wait_s(last=self._inflow.finishing)
+            wait_s = self._breaker.wait_s(last=self._run_reader.finishing)
             if wait_s > 0.0:
                 self._pause(min(wait_s, _SLICE_S))
                 continue

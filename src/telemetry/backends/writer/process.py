@@ -145,11 +145,11 @@ class _Writer:
                 self._folder.write_status(tally.stat())
                 return _code(tally)
             self._folder.write_facts(_facts(self._order, self._choice))
-            attendant = StatusReporter(
+            status_reporter = StatusReporter(
                 tally, self._folder, self._order.connect, on_orphaned=self._stop.ask, log_fd=log_fd
             )
-            last.callback(attendant.stop)
-            attendant.start()
+            last.callback(status_reporter.stop)
+            status_reporter.start()
             try:
                 tally.state = self._deliver(tally, checkpoint, log_fd)
             except Exception as error:
@@ -169,14 +169,14 @@ class _Writer:
             if hasattr(backend, "say"):
                 backend.say = say
             source = self._order.source(backend, tally.position)
-            inflow = RunReader(source, say)
-            last.callback(inflow.close)
-            tally.known = lambda: inflow.known
+            run_reader = RunReader(source, say)
+            last.callback(run_reader.close)
+            tally.known = lambda: run_reader.known
             ahead = Ahead(self._folder.ahead)
             last.callback(ahead.close)
-            courier = Delivery(
+            delivery = Delivery(
                 backend,
-                inflow,
+                run_reader,
                 tally,
                 self._folder.write_checkpoint,
                 ahead,
@@ -185,8 +185,8 @@ class _Writer:
                 say=say,
                 on_open=self._opened,
             )
-            inflow.start()
-            return courier.run(source.run, checkpoint)
+            run_reader.start()
+            return delivery.run(source.run, checkpoint)
 
     def _opened(self) -> None:
         self._stop.listen()

@@ -127,16 +127,17 @@ class Sessions:
             note = self._note
             while True:
                 session = Session(self._begin)
-                pump = FeedLoop(
+                feed_loop = FeedLoop(
                     session, messages, run_over=self._run_over.is_set, stopped=self._stopped.is_set, say=note
                 )
                 try:
-                    ending = pump.run()
+                    ending = feed_loop.run()
                 finally:
                     session.close()
-                if pump.taken:
-                    self._told(ending, pump.taken)
-                if ending in ("stopped", "run_over") or (ending == "gone" and not pump.taken and not self._patient):
+                if feed_loop.taken:
+                    self._told(ending, feed_loop.taken)
+                gave_up = ending == "gone" and not feed_loop.taken and not self._patient
+                if gave_up or ending in ("stopped", "run_over"):
                     return
                 note = _pass  # that nothing comes after a session is no news
 

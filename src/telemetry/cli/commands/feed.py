@@ -149,13 +149,13 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
     with ForeignSubscription(address, fed.kind.topics) as messages:
         fed.say(f"listening to {address}")
         feed = fed.kind(fed.run, FeedOptions(say=fed.say, texts=fed.texts))
-        pump = FeedLoop(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
+        feed_loop = FeedLoop(feed, messages, run_over=watch.over, stopped=lambda: bool(stop), say=fed.note)
         try:
-            ending = pump.run()
+            ending = feed_loop.run()
         finally:
             feed.close()
-        if pump.taken:
-            fed.tell(ending, pump.taken)
+        if feed_loop.taken:
+            fed.tell(ending, feed_loop.taken)
         return ending
 
 

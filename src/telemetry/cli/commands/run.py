@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     serve.check_name(name)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
     config = load(flags).config
-    gating = _gating(args, config, name)
+    run_gates = _run_gates(args, config, name)
     with (
         open_stage(tui=args.tui) as stage,
         serve.writers(args, config, stage.say) as writers,
@@ -101,13 +101,13 @@ def run(args: argparse.Namespace) -> int:
             if job.started:
                 stage.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), stage)
-                if gating is not None:
-                    gating.begin(aggregator.directory, stage.say, job.end)
-                job.wait(_Watch(snapshots, keeper, stage, gating, quiet=args.quiet))
+                if run_gates is not None:
+                    run_gates.begin(aggregator.directory, stage.say, job.end)
+                job.wait(_Watch(snapshots, keeper, stage, run_gates, quiet=args.quiet))
                 stage.over()
                 hurried = _await_workers(keeper, config, job, feeding, stage, quiet=args.quiet)
             feeding.end()
-            ending = gating.ending(job.ending()) if gating is not None else job.ending()
+            ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
             report = _result(snapshots, keeper, config)
             keeper.release()
@@ -116,13 +116,13 @@ def run(args: argparse.Namespace) -> int:
         stage.await_leave(patient=not (job.told_to_end or hurried))
     report = with_backends(report, writers.stats)
     report = _with_bill(report, job.facts())
-    if gating is not None:
-        report = gating.concluded(report)
+    if run_gates is not None:
+        report = run_gates.concluded(report)
     if not args.quiet:
         _say(report)
     elif report.gates:
         _say_what_did_not_pass(report)
-    return _exit_code(report, job.exit_code, gating, strict=args.strict, failed=feeding.failed or writers.failed)
+    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=feeding.failed or writers.failed)
 
 
 def _await_workers(
@@ -166,9 +166,9 @@ def _say_what_did_not_pass(report: Report) -> None:
         console.say(line)
 
 
-def _exit_code(report: Report, of_command: int, gating: RunGates | None, *, strict: bool, failed: bool) -> int:
+def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, strict: bool, failed: bool) -> int:
     """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
-    if gating is not None and gating.ended_by is not None:
+    if run_gates is not None and run_gates.ended_by is not None:
         return Exit.GATE_FAILED
     if of_command:
         return of_command
@@ -180,7 +180,7 @@ def _exit_code(report: Report, of_command: int, gating: RunGates | None, *, stri
     return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
-def _gating(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
+def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
     """None without gates. Raises UsageError for one that can't be read, and for flags that need one."""
     texts = args.gates or ([] if args.no_gates else list(config.gates.expressions))
     if not texts:
@@ -229,11 +229,11 @@ class _Watch:
         snapshots: Subscription,
         keeper: AggregatorKeeper,
         stage: Stage,
-        gating: RunGates | None = None,
+        run_gates: RunGates | None = None,
         *,
         quiet: bool,
     ) -> None:
-        self._gating = gating
+        self._run_gates = run_gates
         self._snapshots = snapshots
         self._keeper = keeper
         self._stage = stage
@@ -246,8 +246,8 @@ class _Watch:
             return
         if not self._quiet:
             self._stage.pass_by(describe(snapshot) + "\n")
-        if self._gating is not None:
-            self._gating.look(snapshot)
+        if self._run_gates is not None:
+            self._run_gates.look(snapshot)
         if snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()

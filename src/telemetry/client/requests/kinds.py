@@ -36,7 +36,7 @@ class Kinds:
         """Windows that were made and never opened."""
         self._lock = threading.Lock()
         self._asker = StatusQuery(lambda: host.endpoint)
-        self._unkept: RefusedKind | None = None
+        self._refused: RefusedKind | None = None
         """In place of the kinds for which there was no room."""
         self._tended = 0
         """Where the next look begins."""
@@ -71,8 +71,8 @@ class Kinds:
     def _without_room(self, name: str) -> Requests:
         """Names and labels without end must not stop a program hours into its run."""
         with self._lock:
-            known = self._unkept
-            self._unkept = found = known or RefusedKind(self._host, self._asker)
+            known = self._refused
+            self._refused = found = known or RefusedKind(self._host, self._asker)
         if known is None:
             notice.warn(
                 f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: those of {name!r} and of "

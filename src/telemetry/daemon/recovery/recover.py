@@ -156,16 +156,16 @@ def _damage(directory: RunDirectory) -> Iterator[str]:
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
     numbers = fold.numbers
-    course = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
-    course.follow(fold.how_it_ended())
-    course.heed_feeds(numbers.aggregator.counters())
-    course.warn(warnings)
-    course.lifecycle.to("DRAINING")
-    course.lifecycle.to("INTERRUPTED" if course.interrupted else "COMPLETE")
+    run_status = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
+    run_status.follow(fold.how_it_ended())
+    run_status.heed_feeds(numbers.aggregator.counters())
+    run_status.warn(warnings)
+    run_status.lifecycle.to("DRAINING")
+    run_status.lifecycle.to("INTERRUPTED" if run_status.interrupted else "COMPLETE")
     refinement = _refine(directory, fold, on_progress)
     numbers.aggregator.series.apply_exact(refinement.values)
-    course.exact, course.exact_reason = refinement.exact, refinement.reason
-    course.warn(refinement.warnings)
+    run_status.exact, run_status.exact_reason = refinement.exact, refinement.reason
+    run_status.warn(refinement.warnings)
     cost = SelfCost(
         rss_bytes=rss_bytes(),
         frames=numbers.frames,
@@ -175,7 +175,9 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
         series=len(numbers.aggregator.series),
         pages=numbers.aggregator.series.pages,
     )
-    return numbers.aggregator.snapshot(course.facts(fold.now_ns, cost), fold.now_ns, numbers.wall_ns(fold.now_ns))
+    return numbers.aggregator.snapshot(
+        run_status.facts(fold.now_ns, cost), fold.now_ns, numbers.wall_ns(fold.now_ns)
+    )
 
 
 def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Refinement:

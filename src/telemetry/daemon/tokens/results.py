@@ -39,11 +39,11 @@ _NO_TOKENIZER: Final = (
 class TokenResults:
     """The service's thread only. Nothing here blocks but `close`, for a moment."""
 
-    def __init__(self, parts: Parts, logbook: WriteAheadLog, ingest: Ingest, course: RunStatus) -> None:
+    def __init__(self, parts: Parts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
         self._parts = parts
-        self._logbook = logbook
+        self._log = log
         self._ingest = ingest
-        self._course = course
+        self._run_status = run_status
         self._counter = parts.counter
         self._asked: dict[int, Uncounted] = {}
         """Texts that were taken, by number, until they are answered."""
@@ -87,7 +87,7 @@ class TokenResults:
     def ping(self) -> None:
         """Our producer is as alive as we are, also one that an aggregator before this one introduced."""
         if self._is_there and not self._ended:
-            self._logbook.ping(OWN_PRODUCER)
+            self._log.ping(OWN_PRODUCER)
 
     def close(self) -> None:
         """The books are closed: nothing is counted any more."""
@@ -97,7 +97,7 @@ class TokenResults:
         if self._is_there and not self._ended:
             known = self._aggregator.producer(OWN_PRODUCER)
             batches, emitted = known.sequence.next_seq, known.account.emitted
-            self._logbook.end(End(producer=OWN_PRODUCER, batches=batches, emitted=emitted))
+            self._log.end(End(producer=OWN_PRODUCER, batches=batches, emitted=emitted))
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -114,13 +114,13 @@ class TokenResults:
 
     def _say_if_lost(self, counter: TokenCounter) -> None:
         if counter.lost and self._aggregator.uncounted.pending:
-            self._course.warn([f"tokens are not counted: {counter.lost}"])
+            self._run_status.warn([f"tokens are not counted: {counter.lost}"])
 
     def _refuse_all(self) -> None:
         """What is not counted is said to be so, once: whoever hands in texts waits for nothing."""
         if not self._aggregator.uncounted.fresh or not self._introduce():
             return
-        self._course.warn([_NO_TOKENIZER])
+        self._run_status.warn([_NO_TOKENIZER])
         numbers = [number for number, _ in self._take()]
         for begin in range(0, len(numbers), limits.TOKEN_BATCH_TEXTS):
             self._book([(number, None) for number in numbers[begin : begin + limits.TOKEN_BATCH_TEXTS]])
@@ -141,10 +141,10 @@ class TokenResults:
         if self._introduced or self._refused or self._ended:
             return self._introduced and not self._ended
         hello = Hello(producer=OWN_PRODUCER, name=_NAME, host=self._parts.host, pid=os.getpid())
-        refusal = self._logbook.hello(hello)
+        refusal = self._log.hello(hello)
         if refusal:
             self._refused = True
-            self._course.warn([f"tokens are not counted: {refusal}"])
+            self._run_status.warn([f"tokens are not counted: {refusal}"])
         self._introduced = not refusal
         return self._introduced
 

@@ -26,7 +26,7 @@ class DiskFeed:
         self._result = _result(directory, fallback_dirs)
         self._output = OutputTail(directory.path)
         self._outlet = NewsChannel()
-        self._historian = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
+        self._history_thread = HistoryThread(self._outlet.tell, lambda _: DiskIntervals(directory.history))
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
@@ -34,21 +34,21 @@ class DiskFeed:
         output = self._output.look()
         if output is not None:
             tell(output)
-        self._historian.saw(self._result)
-        self._historian.start()
+        self._history_thread.saw(self._result)
+        self._history_thread.start()
 
     def follow(self, series: SeriesId | None) -> None:
-        self._historian.follow(series)
+        self._history_thread.follow(series)
 
     def look_at(self, end_ns: int, seconds: float) -> None:
-        self._historian.look_at(end_ns, seconds)
+        self._history_thread.look_at(end_ns, seconds)
 
     def stop_run(self) -> None:
         self._outlet.tell(Note("the run is over already"))
 
     def close(self) -> None:
         self._outlet.close()
-        self._historian.close()
+        self._history_thread.close()
         self._output.close()
 
 

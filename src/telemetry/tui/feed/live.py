@@ -51,19 +51,19 @@ class LiveFeed:
         self._output: OutputTail | None = None
         self._outlet = NewsChannel()
         tell = self._outlet.tell
-        self._historian = HistoryThread(tell, self._open_past)
+        self._history_thread = HistoryThread(tell, self._open_past)
         self._listener = SnapshotThread(endpoint, tell, self._saw, self._result, self._remedy)
 
     def start(self, tell: Tell) -> None:
         self._outlet.open(tell)
-        self._historian.start()
+        self._history_thread.start()
         self._listener.start()
 
     def follow(self, series: SeriesId | None) -> None:
-        self._historian.follow(series)
+        self._history_thread.follow(series)
 
     def look_at(self, end_ns: int, seconds: float) -> None:
-        self._historian.look_at(end_ns, seconds)
+        self._history_thread.look_at(end_ns, seconds)
 
     def stop_run(self) -> None:
         """Once at a time."""
@@ -74,7 +74,7 @@ class LiveFeed:
     def close(self) -> None:
         self._outlet.close()
         self._listener.close()
-        self._historian.close()
+        self._history_thread.close()
         if self._output is not None:
             self._output.close()
 
@@ -102,7 +102,7 @@ class LiveFeed:
             if self._directory is not None:
                 self._output = OutputTail(self._directory.path)
                 self._output.start(self._outlet.tell)
-        self._historian.saw(snapshot)
+        self._history_thread.saw(snapshot)
 
     def _left(self) -> RunDirectory | None:
         """Before anything was heard of the run, its directory is what we were told it is."""

@@ -26,7 +26,7 @@ def test_rows_come_out_once_their_id_is_bound() -> None:
     routes, rows = waiting.release(table)
     assert routes.tolist() == [70, 71, 70]
     assert rows.values.tolist() == [1.5, 4.5, 1.5]
-    assert rows.walls.tolist() == [10, 30, 10]
+    assert rows.wall_times.tolist() == [10, 30, 10]
     assert (waiting.count, budget.left) == (2, 98)
     assert len(waiting.release(table)[0]) == 0
     assert waiting.count == 2

@@ -13,9 +13,9 @@ from telemetry.aggregator.state import encode, load, save
 
 
 def added(tail: Tail, *rows: tuple[int, int, float]) -> Tail:
-    places, walls, values = zip(*rows, strict=True)
+    places, wall_times, values = zip(*rows, strict=True)
     tail.expect(len(rows))
-    tail.add(np.array(places, np.int32), np.array(walls), np.array(values))
+    tail.add(np.array(places, np.int32), np.array(wall_times), np.array(values))
     return tail
 
 
@@ -30,7 +30,7 @@ def test_rows_stay_in_order_of_arrival_until_they_are_released() -> None:
     """Whose they are, and what they are worth, is given back; the others move up."""
     tail = added(Tail(), *ROWS)
     assert (len(tail), rows_of(tail)) == (3, ROWS)
-    places, values = tail.release(tail.walls > 6)
+    places, values = tail.release(tail.wall_times > 6)
     assert (places.tolist(), values.tolist()) == ([1, 0], [2.0, 4.0])
     assert rows_of(added(tail, (2, 1, 0.0))) == [ROWS[0], (2, 1, 0.0)]
 

@@ -45,10 +45,10 @@ def test_a_batch_of_large_items_has_few(tmp_path: Path) -> None:
     rows = [[0] * 10] * limits.TABLE_ROWS
     tables = [Table(key=f"r{at}", time_ns=0, name="t", columns=["c"] * 10, rows=rows) for at in range(20)]
     backend = ListBackend()
-    inflow = ListInflow(reads(tables))
-    inflow.most, inflow.finishing = 2, False
-    backend.on_flush = lambda: setattr(inflow, "finishing", not inflow.waiting)
-    assert Bench(backend, inflow, tmp_path).run() == "done"
+    run_reader = ListInflow(reads(tables))
+    run_reader.most, run_reader.finishing = 2, False
+    backend.on_flush = lambda: setattr(run_reader, "finishing", not run_reader.waiting)
+    assert Bench(backend, run_reader, tmp_path).run() == "done"
     assert backend.keys == keys(*range(20))
     assert max(map(len, backend.calls)) * weight(tables[0]) <= limits.BACKEND_QUEUE_BYTES + 2 * weight(tables[0])
 
@@ -65,8 +65,8 @@ def test_an_outage_is_waited_for(tmp_path: Path) -> None:
             raise Unavailable("500 from the server")
 
     backend.fail = down
-    bench.courier._inflow.finishing = False  # type: ignore[misc]
-    backend.on_flush = lambda: setattr(bench.courier._inflow, "finishing", True)
+    bench.delivery._run_reader.finishing = False  # type: ignore[misc]
+    backend.on_flush = lambda: setattr(bench.delivery._run_reader, "finishing", True)
     assert bench.run() == "done"
     assert backend.keys == keys(*range(10))
     assert states == {"closed", "half-open"}
@@ -229,9 +229,9 @@ def test_values_that_a_backend_left_out_are_counted(tmp_path: Path) -> None:
         backend.left_out["not_finite"] = backend.left_out.get("not_finite", 0) + 2  # type: ignore[attr-defined]
 
     backend.fail = leave
-    inflow = a_run(limits.BACKEND_BATCH_ITEMS + 1)
-    inflow.tail_left_out = {"missed": 3}
-    bench = Bench(backend, inflow, tmp_path)
+    run_reader = a_run(limits.BACKEND_BATCH_ITEMS + 1)
+    run_reader.tail_left_out = {"missed": 3}
+    bench = Bench(backend, run_reader, tmp_path)
     assert bench.run() == "done"
     assert bench.kept[-1].counts.dropped == {"not_finite": 4, "missed": 3}
 
@@ -363,9 +363,9 @@ def test_a_run_without_a_result_is_not_done(tmp_path: Path) -> None:
 
 def test_a_source_that_fails_is_said(tmp_path: Path) -> None:
     """What was read before it failed is delivered."""
-    backend, inflow = ListBackend(), a_run()
-    inflow.failure = "a line is damaged"
-    bench = Bench(backend, inflow, tmp_path)
+    backend, run_reader = ListBackend(), a_run()
+    run_reader.failure = "a line is damaged"
+    bench = Bench(backend, run_reader, tmp_path)
     assert (bench.run(), bench.tally.last_error) == ("undelivered", "a line is damaged")
     assert backend.keys == keys(*range(10))
 
@@ -438,15 +438,15 @@ def test_what_did_not_go_out_is_counted_with_what_did(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     backend.fail = second_dies
-    inflow = ListInflow(found)
-    inflow.tail_left_out = odd
-    bench = Bench(backend, inflow, tmp_path)
+    run_reader = ListInflow(found)
+    run_reader.tail_left_out = odd
+    bench = Bench(backend, run_reader, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         bench.run()
     first = bench.kept[-1]
     assert (first.position["next_record"], first.counts.no_place, first.counts.dropped) == (size, {}, {})
     rest = ListInflow(found[size:])
-    rest.tail, rest.tail_left_out = inflow.tail, odd
+    rest.tail, rest.tail_left_out = run_reader.tail, odd
     again = Bench(backend, rest, tmp_path, first)
     assert again.run() == "done"
     assert (again.tally.no_place, again.tally.dropped) == ({"mark": 2}, odd)

@@ -67,41 +67,41 @@ def flowing() -> Iterator[Callable[..., RunReader]]:
     made: list[RunReader] = []
 
     def make(source: ListSource, said: list[str] | None = None, **options: float) -> RunReader:
-        inflow = RunReader(source, (said if said is not None else []).append, **options)
-        inflow.start()
-        made.append(inflow)
-        return inflow
+        run_reader = RunReader(source, (said if said is not None else []).append, **options)
+        run_reader.start()
+        made.append(run_reader)
+        return run_reader
 
     yield make
-    for inflow in made:
-        inflow.close()
+    for run_reader in made:
+        run_reader.close()
 
 
 def test_all_comes_through_in_order(flowing: Callable[..., RunReader]) -> None:
     """With the position after each, and at the end that behind the last item; notes go to the user."""
     source, said = ListSource(1_234), []
     source.left_out, source.missed = {"renamed_alike": 1}, 2
-    inflow = flowing(source, said)
+    run_reader = flowing(source, said)
     found, position = [], Position()
-    while not inflow.over:
-        taken, position = inflow.take(100, 1.0)
+    while not run_reader.over:
+        taken, position = run_reader.take(100, 1.0)
         found += taken
         if taken and len(found) < 1_000:
             assert position == taken[-1].position or position.next_record == len(found)
     assert [read.item.key for read in found] == [f"r{number}" for number in range(1_234)]
     assert (position.next_record, said) == (1_239, ["a note"])
-    assert inflow.left_out == {"renamed_alike": 1, "missed": 2}
+    assert run_reader.left_out == {"renamed_alike": 1, "missed": 2}
 
 
 def test_the_queue_has_a_bound(flowing: Callable[..., RunReader], wait_until: Callable[..., object]) -> None:
     """What follows waits in the run; it is read when there is room."""
     source = ListSource(limits.BACKEND_QUEUE_ITEMS + 3_000)
-    inflow = flowing(source)
-    wait_until(lambda: len(inflow._reads) == limits.BACKEND_QUEUE_ITEMS)
-    assert not inflow.finishing
+    run_reader = flowing(source)
+    wait_until(lambda: len(run_reader._reads) == limits.BACKEND_QUEUE_ITEMS)
+    assert not run_reader.finishing
     found = 0
-    while not inflow.over:
-        found += len(inflow.take(1_000, 1.0)[0])
+    while not run_reader.over:
+        found += len(run_reader.take(1_000, 1.0)[0])
     assert found == source.known
 
 
@@ -113,13 +113,13 @@ def test_the_queue_has_a_bound_of_memory_too(
     tables = [Table(key=f"r{at}", time_ns=0, name="t", columns=["c"] * 10, rows=rows) for at in range(200)]
     source = ListSource(200)
     source._left = reads(tables)
-    inflow = flowing(source)
-    wait_until(inflow._full)
-    assert inflow._bytes == sum(size for _, size in inflow._reads)
+    run_reader = flowing(source)
+    wait_until(run_reader._full)
+    assert run_reader._bytes == sum(size for _, size in run_reader._reads)
     found = 0
-    while not inflow.over:
-        assert inflow._bytes <= limits.BACKEND_QUEUE_BYTES + weight(tables[0])
-        found += len(inflow.take(1, 1.0)[0])
+    while not run_reader.over:
+        assert run_reader._bytes <= limits.BACKEND_QUEUE_BYTES + weight(tables[0])
+        found += len(run_reader.take(1, 1.0)[0])
     assert found == 200
 
 
@@ -131,9 +131,9 @@ def test_a_source_that_fails_for_a_while_is_asked_again(flowing: Callable[..., R
         for error in failures:
             raise error
 
-    inflow = flowing(ListSource(3, fail))
-    taken, _ = inflow.take(10, 10.0)
-    assert (len(taken), inflow.failure) == (3, "")
+    run_reader = flowing(ListSource(3, fail))
+    taken, _ = run_reader.take(10, 10.0)
+    assert (len(taken), run_reader.failure) == (3, "")
 
 
 def test_a_source_that_fails_for_good_is_given_up(
@@ -144,25 +144,25 @@ def test_a_source_that_fails_for_good_is_given_up(
     def damaged() -> None:
         raise RunDirectoryError("a line is damaged")
 
-    inflow = flowing(ListSource(3, damaged), patience_s=0.0)
-    wait_until(lambda: inflow.over)
-    assert inflow.failure == "a line is damaged"
+    run_reader = flowing(ListSource(3, damaged), patience_s=0.0)
+    wait_until(lambda: run_reader.over)
+    assert run_reader.failure == "a line is damaged"
 
     def broken() -> None:
         raise ZeroDivisionError("oh")
 
-    inflow = flowing(ListSource(3, broken))
-    wait_until(lambda: inflow.over)
-    assert inflow.failure == "ZeroDivisionError: oh"
+    run_reader = flowing(ListSource(3, broken))
+    wait_until(lambda: run_reader.over)
+    assert run_reader.failure == "ZeroDivisionError: oh"
 
 
 def test_the_thread_closes_what_it_reads(flowing: Callable[..., RunReader]) -> None:
     """Sockets stay with the thread that uses them."""
     source = ListSource(5)
-    inflow = flowing(source)
-    inflow.take(10, 1.0)
-    inflow.close()
-    inflow.close()
+    run_reader = flowing(source)
+    run_reader.take(10, 1.0)
+    run_reader.close()
+    run_reader.close()
     assert source.closed_by == ["telemetry-inflow"]
 
 
@@ -200,10 +200,10 @@ def test_what_is_missing_is_told_with_what_is_taken(
     source = ListSource(100)
     source._left = [read._replace(left_out={"missed": at}) for at, read in enumerate(source._left)]
     source.missed = 120
-    inflow = flowing(source)
-    wait_until(lambda: inflow.finishing)
-    assert inflow.left_out == {}
-    inflow.take(10, 1.0)
-    assert inflow.left_out == {"missed": 9}
-    inflow.take(100, 1.0)
-    assert inflow.left_out == {"missed": 120}
+    run_reader = flowing(source)
+    wait_until(lambda: run_reader.finishing)
+    assert run_reader.left_out == {}
+    run_reader.take(10, 1.0)
+    assert run_reader.left_out == {"missed": 9}
+    run_reader.take(100, 1.0)
+    assert run_reader.left_out == {"missed": 120}

@@ -38,7 +38,7 @@ class Ear:
         self.ended += 1
 
 
-def gating(*texts: str, abort: bool = False, quiet: bool = False, root: Path = Path()) -> tuple[RunGates, Ear]:
+def run_gates(*texts: str, abort: bool = False, quiet: bool = False, root: Path = Path()) -> tuple[RunGates, Ear]:
     made, ear = RunGates(demands(texts, Config(), root), abort=abort, quiet=quiet), Ear()
     made.begin("", ear.lines.append, ear.end)
     return made, ear
@@ -46,19 +46,19 @@ def gating(*texts: str, abort: bool = False, quiet: bool = False, root: Path = P
 
 def test_a_gate_that_fails_is_said_and_the_command_goes_on() -> None:
     """Once; and not at all if it is to be quiet."""
-    made, ear = gating("value(errors) < 5")
+    made, ear = run_gates("value(errors) < 5")
     for errors in (4, 5, 6):
         made.look(live(errors))
     assert (ear.lines, ear.ended, made.ended_by) == (["gate fails: value(errors) < 5: 5 is not < 5"], 0, None)
     assert made.ending("it ended") == "it ended"
-    made, ear = gating("value(errors) < 5", quiet=True)
+    made, ear = run_gates("value(errors) < 5", quiet=True)
     made.look(live(9))
     assert ear.lines == []
 
 
 def test_a_gate_that_is_lost_ends_the_command() -> None:
     """If that is wanted: it is said also if all else is quiet, and nothing is looked at any more."""
-    made, ear = gating("value(errors) < 5", "value(errors) < 6", abort=True, quiet=True)
+    made, ear = run_gates("value(errors) < 5", "value(errors) < 6", abort=True, quiet=True)
     made.look(live(9))
     made.look(live(9))
     assert (ear.lines, ear.ended) == (["gate failed, ending the command: value(errors) < 5: 9 is not < 5"], 1)
@@ -69,7 +69,7 @@ def test_a_gate_that_is_lost_ends_the_command() -> None:
 def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path) -> None:
     """In the end it is inconclusive: the report is worth more than the error."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
-    made, ear = gating("p99(errors) < 5", "value(errors) < 9")
+    made, ear = run_gates("p99(errors) < 5", "value(errors) < 9")
     made.look(live(1))
     assert "`errors` is a counter" in ear.lines[0]
     assert ear.lines[0].endswith("^")
@@ -81,7 +81,7 @@ def test_a_gate_that_makes_no_sense_is_said_and_leaves_the_others(tmp_path: Path
 def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
     """With the history, beside the final file."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
-    made, _ = gating("p50(ttft) < 60ms", "p50(ttft) < 60ms in every 1s", "value(errors) == 0")
+    made, _ = run_gates("p50(ttft) < 60ms", "p50(ttft) < 60ms in every 1s", "value(errors) == 0")
     report = made.concluded(run.result)
     assert [result.outcome for result in report.gates] == ["pass", "pass", "fail"]
     assert report.gates[1].windows == 4
@@ -93,12 +93,12 @@ def test_the_end_is_checked_on_the_result_and_written(tmp_path: Path) -> None:
 def test_the_gate_that_ended_the_command_stays_failed(tmp_path: Path) -> None:
     """Whatever can be said of what was left behind."""
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
-    made, _ = gating("value(errors) < 5", "lost == 0", abort=True)
+    made, _ = run_gates("value(errors) < 5", "lost == 0", abort=True)
     made.look(live(7))
     report = made.concluded(run.result)
     assert [(result.outcome, result.value) for result in report.gates] == [("fail", 7.0), ("pass", 0.0)]
     assert report.gates[0].reason == "7 is not < 5; the command was ended for it"
-    made, _ = gating("value(errors) < 5", abort=True)
+    made, _ = run_gates("value(errors) < 5", abort=True)
     made.look(live(7))
     gone = made.concluded(replace(run.result, snapshot=replace(run.result.snapshot, counters=[])))
     assert [result.outcome for result in gone.gates] == ["fail"]
@@ -111,7 +111,7 @@ def test_what_the_result_answers_waits_for_no_history(tmp_path: Path, monkeypatc
     monkeypatch.setattr("telemetry.cli.beside_run.gates._SETTLES_S", 0.0)
     monkeypatch.setattr("telemetry.cli.beside_run.gates.time.sleep", waited.append)
     monkeypatch.setattr(RecordedRun, "windows", lambda *_, **__: pytest.fail("the history was read"))
-    made, _ = gating("lost == 0", "value(errors) < 9", "mean(ttft) < 1s", "max(ttft) < 1s")
+    made, _ = run_gates("lost == 0", "value(errors) < 9", "mean(ttft) < 1s", "max(ttft) < 1s")
     assert [result.outcome for result in made.concluded(run.result).gates] == ["pass"] * 4
     assert waited == []
 
@@ -119,7 +119,7 @@ def test_what_the_result_answers_waits_for_no_history(tmp_path: Path, monkeypatc
 def test_a_directory_that_can_t_be_written_is_said(tmp_path: Path) -> None:
     """The report has them all the same."""
     snapshot = replace(live(1), directory=str(tmp_path / "gone"))
-    made, ear = gating("value(errors) < 5")
+    made, ear = run_gates("value(errors) < 5")
     run = Making(tmp_path, DEFINITIONS).run(ROWS)
     report = made.concluded(replace(run.result, snapshot=snapshot))
     assert [result.outcome for result in report.gates] == ["inconclusive"]

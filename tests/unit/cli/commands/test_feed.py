@@ -230,8 +230,8 @@ def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had sent is there all the same."""
 
-    def gone(pump: FeedLoop) -> str:
-        pump.taken = 3
+    def gone(feed_loop: FeedLoop) -> str:
+        feed_loop.taken = 3
         return "gone"
 
     one = Marked()

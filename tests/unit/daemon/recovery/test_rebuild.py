@@ -384,10 +384,10 @@ def test_how_a_run_ended(tmp_path: Path, ending: Any, waits: bool, interrupted: 
 
 def complete(numbers: Numbers) -> MetricsSnapshot:
     """The result if the run ended well."""
-    course = RunStatus.of(numbers.run, epoch="", directory="")
-    course.lifecycle.to("DRAINING")
-    course.lifecycle.to("COMPLETE")
-    return numbers.aggregator.snapshot(course.facts(1, SelfCost()), 1, 1)
+    run_status = RunStatus.of(numbers.run, epoch="", directory="")
+    run_status.lifecycle.to("DRAINING")
+    run_status.lifecycle.to("COMPLETE")
+    return numbers.aggregator.snapshot(run_status.facts(1, SelfCost()), 1, 1)
 
 
 def test_what_came_after_the_journal_failed_is_not_passed_over(

@@ -114,7 +114,7 @@ def test_what_was_closed_is_not_closed_again(
     again = make_again(directory)
     seconds = len(list(HistoryReader(directory.history).intervals(level_s=1)))
     assert (again.parts.numbers.run.records, again.parts.numbers.run.rolls) == (3, seconds)
-    again.course.end("enough", interrupted=True)
+    again.run_status.end("enough", interrupted=True)
     finalize(again)
     said = RecordLog(directory.records).read(1, 9)
     assert [(item.record.step, item.record.closed) for item in said] == [  # type: ignore[union-attr]
@@ -302,7 +302,7 @@ def test_a_run_that_went_on_from_damage_is_never_exact(dead: Any, make_again: An
         die(service)
         snapshot = recover(dead, Config()).snapshot
     else:
-        service.course.end("enough")
+        service.run_status.end("enough")
         service.live()
         service.drain()
         finalize(service)

@@ -53,13 +53,15 @@ def dead(make_service: Any, connect: Any, die: Any) -> Any:
 def test_it_is_the_same_run(dead: Any, make_again: Any) -> None:
     """Name, id, begin, addresses and numbers; the epoch is another, and the snapshots' numbers are higher."""
     service = make_again(dead, name="other", run_id="r9")
-    course = service.course
-    assert (course.name, course.run_id, course.epoch) == ("job", "r1", "e2")
+    run_status = service.run_status
+    assert (run_status.name, run_status.run_id, run_status.epoch) == ("job", "r1", "e2")
     assert list(vars(service.parts.hub.endpoints).values()) == dead.read_manifest().endpoints
-    assert course.started_ns == decode_checkpoint(next(JournalReader(dead.journal).frames()).data).run.started_ns
+    assert (
+        run_status.started_ns == decode_checkpoint(next(JournalReader(dead.journal).frames()).data).run.started_ns
+    )
     snapshot = service.snapshot()
     assert (snapshot.state, snapshot.counters[0].value, snapshot.warnings) == ("LIVE", 0.1 + 0.2, [ONCE])
-    assert course.seq >= 10_000
+    assert run_status.seq >= 10_000
     assert RecordLog(dead.records).next_seq == 2
     assert dead.read_manifest().pid == os.getpid()
 
@@ -157,7 +159,7 @@ def test_the_next_segment_begins_with_what_was_found(dead: Any, make_again: Any,
         die(service)
         frames = [item for item in JournalReader(dead.journal).frames() if item.kind == CHECKPOINT]
         assert len(frames) == death + 1
-    assert service.course.seq >= 30_000
+    assert service.run_status.seq >= 30_000
 
 
 def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, connect: Any) -> None:
@@ -187,23 +189,23 @@ def test_a_run_that_was_ending_goes_on_ending(make_service: Any, connect: Any, d
     peer.ask(msg.Stop(id=5, reason="enough", command=bill))
     die(service)
     again = make_again(service.parts.directory)
-    assert (again.course.ending, again.course.interrupted) == (True, False)
-    assert (again.course.reason, again.course.command) == ("enough", bill)
+    assert (again.run_status.ending, again.run_status.interrupted) == (True, False)
+    assert (again.run_status.reason, again.run_status.command) == ("enough", bill)
     again.live()
     again.drain()
-    assert again.course.lifecycle.state == "DRAINING"
+    assert again.run_status.lifecycle.state == "DRAINING"
     die(again)
     again = make_again(service.parts.directory)
-    assert again.course.ending
+    assert again.run_status.ending
 
 
 def test_an_interrupted_run_is_interrupted(make_service: Any, die: Any, make_again: Any) -> None:
     """A signal that killed nothing in time is not forgotten."""
     service = make_service()
-    service.course.end("stopped by SIGTERM", interrupted=True)
+    service.run_status.end("stopped by SIGTERM", interrupted=True)
     die(service)
     again = make_again(service.parts.directory)
-    assert (again.course.interrupted, again.course.reason) == (True, "stopped by SIGTERM")
+    assert (again.run_status.interrupted, again.run_status.reason) == (True, "stopped by SIGTERM")
 
 
 def test_a_torn_tail_is_said(dead: Any, make_again: Any, die: Any) -> None:

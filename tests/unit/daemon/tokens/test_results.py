@@ -158,7 +158,7 @@ def test_a_run_of_producers_that_are_gone_ends_whatever_ours_does(counting: Make
     counted(service, peer)
     peer.end()
     service.live()
-    assert service.course.reason == "all producers have been gone for 0.05 s"
+    assert service.run_status.reason == "all producers have been gone for 0.05 s"
 
 
 # --- without a tokenizer -------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_without_a_tokenizer_texts_fail_and_one_warning_says_what_to_do(
     peer.applied(600)
     assert service.snapshot().pending.deferred > 0
     assert service.feed.due_s() == 0, "nobody wakes the loop for them"
-    service.course.end("enough")
+    service.run_status.end("enough")
     peer.end()
     service.drain()
     assert service.feed.due_s() > 0
@@ -196,11 +196,11 @@ def test_a_drain_waits_for_texts(counting: MakeService, connect: Any) -> None:
     peer.send(*(text("to be or not to be " * 20) for _ in range(2_000)))
     peer.applied(1)
     peer.end()
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     assert service.parts.clock.monotonic_ns() < service.feed._producers_until_ns  # type: ignore[attr-defined]
     service.close_books()
-    service.course.lifecycle.to("COMPLETE")
+    service.run_status.lifecycle.to("COMPLETE")
     snapshot = service.snapshot()
     assert series(service).count == 2_000
     assert (snapshot.pending.deferred, snapshot.completeness) == (0, "complete")
@@ -217,12 +217,12 @@ def test_a_drain_has_a_budget_for_texts(
     peer.send(text("a"), text("b"))
     peer.applied(2)
     peer.end()
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
-    assert service.parts.clock.monotonic_ns() >= (service.course.drain_deadline_ns or 0)
-    assert service.course.drain_deadline_ns == service.feed._texts_until_ns  # type: ignore[attr-defined]
+    assert service.parts.clock.monotonic_ns() >= (service.run_status.drain_deadline_ns or 0)
+    assert service.run_status.drain_deadline_ns == service.feed._texts_until_ns  # type: ignore[attr-defined]
     service.close_books()
-    service.course.lifecycle.to("COMPLETE")
+    service.run_status.lifecycle.to("COMPLETE")
     snapshot = service.snapshot()
     assert (snapshot.pending.deferred, snapshot.completeness) == (2, "incomplete")
     assert "the tokens of 2 texts were not counted in time" in snapshot.warnings
@@ -234,7 +234,7 @@ def test_texts_have_their_time_although_a_producer_used_up_its_own(counting: Mak
     peer = connect(service)
     peer.send(*(text("to be or not to be " * 20) for _ in range(500)))
     peer.applied(1)
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     assert series(service).count == 500
     assert "p" in service.snapshot().pending.producers
@@ -251,14 +251,14 @@ def test_an_interruption_waits_for_no_text(
     peer.send(text("a"))
     peer.applied(1)
     peer.end()
-    service.course.end("enough")
+    service.run_status.end("enough")
     ticks = service.cost.ticks
     turn = service.turn
 
     def interrupted(**options: Any) -> None:
         turn(**options)
         if service.cost.ticks > ticks + 3:
-            service.course.end("now", interrupted=True)
+            service.run_status.end("now", interrupted=True)
 
     service.turn = interrupted  # type: ignore[method-assign]
     begun_ns = service.parts.clock.monotonic_ns()
@@ -281,7 +281,7 @@ def test_a_drain_waits_for_a_text_that_is_held(counting: MakeService, connect: A
     service = counting({"tokens.budget_s": 20})
     connect(service, greet=False).hold(text("a b c"))
     assert not service.parts.aggregator.uncounted.pending
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     service.close_books()
     assert (service.snapshot().pending.deferred, series(service).count) == (0, 1)
@@ -314,7 +314,7 @@ def test_a_drain_does_not_wait_for_workers_that_are_lost(hopeless: Any, connect:
     peer.send(text("a"))
     peer.applied(1)
     peer.end()
-    service.course.end("enough")
+    service.run_status.end("enough")
     service.drain()
     service.close_books()
     snapshot = service.snapshot()

@@ -24,7 +24,7 @@ SnapshotOf = Callable[..., MetricsSnapshot]
 
 
 @pytest.fixture
-def historian(run: Any, told: Any) -> Iterator[HistoryThread]:
+def history_thread(run: Any, told: Any) -> Iterator[HistoryThread]:
     """Of the history of `run`."""
     made = HistoryThread(told, lambda _: DiskIntervals(run.history))
     made.start()
@@ -43,37 +43,37 @@ def trends(told: Any, series: Any) -> list[float]:
 
 
 def test_the_last_minute_comes_first_then_each_second(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """The p99 of every second that had values, oldest first, each once."""
     for second in range(100):
         history.add({"a": [second + 1], "b": [7] if second % 2 else []})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert trends(told, A) == [float(second + 1) for second in range(40, 100)]
     assert trends(told, B) == [7.0] * 30
     history.add({"a": [500], "c": [3]})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: len(told.of(Trends)) > 1, WAIT_S)
     assert told.of(Trends)[1] == Trends({A: (500.0,), ("c", ()): (3.0,)})
 
 
 def test_a_history_that_has_nothing_yet_is_waited_for(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """The first second of a run is in it once it is over."""
-    historian.saw(snapshot_of(history.end_ns))
-    historian.look_at(history.end_ns, 1.0)
+    history_thread.saw(snapshot_of(history.end_ns))
+    history_thread.look_at(history.end_ns, 1.0)
     wait_until(lambda: told.of(Note), WAIT_S)
     history.add({"a": [5]})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert trends(told, A) == [5.0]
 
 
 @pytest.mark.parametrize("later_s", [0, 60, 86_400])
 def test_a_result_shows_the_last_minute_of_its_run(
-    historian: HistoryThread,
+    history_thread: HistoryThread,
     history: Any,
     told: Any,
     snapshot_of: SnapshotOf,
@@ -85,7 +85,7 @@ def test_a_result_shows_the_last_minute_of_its_run(
     for second in range(100):
         history.add({"a": [second + 1]})
     history.close()
-    historian.saw(snapshot_of(history.end_ns + later_s * SECOND, state="COMPLETE"))
+    history_thread.saw(snapshot_of(history.end_ns + later_s * SECOND, state="COMPLETE"))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert trends(told, A) == [float(second + 1) for second in range(40, 100)]
 
@@ -94,37 +94,37 @@ def test_without_a_history_trends_are_those_of_the_windows(
     run: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """That there is none is said once; who asks for it is told each time."""
-    historian = HistoryThread(told, lambda _: DiskIntervals(run.history / "nowhere"))
-    historian.start()
+    history_thread = HistoryThread(told, lambda _: DiskIntervals(run.history / "nowhere"))
+    history_thread.start()
     for points in (1, 2):
-        historian.saw(snapshot_of())
+        history_thread.saw(snapshot_of())
         wait_until(lambda: len(trends(told, A)) == points, WAIT_S)  # noqa: B023 – called before the next turn
     assert trends(told, A) == [90.0, 90.0]
     assert ["there is no history" in note.words for note in told.of(Note)] == [True]
-    historian.follow(A)
+    history_thread.follow(A)
     wait_until(lambda: len(told.of(Note)) == 2, WAIT_S)
-    historian.look_at(5, 1.0)
+    history_thread.look_at(5, 1.0)
     wait_until(lambda: len(told.of(Note)) == 3, WAIT_S)
     assert all(note.bad for note in told.of(Note))
-    historian.close()
+    history_thread.close()
 
 
 # --- timelines -----------------------------------------------------------------------------------
 
 
 def test_a_followed_series_grows(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """From the beginning of the run on, also through seconds without values; what was told stays as it was."""
     history.add({"a": [1, 2], "b": [9]}, 90)
     history.add({"b": [9]}, 10)
-    historian.follow(A)
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.follow(A)
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
     first = told.of(TimelineOf)[-1]
     assert (first.series, len(first.timeline)) == (A, 100)
     history.add({"a": [3]})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: len(told.of(TimelineOf)[-1].timeline) == 101, WAIT_S)
     newest = told.of(TimelineOf)[-1].timeline
     assert newest.between(0, 1 << 62).figures(["100"]).count == 181
@@ -133,35 +133,35 @@ def test_a_followed_series_grows(
 
 
 def test_a_series_that_has_no_values_yet_is_followed_once_it_has(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """Whoever opened it need not ask again."""
     history.add({"a": [1]}, 3)
-    historian.follow(B)
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.follow(B)
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert not told.of(TimelineOf)
     history.add({"b": [1]})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
     assert told.of(TimelineOf)[-1].series == B
     assert len(told.of(TimelineOf)[-1].timeline) == 4
 
 
 def test_another_series_takes_the_place_of_the_first(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """Nothing more is told of the first, and of none after None."""
     history.add({"a": [1], "b": [2]}, 3)
-    historian.saw(snapshot_of(history.end_ns))
-    historian.follow(A)
+    history_thread.saw(snapshot_of(history.end_ns))
+    history_thread.follow(A)
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
-    historian.follow(B)
+    history_thread.follow(B)
     wait_until(lambda: told.of(TimelineOf)[-1].series == B, WAIT_S)
-    historian.follow(None)
+    history_thread.follow(None)
     told.news.clear()
     history.add({"a": [1], "b": [2]})
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Trends), WAIT_S)
     assert not told.of(TimelineOf)
 
@@ -188,35 +188,35 @@ def test_a_long_history_is_shown_while_it_is_read_and_given_up_for_another(
 ) -> None:
     """Nobody waits for the whole of what he no longer wants to see."""
     slow = Slow(DiskIntervals(run.history))
-    historian = HistoryThread(told, lambda _: slow)
-    historian.start()
+    history_thread = HistoryThread(told, lambda _: slow)
+    history_thread.start()
     history.add({"a": [1], "b": [2]}, 3)
-    historian.follow(A)
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.follow(A)
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(TimelineOf), WAIT_S)
-    historian.follow(None)
-    historian.look_at(history.end_ns, 1.0)
+    history_thread.follow(None)
+    history_thread.look_at(history.end_ns, 1.0)
     wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)
     read = slow.read
-    historian.follow(B)
+    history_thread.follow(B)
     wait_until(lambda: slow.read > read, WAIT_S)
-    historian.close()
-    assert not historian._thread.is_alive()
+    history_thread.close()
+    assert not history_thread._thread.is_alive()
 
 
 # --- moments -------------------------------------------------------------------------------------
 
 
 def test_a_moment_is_all_series_in_the_seconds_before_it(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """With the percentiles of the run; also those that were silent then."""
     begin_ns = history.end_ns
     history.add({"a": [1], "b": [5]}, 10)
     history.add({"a": [10, 20, 30, 40]}, 10)
     history.add({"a": [1_000]}, 10)
-    historian.saw(snapshot_of(history.end_ns))
-    historian.look_at(begin_ns + 20 * SECOND + SECOND // 4, 5.0)
+    history_thread.saw(snapshot_of(history.end_ns))
+    history_thread.look_at(begin_ns + 20 * SECOND + SECOND // 4, 5.0)
     moment = wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)[0].moment
     assert (moment.start_ns, moment.end_ns) == (begin_ns + 15 * SECOND, begin_ns + 20 * SECOND)
     figures = moment.series[A]
@@ -226,7 +226,7 @@ def test_a_moment_is_all_series_in_the_seconds_before_it(
 
 
 def test_of_an_old_moment_the_long_interval_around_it_is_told(
-    historian: HistoryThread,
+    history_thread: HistoryThread,
     make_history: Callable[..., Any],
     told: Any,
     snapshot_of: SnapshotOf,
@@ -236,20 +236,20 @@ def test_of_an_old_moment_the_long_interval_around_it_is_told(
     history = make_history({1: 60, 10: 60, 60: None})
     begin_ns = history.end_ns
     history.add({"a": [1]}, 600)
-    historian.saw(snapshot_of(history.end_ns))
-    historian.look_at(begin_ns + 75 * SECOND, 2.0)
+    history_thread.saw(snapshot_of(history.end_ns))
+    history_thread.look_at(begin_ns + 75 * SECOND, 2.0)
     moment = wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)[0].moment
     assert (moment.start_ns, moment.end_ns) == (begin_ns + 60 * SECOND, begin_ns + 120 * SECOND)
     assert moment.series[A].count == 60
 
 
 def test_what_was_before_the_run_is_said_to_be_nothing(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """It is no failure."""
     history.add({"a": [1]}, 3)
-    historian.saw(snapshot_of(history.end_ns))
-    historian.look_at(history.end_ns - 1_000 * SECOND, 10.0)
+    history_thread.saw(snapshot_of(history.end_ns))
+    history_thread.look_at(history.end_ns - 1_000 * SECOND, 10.0)
     wait_until(lambda: told.of(Note), WAIT_S)
     assert told.of(Note) == [Note("the history has nothing of that moment")]
 
@@ -275,31 +275,31 @@ def test_a_history_that_could_not_be_read_is_tried_again(
             raise failures.pop()
         return DiskIntervals(run.history)
 
-    historian = HistoryThread(told, open_past)
-    historian.start()
+    history_thread = HistoryThread(told, open_past)
+    history_thread.start()
     history.add({"a": [5]})
 
     def trends_of_history() -> bool:
-        historian.saw(snapshot_of(history.end_ns))
+        history_thread.saw(snapshot_of(history.end_ns))
         return trends(told, A)[-1:] == [5.0]
 
     wait_until(trends_of_history, WAIT_S)
     assert trends(told, A)[0] == 90.0
     assert len(told.of(Note)) == 1
-    historian.close()
+    history_thread.close()
 
 
 def test_a_damaged_history_is_said(
-    historian: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
+    history_thread: HistoryThread, history: Any, told: Any, snapshot_of: SnapshotOf, wait_until: Until
 ) -> None:
     """And the thread lives on."""
     history.add({"a": [5]})
     keys: Path = history.directory / "keys.jsonl"
     keys.write_bytes(keys.read_bytes() + b"{\n")
-    historian.saw(snapshot_of(history.end_ns))
+    history_thread.saw(snapshot_of(history.end_ns))
     wait_until(lambda: told.of(Note), WAIT_S)
     assert "damaged" in told.of(Note)[0].words
-    assert historian._thread.is_alive()
+    assert history_thread._thread.is_alive()
 
 
 def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_until: Until) -> None:
@@ -308,9 +308,9 @@ def test_a_failure_of_its_own_is_said(told: Any, snapshot_of: SnapshotOf, wait_u
     def fail(_: MetricsSnapshot) -> IntervalSource:
         raise ZeroDivisionError("oops")
 
-    historian = HistoryThread(told, fail)
-    historian.start()
-    historian.saw(snapshot_of())
+    history_thread = HistoryThread(told, fail)
+    history_thread.start()
+    history_thread.saw(snapshot_of())
     wait_until(lambda: told.of(Note), WAIT_S)
     assert "oops" in told.of(Note)[0].words
-    historian.close()
+    history_thread.close()

@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 FUZZ_INPUTS ?= 200000
 FUZZ_JOBS ?= 2
 CHECK_JOBS ?= 4  # twice the cores of a small machine: the fast tests wait for disks and threads half of their time
-TIMED := tests/integration tests/process tests/fault  # real sockets and processes: after the others, so that deadlines mean something
+TIMED := tests/integration tests/process tests/fault tests/docs  # real sockets and processes: after the others, so that deadlines mean something
 ALONE := tests/integration/test_benchmarks.py  # nothing beside it: it measures
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -66,7 +66,7 @@ test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
 	done
 
 clean:  ## Remove what was built or set up
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist tutorial .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find examples -name node_modules -prune -exec rm -rf {} +
 	rm -f src/telemetry/aggregator/*.so

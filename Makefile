@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all check style fault soak fuzz bench pictures clean tools
+.PHONY: help demo test test-all check style docs fault soak fuzz bench pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ style: $(VENV)/.dev  ## The part of check that runs no tests
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev  ## Build the documentation into site/ and check every link in it
+	@$(BIN)/python docs/site/build.py
+
 fault: $(VENV)/.dev  ## Kill, stop, starve and cut everything at random moments (TELEMETRY_FAULT_SEED=N repeats them)
 	$(BIN)/pytest -n 2 tests/fault
 
@@ -66,7 +69,7 @@ test-all:  ## Run the tests on every Python from 3.11 to 3.14 that is installed
 	done
 
 clean:  ## Remove what was built or set up
-	rm -rf $(VENV) build dist tutorial .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site tutorial .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find examples -name node_modules -prune -exec rm -rf {} +
 	rm -f src/telemetry/aggregator/*.so

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import ROOT, missing, run_page, shape
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = [ROOT / "docs" / "QUICK_START.md", *TUTORIALS]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "QUICK_START.md", *TUTORIALS]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Builds the site: writes its sources, runs the builder, and checks every link. `make docs` runs it.
+"""Builder of the site: write its sources, run Zensical, check every link. `make docs` runs it.
 
 python docs/site/build.py
 """
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
 SHIM = "https://unpkg.com/iframe-worker/shim"
 """What the builder loads from the network so that the search works in pages that are opened from a file."""
-LOCAL_SHIM = SITE / "docs" / "site" / "assets" / "iframe-worker.js"
+LOCAL_SHIM = SITE / "docs" / "site" / "assets" / "frame-worker.js"
 
 
 def main() -> int:

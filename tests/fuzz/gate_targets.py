@@ -36,7 +36,7 @@ from telemetry.gates import (
 from telemetry.gates.check import Rules
 from telemetry.gates.run_evidence import RunEvidence
 from telemetry.history import RecordedRun
-from telemetry.report import FORMATS, junit, render
+from telemetry.report import FORMATS, gate_report, junit, render
 from telemetry.report import gates as shown
 from telemetry.store import gate_results as gates_file
 from telemetry.store.gate_results import read_gates
@@ -199,7 +199,7 @@ def _file(results: Sequence[GateResult]) -> bytes:
 
 def _show(results: list[GateResult]) -> None:
     """Of the commands `gate` and `run`."""
-    for text in (shown.render_gates(results, "r"), shown.render_gates_markdown(results, "r")):
+    for text in (gate_report.render_gates(results, "r"), gate_report.render_gates_markdown(results, "r")):
         assert all(line.isprintable() for line in text.split("\n"))
     for line in shown.gate_lines(results).lines:
         assert line.isprintable()
@@ -270,7 +270,7 @@ TARGETS: Final = (
         run=run_gates,
         form=Json(),
         seeds=_results,
-        covers=(gates_file.read_gates, shown, junit),
+        covers=(gates_file.read_gates, shown, gate_report, junit),
         head=b'{"gates":[{"expression":"",',
         base_bytes=8 * MIB,
         bytes_each=2_000,

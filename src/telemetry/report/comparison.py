@@ -20,14 +20,12 @@ from telemetry.compare import (
     RunFacts,
     Verdict,
 )
-from telemetry.errors import UsageError
 from telemetry.formatting import NOTHING, number_of, printable, printable_json
 from telemetry.report import markdown, text
 from telemetry.report.content import Content
 from telemetry.report.table import Column, Section, Table
 from telemetry.report.text import INDENT
 
-FORMATS: Final = ("text", "md", "json", "html")
 _TOLD: Final = ("worse", "better", "changed")
 _BOLD: Final = "\x1b[1m"
 _RESET: Final = "\x1b[0m"
@@ -42,22 +40,6 @@ _NAMES_SHOWN: Final = 6
 _ONE_SIDED_SHOWN: Final = 20
 _FULL_FROM: Final = 10.0
 """Percentages are written out from ten times on."""
-
-
-def render_comparison(comparison: Comparison, form: str = "text", *, width: int = 100, color: bool = False) -> str:
-    """In a form of `FORMATS`, ending with a newline. `width` (columns) and `color` (ANSI) concern text alone.
-
-    Raises UsageError for an unknown format.
-    """
-    if form == "text":
-        return comparison_text(comparison, width, color)
-    if form == "html":
-        from telemetry.report.comparison_page import comparison_html
-
-        return comparison_html(comparison)
-    if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r} of a comparison", hint=f"one of {', '.join(FORMATS)}")
-    return comparison_json(comparison) if form == "json" else comparison_markdown(comparison)
 
 
 def comparison_json(comparison: Comparison) -> str:

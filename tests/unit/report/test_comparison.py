@@ -23,9 +23,9 @@ from telemetry.report.comparison import (
     figure_name,
     interval,
     obstacles,
-    render_comparison,
     signed,
 )
+from telemetry.report.comparison_forms import render_comparison
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "comparison"
 NS = 10**9

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from telemetry.report.gates import evidence_words, gate_lines, render_gates, render_gates_markdown, tally
+from telemetry.report.gate_report import render_gates, render_gates_markdown
+from telemetry.report.gates import evidence_words, gate_lines, tally
 from telemetry.wire.gates import GateResult
 
 PASS = GateResult(

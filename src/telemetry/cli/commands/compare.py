@@ -125,7 +125,7 @@ def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | Non
 
 
 def _write(comparison: Comparison, output: Output) -> None:
-    from telemetry.report.comparison import render_comparison
+    from telemetry.report.comparison_forms import render_comparison
 
     width, color = console.PIPED_WIDTH, False
     if output.path is None:

@@ -127,7 +127,7 @@ def _rendered(report: Report, form: str, span: str, *, color: bool) -> str:
         from telemetry.report.junit import render_junit
 
         return render_junit(report)
-    from telemetry.report.gates import render_gates, render_gates_markdown
+    from telemetry.report.gate_report import render_gates, render_gates_markdown
 
     headline = report.headline() + span
     if form == "md":

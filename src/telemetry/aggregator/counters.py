@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown
 from telemetry.aggregator.state import Column
-from telemetry.aggregator.values import LARGEST, bounded, grown
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import CounterStat
 

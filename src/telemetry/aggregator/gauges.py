@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.snapshot_numbers import grown, plain
 from telemetry.aggregator.state import Column
-from telemetry.aggregator.values import grown, plain
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import GaugeStat
 

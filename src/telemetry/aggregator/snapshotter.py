@@ -9,8 +9,8 @@ from typing import Final
 from telemetry import limits
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.snapshot_numbers import bounded
 from telemetry.aggregator.text_queue import TextQueue
-from telemetry.aggregator.values import bounded
 from telemetry.drop_reasons import Reason, merge_reasons
 from telemetry.formatting import listed, number_of, process
 from telemetry.wire.snapshot import (

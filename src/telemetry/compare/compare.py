@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from telemetry.compare.curves import curves
 from telemetry.compare.evidence import Pairs, evidence
 from telemetry.compare.figures import Figure, needed
 from telemetry.compare.judge import Case, plain_difference, result
 from telemetry.compare.model import VERDICT_WORDS, BoundedFigure, Comparison, MetricResult
 from telemetry.compare.noise import noise_for
 from telemetry.compare.options import Options
+from telemetry.compare.percentile_curves import curves
 from telemetry.compare.samples import Sample, samples
 from telemetry.compare.sides import by_turns, facts
 from telemetry.errors import UsageError

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.values import grown
+from telemetry.aggregator.snapshot_numbers import grown
 
 _FEWEST: Final = 1_024  # looked through at once
 

@@ -21,8 +21,8 @@ from telemetry.aggregator.pending_rows import Columns, PendingRows, Slots, slot_
 from telemetry.aggregator.registry import OVERFLOW, Registry
 from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES
 from telemetry.aggregator.series.extent_tail import Tail, TailRows
+from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.aggregator.state import PART, Column
-from telemetry.aggregator.values import LARGEST, bounded, grown, plain
 from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import Extent
 from telemetry.wire.units import TIME_NS

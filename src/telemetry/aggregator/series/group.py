@@ -13,8 +13,8 @@ from telemetry import limits
 from telemetry.aggregator.compiled import record_usual
 from telemetry.aggregator.series.moments import Moments
 from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
+from telemetry.aggregator.snapshot_numbers import grown
 from telemetry.aggregator.state import PART
-from telemetry.aggregator.values import grown
 from telemetry.errors import InstrumentError
 from telemetry.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
 from telemetry.hdr.pages import PagedCounts

@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.aggregator.series.group import Definition, SeriesGroup
 from telemetry.aggregator.series.moments import Summary
 from telemetry.aggregator.series.ticks import Indices
-from telemetry.aggregator.values import LARGEST, bounded, grown, plain
+from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.hdr.cells import count_cells
 from telemetry.hdr.layout import Floats
 from telemetry.hdr.ranks import Ratio, parse_percentile, ranks

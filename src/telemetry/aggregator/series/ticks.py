@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.snapshot_numbers import grown
 from telemetry.aggregator.state import Column
-from telemetry.aggregator.values import grown
 from telemetry.hdr.layout import Floats, Integers, Layout
 
 Indices = NDArray[np.intp]

@@ -13,7 +13,7 @@ from telemetry import limits
 from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.steps.member import NOTHING_ENDED, Member
 from telemetry.aggregator.steps.merged import Reductions, ReportedValues, Values, merged
-from telemetry.aggregator.steps.shown import ShownNames
+from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.drop_reasons import Count
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
 from telemetry.wire.snapshot import AxisStat

@@ -14,7 +14,7 @@ from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps.axis import AxisSteps, Closed
 from telemetry.aggregator.steps.merged import Values, finite
-from telemetry.aggregator.steps.shown import ShownNames
+from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.drop_reasons import Reason
 from telemetry.wire.events import Axis, Name, Natural, Scalars, StepEnd
 from telemetry.wire.snapshot import AxisStat

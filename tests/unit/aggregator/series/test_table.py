@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.values import bounded
+from telemetry.aggregator.snapshot_numbers import bounded
 from telemetry.errors import UsageError
 from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank

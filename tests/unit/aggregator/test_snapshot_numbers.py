@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from telemetry.aggregator.values import LARGEST, bounded, grown, plain
+from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
-from telemetry.aggregator.steps.shown import ShownNames
+from telemetry.aggregator.steps.shown_names import ShownNames
 
 WARNING = "steps: values of more than 3 names, or too long ones: the rest is not shown"
 

@@ -1,11 +1,11 @@
 """Files: everything a run leaves on disk, and reading it back into the structs of the wire.
 
-    atomic, appendfile, framing      how bytes get there whole
-    rundir, runlock, liveruns        which directory, whose it is, which runs are alive
-    journal, records                 what grows while the run goes on
-    history, levels, rollup          and what happened in each second, ten seconds, minute of it
-    final, hlog                      what is made of it at the end
-    remains                          what is left of a run that did not come to its end
+    atomic, append_file, framing         writing bytes completely or not at all
+    run_directory, run_lock, live_runs   finding a directory, its owner, and live runs
+    journal, records                     files that grow during the run
+    history, intervals                   events of each second, ten seconds and minute
+    final_snapshot, interval_log         files made at the end
+    dead_run                             rest of a run that did not end properly
 
-Only `history`, `levels`, `rollup` and `hlog` need numpy, only `hlog` the `hdrhistogram` library.
+Only `history`, `intervals` and `interval_log` need numpy, only `interval_log` the `hdrhistogram` library.
 """

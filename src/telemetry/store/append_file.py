@@ -1,4 +1,4 @@
-"""A file that only grows, by whole pieces."""
+"""A file that grows by complete pieces only."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _IOV_MAX: Final = 1024  # POSIX guarantees 16; Linux and macOS have 1024
 
 
 class AppendFile:
-    """Opens `path` for appending and makes it if needed, for this user alone unless `mode` says otherwise. One
-    owner. Every method may raise OSError."""
+    """A file opened for appending at `path`, created if missing, for this user alone unless `mode` is given.
+
+    It has one owner. Every method may raise OSError.
+    """
 
     __slots__ = ("fd", "path", "size")
 
@@ -27,10 +29,10 @@ class AppendFile:
         self.size = os.fstat(self.fd).st_size
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Writes all buffers (bytes-like, item size 1) or none; returns their bytes.
+        """Write all buffers (bytes-like, item size 1) or none. Return the number of bytes.
 
-        One `writev` for up to 1,024 buffers. What a full disk took of a piece is cut off again, so that the file
-        ends at a boundary.
+        Uses one `writev` for up to 1,024 buffers. If the disk is full, the incomplete piece is cut off again, so
+        that the file ends at a boundary.
         """
         total = sum(map(len, buffers))
         try:
@@ -42,7 +44,7 @@ class AppendFile:
         return total
 
     def cut(self, size: int) -> None:
-        """Drops what lies beyond `size` bytes; a disk that can't even do that leaves a torn tail."""
+        """Drop the bytes after `size`. If the disk can't do even that, a torn tail remains."""
         with suppress(OSError):
             os.ftruncate(self.fd, size)
             self.size = size
@@ -62,7 +64,7 @@ class AppendFile:
 
 
 def _beyond(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
-    """The buffers without their first `count` bytes."""
+    """Return the buffers without their first `count` bytes."""
     for at, buffer in enumerate(buffers):
         if count < len(buffer):
             return [memoryview(buffer)[count:], *buffers[at + 1 :]]
@@ -71,6 +73,6 @@ def _beyond(buffers: Sequence[Buffer], count: int) -> list[Buffer]:
 
 
 def describe(error: OSError) -> str:
-    """One line for `failed` attributes and error messages."""
+    """Return the error as one line, for `failed` attributes and error messages."""
     what = error.strerror or str(error)
     return f"{what}: {error.filename}" if error.filename else what

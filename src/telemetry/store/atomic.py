@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, also after a power cut unless its writer does without that."""
+"""Atomic writes: a file appears completely or not at all, even after a power cut if the write is durable."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ OWNER_ONLY: Final = 0o600
 """Mode of the files of a run."""
 _AS_UMASK: Final = 0o666
 _NOT_FOR_DIRECTORIES: Final = (errno.EINVAL, errno.ENOTSUP)
-"""What network file systems answer that only know how to sync files."""
+"""Errors of network file systems that can sync files but not directories."""
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = _AS_UMASK) -> None:
-    """Replaces `path` by `data`. Blocks until it is on the disk. Raises OSError, and then `path` is as it was.
+    """Replace the content of `path` by `data`.
 
-    Not `durable`, it blocks for the page cache alone: for one of many files that can be made anew, which a power
-    cut within the minute may leave empty.
+    Blocks until the data is on the disk. Raises OSError and then leaves `path` unchanged.
+
+    If not `durable`, it blocks for the page cache only. Use that for one of many files that can be made again: a
+    power cut within the next minute may leave such a file empty.
     """
     with replacing(path, durable=durable, mode=mode) as file:
         file.write(data)
@@ -30,9 +32,9 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True, mode: int = _
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = True, mode: int = _AS_UMASK) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+    """Yield a new file that replaces `path` if the block succeeds, and is deleted if it fails.
 
-    It lies beside `path`, because a rename is atomic only within one file system.
+    The file lies beside `path`, because a rename is atomic only within one file system.
     """
     temporary = _beside(path)
     try:
@@ -51,9 +53,9 @@ def replacing(path: Path, *, durable: bool = True, mode: int = _AS_UMASK) -> Ite
 
 
 def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Makes a new folder of files by name, which is there whole or not at all. Blocks for the page cache alone.
+    """Create a folder with files by name, completely or not at all. Blocks for the page cache only.
 
-    Raises OSError, also for a folder that is there and not empty.
+    Raises OSError, also if a folder of that name exists and is not empty.
     """
     temporary = _beside(path)
     temporary.mkdir()
@@ -68,12 +70,12 @@ def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """Where no reader looks."""
+    """Return a hidden temporary path beside `path` that readers ignore."""
     return path.with_name(f".{path.name[:100]}.{os.getpid()}-{token_hex(4)}.tmp")
 
 
 def sync_directory(path: Path) -> None:
-    """Puts the names in a directory on the disk, where the file system can. Blocks. Raises OSError."""
+    """Sync the names in a directory to the disk, if the file system can. Blocks. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -1,12 +1,12 @@
-"""`backends/<name>/` in a run directory: what a writer is, how far it has come, and how it is doing.
+"""`backends/<name>/` in a run directory: settings, progress and state of a writer.
 
-writer.json      what it was asked to do, so that somebody can go on with it; written at its start
-checkpoint.json  how far the tracker has acknowledged, after each time it did
-ahead            how many items have been handed to the tracker since then; only where that matters
-status.json      its newest report of itself
-writer.log       what the tracker's library had to say
-lock             held by the writer while it lives
-data/            the tracker's own files, unless an option says otherwise
+writer.json      its settings, so that another process can continue; written at its start
+checkpoint.json  items that the tracker has acknowledged; written after each acknowledgement
+ahead            number of items handed to the tracker since then; only for trackers where that matters
+status.json      its newest report of its state
+writer.log       messages of the tracker's library
+lock             held by the writer process
+data/            files of the tracker, unless an option sets another place
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class WriterFacts(_File, kw_only=True, frozen=True):
     name: str
     kind: str
     to: str
-    """Of `--to`; secrets are masked."""
+    """Value of `--to`, with secrets masked."""
     cwd: str = ""
-    """What paths in it are relative to, and where the settings are from."""
+    """Working directory: the base of relative paths, and the place of the settings."""
     every_s: float | None = None
-    """That readings are apart; null: as the settings say."""
+    """Seconds between readings; null: as in the settings."""
 
 
 class Counts(Struct, kw_only=True, frozen=True):
-    """Of all processes of a writer together."""
+    """Counts over all processes of a writer."""
 
     written: Natural = 0
     retried: Natural = 0
@@ -63,22 +63,22 @@ class Counts(Struct, kw_only=True, frozen=True):
 
 
 class Checkpoint(_File, kw_only=True, frozen=True):
-    """Everything before `position` is with the tracker, or counted."""
+    """A checkpoint of a writer: everything before `position` is delivered to the tracker, or counted as dropped."""
 
     serial: Natural = 0
-    """One more with each."""
+    """Number of the checkpoint; each one adds 1."""
     position: dict[str, Any] = {}
-    """As the source of items writes it; empty: the beginning."""
+    """Position in the format of the source of items; empty: the beginning."""
     state: dict[str, Any] = {}
-    """The backend's own."""
+    """State of the backend itself."""
     counts: Counts = Counts()
     done: bool = False
-    """The run was over, all of it is there, and the backend was closed."""
+    """True if the run was over, everything was delivered, and the backend was closed."""
 
 
 @dataclass(frozen=True)
 class WriterFolder:
-    """Making one from a path touches nothing. One process writes: the one that has the lock."""
+    """The folder of one writer. Creating this object touches no file. Only the process with the lock writes."""
 
     path: Path
 
@@ -111,7 +111,7 @@ class WriterFolder:
         return self.path / "ahead"
 
     def make(self) -> None:
-        """With its folder for data. Raises RunDirectoryError."""
+        """Create the folder and its data folder. Raises RunDirectoryError."""
         try:
             for folder in (self.path.parent, self.path, self.data):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,31 +119,34 @@ class WriterFolder:
             raise RunDirectoryError(f"the writer's folder can't be made: {describe(error)}") from error
 
     def write_facts(self, facts: WriterFacts) -> None:
-        """Raises RunDirectoryError."""
+        """Write the writer's settings. Raises RunDirectoryError."""
         _write(self.facts, facts)
 
     def read_facts(self) -> WriterFacts | None:
-        """None if there is no writer. Raises RunDirectoryError."""
+        """Return the writer's settings; None if there is no writer. Raises RunDirectoryError."""
         return _read(self.facts, WriterFacts)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Outlives the process, not the machine: neither does what most trackers acknowledge. Raises
-        RunDirectoryError."""
+        """Write the checkpoint. Raises RunDirectoryError.
+
+        It survives a crash of the process, but not of the machine. The same is true for data that most trackers
+        acknowledge.
+        """
         _write(self.checkpoint, checkpoint)
 
     def read_checkpoint(self) -> Checkpoint:
-        """That of a new writer if there is none. Raises RunDirectoryError."""
+        """Return the checkpoint; that of a new writer if there is none. Raises RunDirectoryError."""
         return _read(self.checkpoint, Checkpoint) or Checkpoint()
 
     def write_status(self, stat: BackendStat) -> None:
-        """Raises RunDirectoryError."""
+        """Write the newest report. Raises RunDirectoryError."""
         _write(self.status, _Status(status=stat))
 
     def taken(self) -> bool:
-        """Whether a writer lives that has it; also if nobody can tell."""
+        """Return whether a live writer has this folder; True also if that is unknown."""
         try:
             with self.lock.open("rb") as file:
-                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go of with the file
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the lock is released when the file closes
         except FileNotFoundError:
             return False
         except OSError:
@@ -151,7 +154,7 @@ class WriterFolder:
         return False
 
     def read_status(self) -> BackendStat | None:
-        """None if it has never said anything. Raises RunDirectoryError."""
+        """Return the newest report; None if there is none yet. Raises RunDirectoryError."""
         found = _read(self.status, _Status)
         return found.status if found else None
 
@@ -161,9 +164,10 @@ class _Status(_File, kw_only=True, frozen=True):
 
 
 class Ahead:
-    """What a writer has handed to the tracker since its checkpoint: the tracker may have it, although nobody knows.
+    """The number of items handed to the tracker since the checkpoint; the tracker may or may not have them.
 
-    One small write each time, no rename. Nothing is raised: where it can't be kept, nothing is known.
+    Each update is one small write without a rename. Never raises: if the file can't be written, the number is
+    unknown.
     """
 
     def __init__(self, path: Path) -> None:
@@ -171,7 +175,7 @@ class Ahead:
         self._fd = -1
 
     def read(self, serial: int) -> int:
-        """How many items were handed over after the checkpoint of that number."""
+        """Return the number of items handed over after the checkpoint of that number."""
         with suppress(OSError):
             found = _AHEAD.fullmatch(self._path.read_bytes())
             if found and int(found[1]) == serial:
@@ -185,7 +189,7 @@ class Ahead:
             os.pwrite(self._fd, b"%018d %018d\n" % (serial, items), 0)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file. Can be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -196,7 +200,7 @@ def writer_folder(run: Path, name: str) -> WriterFolder:
 
 
 def writer_folders(run: Path) -> list[WriterFolder]:
-    """Those of a run, by name. Empty where there are none, or where they can't be looked at."""
+    """Return the writer folders of a run, by name; empty if there are none, or if they can't be listed."""
     try:
         found = [path for path in (run / BACKENDS).iterdir() if (path / "writer.json").is_file()]
     except OSError:
@@ -205,7 +209,7 @@ def writer_folders(run: Path) -> list[WriterFolder]:
 
 
 def read_backends(run: Path) -> list[BackendStat]:
-    """The newest reports of all writers of a run, by name; one that can't be read is left out."""
+    """Return the newest reports of all writers of a run, by name. Unreadable reports are left out."""
     found = []
     for folder in writer_folders(run):
         with suppress(RunDirectoryError):
@@ -222,7 +226,7 @@ def _write(path: Path, value: _File) -> None:
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:
-    """None if there is no such file."""
+    """Read the file; return None if there is no such file."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""`<root>/calibrations/<name>.json`: how much runs of one command differ by themselves.
+"""`<root>/calibrations/<name>.json`: the noise between runs of one command.
 
-One file a name; a new calibration replaces the one before.
+Each name has one file; a new calibration replaces the previous one.
 """
 
 from __future__ import annotations
@@ -24,48 +24,53 @@ from telemetry.wire.version import SCHEMA
 FOLDER: Final = "calibrations"
 
 Of = Literal["series", "counter", "command"]
-"""What a figure of a run is of."""
+"""Kind of thing that a figure of a run describes."""
 
 
 class MetricNoise(Struct, frozen=True, kw_only=True):
-    """One figure of a run, such as the p99 of a series, and how it differs from run to run."""
+    """A figure of a run, such as the p99 of a series, and its variation from run to run."""
 
     of: Of
     statistic: str
-    """Of a series `p50`, `p99.9`, …, `mean`, `rate`; of a counter `value`, `rate`; of the command `wall`, `cpu`."""
+    """Name of the figure.
+
+    `p50`, `p99.9`, …, `mean`, `rate` of a series; `value`, `rate` of a counter; `wall`, `cpu` of the command.
+    """
     name: str = ""
-    """Of the series or counter; empty for the command."""
+    """Name of the series or counter; empty for the command."""
     labels: dict[str, str] = {}
     unit: str = ""
     values: list[float] = []
-    """One of each run, in `unit`, in the order of the runs."""
+    """Values of the runs in `unit`, in the order of the runs."""
     mean: float | None = None
     cv: float | None = None
     """Standard deviation between runs, as a fraction of the mean; null if the mean is 0."""
     detectable: dict[str, float] = {}
-    """Runs a side → the smallest relative difference that nine of ten comparisons of so many find, this metric
-    alone."""
+    """Runs per side → smallest relative difference that is detected.
+
+    Nine of ten comparisons with that many runs detect it, if only this metric is compared.
+    """
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """What `telemetry calibrate` found."""
+    """The result of `telemetry calibrate`."""
 
     schema_version: int = SCHEMA
     name: str
     argv: list[str] = []
-    """The command; secrets are masked."""
+    """Command with secrets masked."""
     host: str = ""
     created_ns: Natural = 0
     """Wall clock."""
     runs: Natural = 0
     directories: list[str] = []
-    """Of the runs, in their order."""
+    """Directories of the runs, in their order."""
     metrics: list[MetricNoise] = []
 
     def noise(
         self, of: Of, statistic: str, name: str = "", labels: Mapping[str, str] | None = None
     ) -> MetricNoise | None:
-        """The one of this name and exactly these labels; None if the runs did not have it."""
+        """Return the noise of this name and exactly these labels; None if the runs did not have it."""
         wanted = dict(labels or {})
         for metric in self.metrics:
             if (metric.of, metric.statistic, metric.name) == (of, statistic, name) and metric.labels == wanted:
@@ -74,12 +79,15 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 def calibration_path(root: Path, name: str) -> Path:
-    """Where the calibration of that name is or would be; `root` is the folder of the run directories."""
+    """Return the path of the calibration of that name, which may not exist. `root` holds the run directories."""
     return root / FOLDER / f"{slug(name)}.json"
 
 
 def write_calibration(root: Path, calibration: Calibration) -> Path:
-    """Replaces the one of that name. Blocks until it is on the disk. Raises RunDirectoryError."""
+    """Write the calibration and replace the previous one of that name.
+
+    Blocks until it is on the disk. Raises RunDirectoryError.
+    """
     path = calibration_path(root, calibration.name)
     data = msgspec.json.format(msgspec.json.encode(calibration), indent=2) + b"\n"
     try:
@@ -91,7 +99,10 @@ def write_calibration(root: Path, calibration: Calibration) -> Path:
 
 
 def read_calibration(root: Path, name: str) -> Calibration:
-    """Raises RunNotFoundError if there is none of that name, RunDirectoryError if it is damaged or newer."""
+    """Read the calibration of that name.
+
+    Raises RunNotFoundError if it does not exist, RunDirectoryError if it is damaged or newer than this version.
+    """
     path = calibration_path(root, name)
     try:
         return _decoded(path)
@@ -102,12 +113,12 @@ def read_calibration(root: Path, name: str) -> Calibration:
 
 
 def find_calibration(root: Path, name: str) -> Calibration | None:
-    """As `read_calibration`, but None if there is none. Raises RunDirectoryError."""
+    """Read the calibration of that name; return None if it does not exist. Raises RunDirectoryError."""
     return read_calibration(root, name) if calibration_path(root, name).is_file() else None
 
 
 def list_calibrations(root: Path) -> list[str]:
-    """What they are called in the file system, sorted."""
+    """Return the names of all calibrations in the file system, sorted."""
     try:
         return sorted(path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
     except OSError:
@@ -115,7 +126,7 @@ def list_calibrations(root: Path) -> list[str]:
 
 
 def _decoded(path: Path) -> Calibration:
-    """Raises OSError, RunDirectoryError."""
+    """Read the file. Raises OSError, RunDirectoryError."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Calibration)
     except BAD_INPUT as error:

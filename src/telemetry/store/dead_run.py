@@ -1,4 +1,4 @@
-"""Whether a run is dead – its aggregator ended without a result – and what is left of it."""
+"""Detection of dead runs, whose aggregator ended without a result, and a description of their files."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ class LeftOver:
     since_ns: int
     """Wall clock of the last sign of life."""
     segments: int
-    """Of the journal."""
+    """Number of journal segments."""
     journal_bytes: int
     obstacle: str = ""
-    """Why no result can be made of it."""
+    """Reason why no result can be made from the files; empty if one can."""
 
     @property
     def recoverable(self) -> bool:
-        """There is something to make a result from: a checkpoint, and what came after it."""
+        """True if a result can be made: there is a checkpoint, with the frames after it."""
         return not self.obstacle
 
     @property
     def remedy(self) -> str:
-        """The command that does it, to be copied."""
+        """Command that makes the result, ready to copy."""
         return f"telemetry recover {shlex.quote(os.fspath(self.directory.path))}"
 
     @property
     def way_on(self) -> str:
-        """The command with which the run goes on instead, for those who still record."""
+        """Command that continues the run instead, for producers that still record."""
         return f"telemetry serve --resume {shlex.quote(os.fspath(self.directory.path))}"
 
 
 def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
-    """Nobody has it, and it has no result that can be read, in its directory or where else one may be."""
+    """Return True if no process owns the run and it has no readable result.
+
+    Looks for the result in the run directory and in the fallback directories.
+    """
     final = find_final(run, fallback_dirs)
     if final is not None:
         with suppress(RunDirectoryError):
@@ -55,8 +58,11 @@ def is_dead(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> bool:
 
 
 def forget_finished(runtime_dir: Path, fallback_dirs: Sequence[str] = ()) -> None:
-    """Remove what killed aggregators left beside their sockets, of runs that have a result or left nothing to make
-    one of. Never raises. Blocks on the disk."""
+    """Remove files that killed aggregators left beside their sockets.
+
+    Applies to runs that have a result, or that left nothing to make a result from. Never raises. Blocks on the
+    disk.
+    """
     for found in list_live(runtime_dir):
         if not found.alive and not _may_go_on(found, fallback_dirs):
             forget(runtime_dir, found.run_id)
@@ -76,7 +82,7 @@ def _may_go_on(found: LiveRun, fallback_dirs: Sequence[str]) -> bool:
 
 
 def remains(run: RunDirectory) -> LeftOver:
-    """What a run left. Never raises: what can't be looked at is not there."""
+    """Describe the files that a run left. Never raises: files that can't be read count as missing."""
     segments: list[Path] = []
     with suppress(OSError):
         segments = segment_files(run.journal)
@@ -102,7 +108,10 @@ def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
 
 
 def _other_signs(run: RunDirectory) -> Iterator[os.stat_result]:
-    """Files that a live aggregator writes to all the time; who looks after a dead run writes to its manifest."""
+    """Yield files that a live aggregator writes to all the time.
+
+    `serve --resume` and `recover` write to the manifest.
+    """
     paths = [run.log]
     for folder in (run.history, run.records):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""final_snapshot.json: the result of a run, written whole or not at all, in the first place that takes it."""
+"""final_snapshot.json: the result of a run, written atomically at the first candidate path that is writable."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _PAIR: Final = re.compile(rb"\[\n\s+([-\d.eE+]+),\n\s+([-\d.eE+]+)\n\s+\]")
 
 @dataclass(frozen=True)
 class FinalFile:
-    """The result of a run, where it was found."""
+    """The result file of a run at the path where it was found."""
 
     path: Path
     run: RunDirectory
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it lies outside of the run directory."""
+        """Return whether the file lies outside of the run directory."""
         return self.path != self.run.final
 
     def head(self) -> FinalHead:
-        """Read what a list of runs says of it. Raises as `read_final`."""
+        """Read the fields that a list of runs shows. Raises as `read_final`."""
         return _head(self._data(), self.path)
 
     def read(self) -> MetricsSnapshot:
-        """Raises as `read_final`, and for a file outside of the run directory that can't be trusted."""
+        """Read the result. Raises as `read_final`, and for an untrusted file outside of the run directory."""
         data = self._data()
         if self.is_elsewhere:
             _check_run(_head(data, self.path), self.run, self.path)
@@ -60,7 +60,7 @@ class FinalFile:
 
 
 def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> list[Path]:
-    """Where the final file of a run goes: into its directory, or else the first of these that takes it."""
+    """Return the paths for the final file of a run, best first: its directory, then the fallback directories."""
     folders = [Path(folder) for folder in fallback_dirs]
     if temporary := _temporary():
         folders.append(temporary)
@@ -68,10 +68,11 @@ def final_candidates(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> li
 
 
 def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> FinalFile | None:
-    """Find the final file of a run, wherever it went.
+    """Find the final file of a run in its directory or a fallback directory.
 
-    Outside of the run directory anybody may be able to write. There it has to be a regular file, not a link, of
-    this user or of the owner of the run directory, which nobody else may write to, with the id of this run.
+    Other users may be able to write outside of the run directory. A file there must be a regular file and not a
+    link. It must belong to this user or the owner of the run directory, must not be writable for others, and must
+    have the id of this run.
     """
     for path in final_candidates(run, fallback_dirs):
         found = FinalFile(path, run)
@@ -87,10 +88,10 @@ def find_final(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> FinalFil
 
 
 def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
-    """Writes the file at the first of `candidates` (file paths) that can be written; returns which.
+    """Write the file to the first of `candidates` (file paths) that is writable. Return that path.
 
-    Missing directories are made. Outside of a run directory only this user can read the file. Blocks until it is on
-    the disk. Raises RunDirectoryError with every reason.
+    Missing directories are created. Outside of a run directory only this user can read the file. Blocks until it is
+    on the disk. Raises RunDirectoryError with the reason for each path.
     """
     data = final_json(snapshot)
     reasons = []
@@ -111,22 +112,25 @@ def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
 
 
 def final_json(snapshot: MetricsSnapshot) -> bytes:
-    """Strict, indented JSON with a checksum. A number that is not finite is null, and a warning says which."""
+    """Return strict, indented JSON with a checksum.
+
+    A number that is not finite becomes null, and a warning names it.
+    """
     return sealed(strict_json(msgspec.to_builtins(snapshot)))
 
 
 def strict_json(document: dict[str, Any]) -> bytes:
-    """`final_json` of a document that has `warnings`, and only builtins in it."""
+    """Return `final_json` of a document that has `warnings` and consists of builtins only."""
     odd: list[str] = []
     document = _finite(document, "", odd)
     document["warnings"] = [*document["warnings"], *odd]
     indented = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    # A raw line break can't be inside a JSON string, so that only pairs of numbers match.
+    # A JSON string can't contain a raw line break, so only pairs of numbers match.
     return _PAIR.sub(rb"[\1, \2]", indented) + b"\n"
 
 
 class FinalHead(msgspec.Struct):
-    """What a list of runs says of a result."""
+    """The fields of a result that a list of runs shows."""
 
     name: str
     run_id: str
@@ -136,12 +140,15 @@ class FinalHead(msgspec.Struct):
 
 
 def read_final(path: Path) -> MetricsSnapshot:
-    """Raises RunDirectoryError if the file is missing, broken, of a newer schema, or contradicts itself."""
+    """Read a result.
+
+    Raises RunDirectoryError if the file is missing, damaged, of a newer schema, or contradicts itself.
+    """
     return _decode(_read(path), path)
 
 
 def _head(data: bytes, path: Path) -> FinalHead:
-    """A fraction of the work of `_decode`. Raises RunDirectoryError if it is broken."""
+    """Read the head only, with a fraction of the work of `_decode`. Raises RunDirectoryError for a damaged file."""
     try:
         check_seal(data)
         return msgspec.json.decode(data, type=FinalHead)
@@ -184,7 +191,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
-    """As `_read`, in a folder in which others may write. Raises RunDirectoryError also for a file of theirs."""
+    """Read a file in a folder where other users may write. Raises RunDirectoryError also for a file of theirs."""
     try:
         return read_owned(path, _owners(run))
     except OSError as error:
@@ -192,7 +199,7 @@ def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
 
 
 def _owners(run: RunDirectory) -> set[int]:
-    """Whoever owns the run directory could write anything there, so their file elsewhere is as good."""
+    """Return the trusted owners: this user and the owner of the run directory, who could write any file into it."""
     owners = {os.geteuid()}
     with suppress(OSError):
         owners.add(run.path.stat().st_uid)
@@ -205,7 +212,7 @@ def _check_run(head: FinalHead, run: RunDirectory, path: Path) -> None:
 
 
 def _write_elsewhere(path: Path, data: bytes) -> None:
-    """May raise OSError."""
+    """Write to a folder outside of the run directory. Raises OSError."""
     mode = path.parent.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and path.parent == _temporary():
         raise PermissionError(errno.EPERM, "other users may replace files in this folder")
@@ -215,7 +222,7 @@ def _write_elsewhere(path: Path, data: bytes) -> None:
 
 
 def _temporary() -> Path | None:
-    """Not every machine has one."""
+    """Return the folder for temporary files; None if the machine has none."""
     try:
         return Path(tempfile.gettempdir())
     except OSError:
@@ -243,7 +250,7 @@ def _snapshot(document: Any) -> MetricsSnapshot:
     try:
         return msgspec.convert(document, MetricsSnapshot)
     except msgspec.ValidationError:
-        # A number that was not finite and whose field has no null: the warning in the file speaks of it.
+        # A non-finite number in a field that can't be null: the warning in the file mentions it.
         return msgspec.convert(_without_nulls(document), MetricsSnapshot)
 
 

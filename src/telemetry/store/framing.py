@@ -1,9 +1,10 @@
-"""Frames of the journal and the history. A length and a CRC in front of each show where a torn or rotten file ends.
+"""Frames of the journal and the history. The length and CRC of each show where a torn or damaged file ends.
 
     segment = magic[8], u64 schema version, frame …
     frame   = u32 length, u32 crc, u64 stamp, u8 kind, payload[length]
 
-All little endian. The CRC-32 covers stamp, kind and payload. What a stamp is, the kind of file says.
+All numbers are little endian. The CRC-32 covers stamp, kind and payload. The kind of file defines what a stamp
+means.
 """
 
 from __future__ import annotations
@@ -25,35 +26,38 @@ _SEGMENT: Final = struct.Struct("<8sQ")
 _LENGTH_CRC: Final = struct.Struct("<II")
 _STAMP_KIND: Final = struct.Struct("<QB")
 _HEADER: Final = struct.Struct("<IIQB")
-_READ_BYTES: Final = 2 * MIB  # four of the largest batches: reads are few, and it stays in the cache
+_READ_BYTES: Final = 2 * MIB  # four of the largest batches: few reads, and it stays in the cache
 
-_PIECE_BYTES: Final = 256 * KIB  # of a frame larger than the buffer, while its CRC is looked at
-_BLOCK_BYTES: Final = 512  # of the smallest block of a disk: a power cut leaves those it did not write as zeros
-_SEARCH_BYTES: Final = 256 * MIB  # of what looks like a frame and is none: more is in nothing that was torn
-_CANDIDATE_BYTES: Final = KIB  # what looking at one costs, besides its length
+_PIECE_BYTES: Final = 256 * KIB  # read at once of a frame larger than the buffer, to check its CRC
+_BLOCK_BYTES: Final = 512  # smallest block of a disk: after a power cut, unwritten blocks hold zeros
+_SEARCH_BYTES: Final = 256 * MIB  # of false frame candidates: a torn tail never holds more
+_CANDIDATE_BYTES: Final = KIB  # cost of checking one candidate, besides its length
 
 _NOTHING: Final = memoryview(b"")
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT.size
 FRAME_HEADER_BYTES: Final = _HEADER.size
 OPENING_BYTES: Final = 32
-"""Of a payload, at most: what a `Kind` says of its beginning."""
+"""Largest number of payload bytes that the pattern of a `Kind` may match."""
 
 
 class Frame(NamedTuple):
     stamp: int
     kind: int
     data: memoryview
-    """Valid until the next frame is asked for."""
+    """Payload, valid until the next frame is requested."""
 
 
 class Kind(NamedTuple):
-    """What is known of the payloads of one kind."""
+    """The properties of payloads of one kind."""
 
     longest: int
     opening: bytes = b""
-    """A regular expression of what each begins with: what does not is not even looked at. A payload is full of what
-    could be the header of a small frame."""
+    """Regular expression for the beginning of each payload.
+
+    Candidates without a match are skipped at once: a payload is full of bytes that could be the header of a small
+    frame.
+    """
 
 
 def segment_header(magic: bytes) -> bytes:
@@ -61,7 +65,7 @@ def segment_header(magic: bytes) -> bytes:
 
 
 def frame(payloads: Sequence[Buffer], stamp: int, kind: int) -> list[Buffer]:
-    """Headers and payloads in turn, not copied, for one gathering write."""
+    """Return headers and payloads in turn, without copies, for one gathering write."""
     tail = _STAMP_KIND.pack(stamp, kind)
     seed = crc32(tail)
     buffers: list[Buffer] = []
@@ -72,10 +76,11 @@ def frame(payloads: Sequence[Buffer], stamp: int, kind: int) -> list[Buffer]:
 
 
 class SegmentReader:
-    """Streams one segment in big reads through one buffer. Blocks on the disk.
+    """A stream of the frames of one segment, in large reads through one buffer. Blocks on the disk.
 
-    It ends at the first frame that is cut short or does not match its CRC: `good_bytes` lie before it, `torn_bytes`
-    from there on. A lying length costs no memory: what is larger than the buffer is checked before it is held.
+    It ends at the first frame that is incomplete or has a wrong CRC. `good_bytes` is the size before that frame,
+    `torn_bytes` the size from there on. A wrong length costs no memory: a frame larger than the buffer is checked
+    before memory is allocated for it.
     """
 
     def __init__(self, file: io.FileIO, path: Path, magic: bytes) -> None:
@@ -86,17 +91,18 @@ class SegmentReader:
         self._hold(memoryview(bytearray(_READ_BYTES)))
         self._start = self._end = 0
         self._passed = 0
-        """Bytes of the file before `_start`."""
+        """Number of file bytes before `_start`."""
         self._unread: Collection[int] = ()
 
     @property
     def good_bytes(self) -> int:
-        """From the beginning of the file to the end of the last frame handed out."""
+        """Number of bytes from the beginning of the file to the end of the last yielded frame."""
         return self._passed
 
     def frames(self, from_byte: int = 0, *, unread: Collection[int] = ()) -> Iterator[Frame]:
-        """From the beginning, or from what once was `good_bytes` of this segment. Frames of the kinds `unread` are
-        checked as all are, but have no data, and take no memory however large they are.
+        """Yield the frames from the beginning, or from an earlier `good_bytes` of this segment.
+
+        Frames of the kinds `unread` are checked too, but have no data and take no memory.
 
         Raises RunDirectoryError if the segment was written by a newer version, OSError if it can't be read.
         """
@@ -110,10 +116,12 @@ class SegmentReader:
         self.torn_bytes = self._file.seek(0, io.SEEK_END) - self._passed
 
     def cut_short(self, kinds: Mapping[int, Kind]) -> bool:
-        """Whether the torn bytes are the beginning of one frame, or none: what a writer leaves that is stopped in
-        mid-write, also by a power cut. Else something that was whole can't be read. After the end of `frames`.
+        """Return whether the torn bytes are one incomplete frame, or empty.
 
-        `kinds`: all there are. May raise OSError.
+        A writer that is stopped in mid-write leaves that, also after a power cut. Otherwise a complete frame was
+        damaged. Call it after the end of `frames`.
+
+        `kinds`: all kinds of the file. May raise OSError.
         """
         end = self._passed + self.torn_bytes
         written = _end_of_data(self._file, self._passed, end)
@@ -168,7 +176,7 @@ class SegmentReader:
         self._passed += count
 
     def _fill(self, count: int) -> bool:
-        """Whether `count` bytes lie at `_start`, after reading if need be."""
+        """Read as needed and return whether `count` bytes are available at `_start`."""
         if self._end - self._start >= count:
             return True
         if count > len(self._buffer):
@@ -184,7 +192,7 @@ class SegmentReader:
         return True
 
     def _large_is_good(self, size: int, crc: int) -> bool:
-        """Reads a frame larger than the buffer, piece by piece, to its end."""
+        """Check the CRC of a frame larger than the buffer. Reads the frame piece by piece to its end."""
         found = crc32(self._view[self._start + _LENGTH_CRC.size : self._end])
         left = size - (self._end - self._start)
         piece = memoryview(bytearray(min(left, _PIECE_BYTES)))
@@ -204,25 +212,25 @@ class SegmentReader:
 
 
 class FramePosition(NamedTuple):
-    """A frame that lies whole in its file, as its length says."""
+    """The position of a frame that, by its length, is complete in its file."""
 
     stamp: int
     kind: int
     length: int
     crc: int
     begin: int
-    """Of the payload, in the file."""
+    """Offset of the payload in the file."""
 
 
 class SegmentSteps:
-    """Goes through a segment by the lengths of its frames, and reads what it is asked for. Blocks on the disk.
+    """A walk through a segment by the lengths of its frames that reads only requested bytes. Blocks on the disk.
 
-    A place is as good as its length and the lengths before it: who relies on what lies there has a CRC to check.
-    No memory is taken for what is not in the file. Every method may raise OSError.
+    A position is right only if its length and the lengths before it are right. The CRC of the frame shows whether
+    its content is right. Memory is allocated only for bytes that are in the file. Every method may raise OSError.
     """
 
     def __init__(self, file: io.FileIO, path: Path, magic: bytes) -> None:
-        """Raises RunDirectoryError if the segment was written by a newer version."""
+        """Open the segment. Raises RunDirectoryError if it was written by a newer version."""
         self.path = path
         self._file = file
         self._size = file.seek(0, io.SEEK_END)
@@ -232,11 +240,11 @@ class SegmentSteps:
 
     @property
     def torn_bytes(self) -> int:
-        """From the first frame on that is cut short or was told to `tear`, once `next` has come to it."""
+        """Number of bytes from the first incomplete or `tear`-marked frame on; 0 before `next` has reached it."""
         return self._size - self._at if self._torn else 0
 
     def next(self) -> FramePosition | None:
-        """The next frame, among those there were when this was made."""
+        """Return the next frame, among those that existed when this object was made."""
         if self._torn or self._at >= self._size:
             return None
         head = _read_at(self._file, self._at, FRAME_HEADER_BYTES)
@@ -250,23 +258,23 @@ class SegmentSteps:
         return None
 
     def tear(self, place: FramePosition) -> None:
-        """It was found last, and is not what was written: it counts for nothing, nor does what follows."""
+        """Mark the frame that was found last as damaged: it and all later frames are ignored."""
         self._torn = True
         self._at = place.begin - FRAME_HEADER_BYTES
 
     def read(self, place: FramePosition, first: int, count: int) -> bytes:
-        """Some bytes of the payload; fewer if it ends before that."""
+        """Return bytes of the payload; fewer if it ends before."""
         return _read_at(self._file, place.begin + first, max(0, min(count, place.length - first)))
 
     def payload(self, place: FramePosition) -> bytes | None:
-        """All of it; None if the CRC is wrong."""
+        """Return the whole payload; None if the CRC is wrong."""
         data = self.read(place, 0, place.length)
         seed = crc32(_STAMP_KIND.pack(place.stamp, place.kind))
         return data if crc32(data, seed) == place.crc else None
 
 
 def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
-    """Raises RunDirectoryError for one of a newer version."""
+    """Return whether the header belongs to such a segment. Raises RunDirectoryError for a newer version."""
     if len(header) < SEGMENT_HEADER_BYTES:
         return False
     found, version = _SEGMENT.unpack(header)
@@ -281,7 +289,7 @@ def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
 
 
 def _end_of_data(file: io.FileIO, start: int, end: int) -> int:
-    """Where the zeros at the end of this time range begin."""
+    """Return the offset where the zeros at the end of this range of bytes begin."""
     while end > start:
         begin = max(start, end - _PIECE_BYTES)
         if data := _read_at(file, begin, end - begin).rstrip(b"\0"):
@@ -291,7 +299,7 @@ def _end_of_data(file: io.FileIO, start: int, end: int) -> int:
 
 
 def _holds_a_frame(file: io.FileIO, start: int, end: int, kinds: Mapping[int, Kind]) -> bool:
-    """Whether a whole, intact frame lies somewhere in this time range."""
+    """Return whether this range of bytes contains a complete, intact frame."""
     left, before = _SEARCH_BYTES, FRAME_HEADER_BYTES - 1
     looks_like_one = re.compile(
         b"|".join(re.escape(bytes([kind])) + b"(?=%b)" % kinds[kind].opening for kind in kinds)
@@ -307,14 +315,14 @@ def _holds_a_frame(file: io.FileIO, start: int, end: int, kinds: Mapping[int, Ki
             body = _read_at(file, at + _LENGTH_CRC.size, _STAMP_KIND.size + length)
             if crc32(body) == crc or left < 0:
                 return True
-        if len(piece) < _PIECE_BYTES:  # the last one; or a file that somebody is cutting
+        if len(piece) < _PIECE_BYTES:  # the last piece, or the file was truncated meanwhile
             return False
         start += len(piece) - before - OPENING_BYTES
     return False
 
 
 def _read_at(file: io.FileIO, at: int, count: int) -> bytes:
-    """Fewer if the file ends before that."""
+    """Read `count` bytes; fewer if the file ends before."""
     file.seek(at)
     pieces = []
     while count and (piece := file.read(count)):

@@ -1,4 +1,4 @@
-"""`gates.json` in a run directory: what the gates that `telemetry run` was given came to."""
+"""`gates.json` in a run directory: the results of the gates given to `telemetry run`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _File(Struct, kw_only=True, frozen=True):
 
 
 def write_gates(directory: Path, results: list[GateResult]) -> Path:
-    """Atomic. Blocks on the disk. Raises RunDirectoryError."""
+    """Write the results atomically. Blocks on the disk. Raises RunDirectoryError."""
     path = directory / GATES
     try:
         data = msgspec.json.format(msgspec.json.encode(_File(gates=results)), indent=2)
@@ -36,8 +36,10 @@ def write_gates(directory: Path, results: list[GateResult]) -> Path:
 
 
 def read_gates(directory: Path) -> list[GateResult]:
-    """Empty if the run had none. Raises RunDirectoryError if the file can't be read or is newer than this version
-    reads."""
+    """Return the gate results of a run; empty if it had no gates.
+
+    Raises RunDirectoryError if the file can't be read or is newer than this version.
+    """
     path = directory / GATES
     try:
         data = path.read_bytes()

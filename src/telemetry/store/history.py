@@ -1,11 +1,13 @@
-"""The run's history on disk: one interval a second, added up to ten and sixty, each level kept for its own time.
+"""The run's history on disk: one interval per second, summed to ten and sixty seconds.
 
-    history/keys.jsonl                              what the indices in the columns stand for
+Each level has its own retention.
+
+    history/keys.jsonl                              names of the indices in the columns
     history/<level>s-<first roll>-<start ns>.seg    the intervals of `telemetry.store.intervals.levels`
-    history/cap.txt                                 what the cap of its size has cost, if anything
+    history/cap.txt                                 notices about data that the size cap removed
 
-Rolls are numbered from 0, one a second; a frame is stamped with the first roll it holds, so that levels fit
-together whatever the wall clock did. A number that is missing is a second nobody knows anything of.
+Rolls are numbered from 0, one per second. A frame is stamped with the number of its first roll, so that levels fit
+together even if the wall clock was changed. A missing number is a second without data.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ RETENTION_S: Final[Mapping[int, float | None]] = {1: 7_200.0, 10: 86_400.0, 60: 
 _T = TypeVar("_T")
 _KEYS: Final = "keys.jsonl"
 _CAP: Final = "cap.txt"
-_SEGMENTS: Final = 256  # that the cap has room for: two of 4 MiB are thinned in 2.5 s
+_SEGMENTS: Final = 256  # segments that fit below the cap; two of 4 MiB are thinned in 2.5 s
 _COARSER: Final = "older parts of the run are kept in coarser steps than its settings say"
 _DELETED: Final = "its beginning is deleted"
 _NOTICES: Final = 2
-_NOTICE_BYTES: Final = 512  # of both of them
-_LISTINGS: Final = 5  # before a segment that is gone counts as deleted
-_MARK_BYTES: Final = 256 * KIB  # read again at most, in a tenth of a millisecond; 4,000 marks for a gigabyte
+_NOTICE_BYTES: Final = 512  # of both together
+_LISTINGS: Final = 5  # attempts before a missing segment counts as deleted
+_MARK_BYTES: Final = 256 * KIB  # re-read at most, in a tenth of a millisecond; 4,000 marks for a gigabyte
 
 
 class _KeysHeader(msgspec.Struct):
@@ -54,10 +56,10 @@ class _KeysHeader(msgspec.Struct):
 
 
 class HistoryWriter:
-    """Appends intervals and their roll-ups. One owner thread.
+    """A writer of intervals and their roll-ups. One owner thread.
 
-    Nothing here raises but for a directory that holds a history already (RunDirectoryError) and is not to be
-    resumed: the first failure sets `failed`, and from then on appends are ignored.
+    Nothing raises, with one exception: RunDirectoryError for a directory that already holds a history, without
+    `resume`. The first failure sets `failed`; later appends are ignored.
     """
 
     def __init__(
@@ -68,18 +70,21 @@ class HistoryWriter:
         cap_bytes: int | None = None,
         resume: bool = False,
     ) -> None:
-        """`retention_s`: by level; None keeps all. `cap_bytes`: of all files; None: no cap. Beyond it the oldest
-        segments of the finest level go, then those of the next, then the coarsest level is thinned. Its oldest
-        segments go only when that is not possible any more. The newest segment of each level stays.
+        """Open the history for writing.
 
-        `resume` goes on with the history that is there, if any: as if its writer had never been killed, nor closed.
+        `retention_s`: seconds by level; None keeps everything. `cap_bytes`: size of all files; None: no cap. Beyond
+        the cap the oldest segments of the finest level are deleted, then those of the next level, then the coarsest
+        level is thinned. If it can't be thinned further, its oldest segments are deleted. The newest segment of
+        each level is always kept.
+
+        `resume` continues an existing history, with the same result as if its writer had never stopped.
         """
         self.failed = ""
         self.bytes_written = 0
         self.cut_bytes = 0
-        """Of torn tails that were found."""
+        """Bytes cut from torn tails."""
         self.notices: tuple[str, ...] = ()
-        """What the cap has cost, for the result."""
+        """Notices about data that the cap removed, for the result."""
         self._cap_bytes = cap_bytes
         self._directory = directory
         segment_bytes = cap_bytes // _SEGMENTS if cap_bytes is not None else None
@@ -104,14 +109,16 @@ class HistoryWriter:
 
     @property
     def rolls(self) -> int:
-        """One above the number of the newest interval; that of the next one."""
+        """Number of the next interval: one above the newest."""
         return self._levels[0].end
 
     def append(self, interval: Interval, keys: Iterable[SeriesKey] = (), number: int | None = None) -> None:
-        """The next second, or second `number`: one that is there already is passed over, others may be left out.
+        """Append the next second, or second `number`.
 
-        `keys`: what its indices stand for; those already written are skipped. Blocks for copies into the page
-        cache, never for the disk.
+        A number that exists already is skipped; numbers may be left out.
+
+        `keys`: the keys of its indices; those already written are skipped. Blocks for copies into the page cache,
+        never for the disk.
         """
         if self.failed:
             return
@@ -126,7 +133,7 @@ class HistoryWriter:
             self.failed = describe(error)
 
     def close(self) -> None:
-        """Writes the roll-ups as far as they have come, so that every level covers the whole run."""
+        """Write unfinished roll-ups, so that every level covers the whole run, and close the files."""
         try:
             for at in range(len(LEVELS) - 1):
                 if not self.failed and not self._levels[at].sum.empty:
@@ -141,8 +148,11 @@ class HistoryWriter:
             self._keys.close()
 
     def _keep_below_cap(self) -> bool:
-        """Thin the coarsest level once at most: it takes a second or two, and the next interval comes soon. Return
-        whether that was done, and may not be enough."""
+        """Delete segments above the cap, and thin the coarsest level at most once.
+
+        Thinning takes a second or two, and the next interval is due soon. Return whether the level was thinned; the
+        size may still be above the cap.
+        """
         if self._cap_bytes is None or self._keys is None:
             return False
         *finer, coarsest = self._levels
@@ -160,7 +170,7 @@ class HistoryWriter:
         return False
 
     def _notice(self, cap_bytes: int, cost: str) -> None:
-        """Say it, also to whoever goes on with the run or recovers it."""
+        """Add the notice and store it, also for a later resume or recovery of the run."""
         words = f"the history passed its cap (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
         if words not in self.notices:
             self.notices = (*self.notices, words)
@@ -168,7 +178,7 @@ class HistoryWriter:
             write_atomic(self._directory / _CAP, lines.encode(), durable=False)
 
     def _open_keys(self, path: Path) -> None:
-        """What can't be read of a file that is there is cut: its keys come again."""
+        """Open the key file and cut its unreadable lines: their keys are written again."""
         good_bytes = 0
         data = path.read_bytes() if path.exists() else b""
         for number, line in enumerate(data.splitlines(keepends=True)):
@@ -195,8 +205,12 @@ class HistoryWriter:
             raise RunDirectoryError(f"the history has schema version {version}, this telemetry writes {SCHEMA}")
 
     def _take_over(self) -> None:
-        """Seconds are written first. So what a coarser level holds beyond them is half of a roll-up: it goes, and
-        what is missing or unfinished is added up again."""
+        """Resume from the files.
+
+        Seconds are written first, so an interval of a coarser level beyond them is incomplete.
+
+        Such intervals are dropped, and missing or unfinished ones are summed again.
+        """
         remove_replaced(self._directory)
         with suppress(FileNotFoundError):
             self.notices = tuple(
@@ -222,7 +236,7 @@ class HistoryWriter:
         self._add(at, first, interval)
 
     def _add(self, at: int, first: int, interval: Interval) -> None:
-        """Adds an interval of one level to the next one, which gets what this completes."""
+        """Add an interval of one level to the sum of the next level, and write that sum when it is complete."""
         if at + 1 == len(LEVELS):
             return
         finer, coarser = self._levels[at], self._levels[at + 1]
@@ -236,35 +250,39 @@ class HistoryWriter:
         self._write(at + 1, level.sum_begin, level.sum.take(level.sum_end - level.sum_begin))
 
     def _settle(self, first: int) -> None:
-        """Writes sums that roll `first` does not belong to: what would have completed them is missing."""
+        """Write sums that roll `first` does not belong to: the rolls that would complete them are missing."""
         for at, (finer, coarser) in enumerate(zip(self._levels, self._levels[1:], strict=False)):
             if not finer.sum.empty and first >= finer.sum_begin + coarser.seconds:
                 self._flush(at)
 
 
 class HistoryReader:
-    """Reads a history, also one that is still being written, or whose writer was killed. One owner.
+    """A reader of a history, also of one that is still being written, or whose writer was killed. One owner.
 
-    It remembers where in the segments of seconds it has been, so that who asks for what is new, again and again,
-    reads what is new.
+    It remembers positions in the segments of seconds. Repeated requests for new intervals read only the new ones.
     """
 
     def __init__(self, directory: Path) -> None:
         self.torn: dict[Path, int] = {}
-        """Bytes at damaged ends of segments, of each in which the last reading found some."""
+        """Bytes at damaged ends of segments, for each segment with damage in the last reading."""
         self._directory = directory
         self._marks: dict[Path, list[tuple[int, int]]] = {}
-        """(time, bytes) of a segment of seconds, ascending: its intervals up to there had ended by then. It is only
-        appended to, also by a writer that resumes, which may cut back the coarser ones."""
+        """Positions (time, bytes) in a segment of seconds, ascending.
+
+        All intervals before that byte had ended by that time. These segments only grow, even when a writer resumes.
+        A resuming writer may shorten coarser ones.
+        """
 
     @property
     def torn_bytes(self) -> int:
-        """Of all segments together."""
+        """Damaged bytes of all segments."""
         return sum(self.torn.values())
 
     def keys(self) -> list[SeriesKey]:
-        """Of all kinds, in the order they came. Raises RunDirectoryError if a line is damaged: it may be
-        that of any instrument."""
+        """Return the keys of all kinds in the order of their first use.
+
+        Raises RunDirectoryError if a line is damaged: it may belong to any instrument.
+        """
         path = self._directory / _KEYS
         try:
             *lines, rest = path.read_bytes().split(b"\n")
@@ -283,10 +301,10 @@ class HistoryReader:
         return keys
 
     def intervals(self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, level_s: int = 0) -> Iterator[Interval]:
-        """Intervals that overlap `[start_ns, end_ns)`, in order. Blocks on the disk.
+        """Yield intervals that overlap `[start_ns, end_ns)`, in order. Blocks on the disk.
 
-        `level_s` 0 gives each moment once, from the finest level that still has it; 1, 10 or 60 that level alone.
-        Raises UsageError for another level, RunDirectoryError if files can't be read.
+        `level_s` 0 yields each moment once, from the finest level that still has it; 1, 10 or 60 yields that level
+        only. Raises UsageError for another level, RunDirectoryError if files can't be read.
         """
         if level_s:
             _check_level(level_s)
@@ -296,10 +314,10 @@ class HistoryReader:
     def coarse(
         self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, longest_s: int = LEVELS[-1]
     ) -> Iterator[Interval]:
-        """Intervals that overlap `[start_ns, end_ns)`, in order, each moment once: the coarsest that lie inside of
-        it, and finer ones at its edges. For adding up. Blocks on the disk.
+        """Yield intervals that overlap `[start_ns, end_ns)`, in order, each moment once. Blocks on the disk.
 
-        None is of a level above `longest_s` where a finer one still has that moment. Raises as `intervals`.
+        Uses the coarsest intervals inside the time range and finer ones at its edges. For sums. A level above
+        `longest_s` is used only for moments that no finer level still has. Raises as `intervals`.
         """
         _check_level(longest_s)
         return self._time_range(start_ns, end_ns, longest_s, FoundInterval.interval)
@@ -307,12 +325,13 @@ class HistoryReader:
     def pick(
         self, index: int, start_ns: int = 0, end_ns: int = (1 << 63) - 1, *, coarse: bool = False
     ) -> Iterator[Picked]:
-        """What one series did in each of the finest intervals, or in each of those of `coarse`, also where it has
-        no values. Blocks on the disk.
+        """Yield the values of one series in each of the finest intervals, or of the intervals of `coarse`.
 
-        Of others no more is read than where they lie. So damage to other series goes unnoticed, while `intervals`
-        ends there with the segment; and no second is looked for in a minute that lies elsewhere, although a clock
-        that was set may have left one there. Raises as `intervals`.
+        Includes intervals without values. Blocks on the disk. Raises as `intervals`.
+
+        Other series are skipped by their position and not read. So damage to them is not noticed, while `intervals`
+        ends the segment there. Seconds inside a minute outside the time range are not searched, although a changed
+        clock may have left matching seconds there.
         """
         return self._time_range(
             start_ns, end_ns, LEVELS[-1] if coarse else LEVELS[0], lambda found: found.pick(index)
@@ -344,14 +363,14 @@ class HistoryReader:
             raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
 
     def _open(self, stack: ExitStack) -> list[Opened]:
-        """All segments at once: what retention deletes meanwhile stays readable."""
+        """Open all segments at once, so that a segment deleted by retention meanwhile stays readable."""
         for _ in range(_LISTINGS):
             with ExitStack() as attempt:
                 opened, gone = [], 0
                 for segment in segments(self._directory):
                     try:
                         opened.append(Opened(segment, attempt.enter_context(segment.path.open("rb", buffering=0))))
-                    except FileNotFoundError:  # retention was faster, or a thinned segment took its place
+                    except FileNotFoundError:  # retention deleted it, or a thinned segment replaced it
                         gone += 1
                 if not gone:
                     stack.push(attempt.pop_all())
@@ -386,7 +405,7 @@ class _Part(NamedTuple):
 
 
 def _parts(opened: Sequence[Opened], levels: Sequence[int], start_ns: int) -> list[_Part]:
-    """What to read, in order of time: coarse segments up to where a finer level begins."""
+    """Return the segments to read, in order of time: coarse segments up to the beginning of a finer level."""
     parts: list[_Part] = []
     until: int | None = None
     for level in levels:

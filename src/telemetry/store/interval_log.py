@@ -1,9 +1,9 @@
-"""The history as an HdrHistogram interval log (format 1.3), for the tools of that world.
+"""The history as an HdrHistogram interval log (format 1.3), for HdrHistogram tools.
 
     #[Series: {"tag":"latency%7Bop%3Dread%7D","name":"latency",…}]      one for each series
     Tag=latency%7Bop%3Dread%7D,<start s>,<length s>,<max in unit>,<HdrHistogram V2, compressed, base64>
 
-Recorded values are ticks: `ticks_per_unit` of the series' unit, as its comment says.
+Recorded values are ticks: `ticks_per_unit` of the series' unit, which the comment of the series contains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 
 HIGHEST_TICKS: Final = (1 << 53) - 1
-"""The range of every exported histogram, so that any two can be added whatever they hold."""
+"""Upper end of every exported histogram: with one common range, any two histograms can be added."""
 
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{},="})
 
@@ -37,10 +37,12 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{},="})
 def export_hlog(
     source: RunDirectory | Path, out: Path, level_s: int = 0, *, start_ns: int = 0, end_ns: int = (1 << 63) - 1
 ) -> int:
-    """Writes the history of a run, or of a history directory, to `out`, atomically; returns the interval lines.
+    """Write the history of a run, or of a history directory, to `out` atomically.
 
-    Intervals that overlap `[start_ns, end_ns)`, wall clock; `level_s` as in `HistoryReader.intervals`. Blocks:
-    about 0.1 ms a line. Raises RunDirectoryError.
+    Return the number of interval lines.
+
+    Writes intervals that overlap `[start_ns, end_ns)`, wall clock; `level_s` as in `HistoryReader.intervals`.
+    Blocks: about 0.1 ms per line. Raises RunDirectoryError.
     """
     directory = source.history if isinstance(source, RunDirectory) else source
     reader = HistoryReader(directory)
@@ -54,14 +56,17 @@ def export_hlog(
 
 
 def series_id(name: str, labels: dict[str, str]) -> str:
-    """`name{key=value,…}`, keys in order; without labels the name alone. Distinct series have distinct ids."""
+    """Return `name{key=value,…}` with sorted keys; without labels the name alone.
+
+    Distinct series have distinct ids.
+    """
     pairs = ",".join(f"{k.translate(_ESCAPED)}={v.translate(_ESCAPED)}" for k, v in sorted(labels.items()))
     plain = name.translate(_ESCAPED)
     return f"{plain}{{{pairs}}}" if pairs else plain
 
 
 def tag(key: SeriesKey) -> str:
-    """The series id with everything percent-encoded that a log line can't carry."""
+    """Return the series id, with all characters that a log line can't carry percent-encoded."""
     return quote(series_id(key.name, key.labels), safe="")
 
 
@@ -73,7 +78,7 @@ def _write(file: BinaryIO, intervals: Iterator[Interval], keys: dict[int, Series
     tags = {index: tag(key) for index, key in keys.items()}
     lines = 0
     for interval in chain([first] if first is not None else [], intervals):
-        # The log has no place for a clock that was set back.
+        # The log format can't represent a clock that was set back.
         start_s = max(0, interval.start_ns - base_ns) / 1e9
         length_s = max(0, interval.end_ns - interval.start_ns) / 1e9
         for index, highest, slots, counts in _series(interval):
@@ -104,7 +109,7 @@ def _head(base_ns: int, keys: dict[int, SeriesKey]) -> str:
 
 
 def _series(interval: Interval) -> Iterator[tuple[int, float, NDArray[Any], NDArray[Any]]]:
-    """(index, maximum, slots, counts) of each series."""
+    """Yield (index, maximum, slots, counts) of each series."""
     columns = interval.series
     slots = np.frombuffer(columns.slots, "<u4")
     counts = np.frombuffer(columns.counts, "<u4")
@@ -118,9 +123,10 @@ def _series(interval: Interval) -> Iterator[tuple[int, float, NDArray[Any], NDAr
 
 
 class _Encoder:
-    """Slots and counts → the library's own encoding. One histogram of each precision is used again and again.
+    """An encoder of slots and counts in the library's format. One histogram per precision is reused.
 
-    The library's counts index of a value does not depend on a histogram's highest value: slots go in as they are.
+    The library's counts index of a value does not depend on the highest value of a histogram, so slots are copied
+    unchanged.
     """
 
     def __init__(self) -> None:
@@ -133,7 +139,7 @@ class _Encoder:
         histogram, cells = self._histograms[digits]
         np.add.at(cells, slots, counts.astype(np.uint64))
         histogram.total_count = int(counts.sum(dtype=np.uint64))
-        # Only what lies up to the slot of the maximum is encoded.
+        # The library encodes the slots up to the maximum only.
         histogram.max_value = histogram.get_value_from_index(int(slots[-1])) if len(slots) else 0
         encoded: str = histogram.encode().decode("ascii")
         cells[slots] = 0

@@ -1,12 +1,13 @@
-"""The journal: every call that changes a run's numbers, in order and before it is made. SIGKILL loses none of it,
-power loss at most what was not synced.
+"""The journal: every call that changes a run's numbers, in order, written before the call is made.
+
+SIGKILL loses none of it; a power cut loses at most the frames that were not synced.
 
     journal/00000000.seg, 00000001.seg, …     frames of `telemetry.store.framing`, stamped with the monotonic time
-    journal/00000002-failed.seg               the same; the writer of this one could not go on
+    journal/00000002-failed.seg               the same; its writer failed and could not continue
 
-A frame's kind says what it holds: `BATCH` one whole `ev/1` frame, `CHECKPOINT` the state of the run at that moment,
-`NOTE` a call other than a batch; `telemetry.wire.journal` has both structs. Each segment begins with a checkpoint,
-so that reading may begin at any of them. Readers pass on kinds they don't know.
+The kind of a frame defines its content: `BATCH` is one whole `ev/1` frame, `CHECKPOINT` the state of the run at
+that moment, `NOTE` a call other than a batch; `telemetry.wire.journal` has the structs of the last two. Each
+segment begins with a checkpoint, so reading can start at any segment. Readers pass on frames of unknown kinds.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ CHECKPOINT: Final = 2
 NOTE: Final = 3
 
 _MAP: Final = rb"[\x80-\x8f]"
-_KINDS: Final = {  # a segment begins with a checkpoint, four times the largest there may be
+_KINDS: Final = {  # each segment begins with a checkpoint; its limit is four times the largest possible one
     BATCH: Kind(limits.FRAME_BYTES, re.escape(EVENTS)),
     NOTE: Kind(limits.FRAME_BYTES, _MAP + rb"\xa4type"),
     CHECKPOINT: Kind(256 * limits.MIB, _MAP + rb"\xaeschema_version"),
 }
 _SEGMENT_NAME: Final = re.compile(r"(\d{8,})(-failed)?\.seg")
-_CHECKPOINTS_A_SEGMENT: Final = 8  # so much longer than its checkpoint: a large state is not saved all the time
+_CHECKPOINTS_A_SEGMENT: Final = 8  # times its checkpoint at least, so that a large state is not saved too often
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -47,22 +48,25 @@ class JournalFrame(NamedTuple):
     time_ns: int
     kind: int
     data: memoryview
-    """Valid until the next frame is asked for."""
+    """Payload, valid until the next frame is requested."""
     segment: int
-    """The number of its segment."""
+    """Number of its segment."""
     damaged: bool = False
-    """Something between the frame before and this one can't be read: only from a checkpoint on is it known again
-    where the numbers stood. This one is a checkpoint, if a `JournalWriter` wrote it."""
+    """True if something between the previous frame and this one can't be read.
+
+    The numbers are known again only from the next checkpoint on. This frame is a checkpoint if a `JournalWriter`
+    wrote it.
+    """
 
 
 class JournalWriter:
-    """Appends frames to segments; past `cap_bytes` the oldest segments go and are counted.
+    """A writer that appends frames to segments. Beyond `cap_bytes` the oldest segments are deleted and counted.
 
-    Nothing here raises: the first OSError, also one in construction, sets `failed`, and from then on appends are
-    ignored. The newest segment is renamed then, which takes no room on a full disk: see `JournalReader.failed`.
-    `sync` may run on another thread at the same time as one that does all the rest.
+    Nothing raises: the first OSError, also during construction, sets `failed`; later appends are ignored. Then the
+    newest segment is renamed, which needs no space on a full disk; see `JournalReader.failed`. `sync` may run on a
+    second thread at the same time; all other methods belong to one thread.
 
-    A segment ends only by `begin`: while `full`, the owner makes a checkpoint and calls it, before its next frames.
+    Only `begin` ends a segment: if `full`, the owner makes a checkpoint and calls `begin` before its next frames.
     """
 
     def __init__(
@@ -73,16 +77,16 @@ class JournalWriter:
         segment_bytes: int = limits.JOURNAL_SEGMENT_BYTES,
         cap_bytes: int = limits.JOURNAL_CAP_BYTES,
     ) -> None:
-        """Begins a segment with `checkpoint`. A journal that exists already is continued, its torn tail cut."""
+        """Begin a segment with `checkpoint`. An existing journal is continued and its torn tail cut."""
         self.failed = ""
-        """Why nothing more is written; empty while all is well."""
+        """Reason why writing stopped; empty while it works."""
         self.bytes_written = 0
         self.cut_bytes = 0
-        """Of the torn tail that was found."""
+        """Bytes cut from the torn tail."""
         self.dropped_segments = 0
-        """Segments that passed the cap: numbers begin at 0."""
+        """Number of segments deleted because of the cap: segment numbers begin at 0."""
         self._directory = directory
-        self._segment_bytes = min(segment_bytes, cap_bytes // 2)  # half of the cap at least is always there
+        self._segment_bytes = min(segment_bytes, cap_bytes // 2)  # at least half of the cap always remains
         self._cap_bytes = cap_bytes
         self._full_bytes = 0
         self._kept: deque[tuple[Path, int]] = deque()
@@ -93,7 +97,7 @@ class JournalWriter:
         self._unsynced: list[int] = []
         """Descriptors of ended segments that are not synced yet."""
         self._unlinked: list[int] = []
-        """Descriptors of deleted segments: closing the last one frees the blocks, which takes long."""
+        """Descriptors of deleted segments: closing the last one frees the blocks, which is slow."""
         self._names_changed = False
         try:
             self._take_over()
@@ -103,15 +107,17 @@ class JournalWriter:
 
     @property
     def full(self) -> bool:
-        """The segment is long enough: time for `begin`. An eighth of it at most is its checkpoint; half, if the cap
-        is that small."""
+        """True if the segment is long enough for `begin`.
+
+        Its checkpoint takes an eighth of it at most; half if the cap is very small.
+        """
         return self._file is not None and not self.failed and self._file.size >= self._full_bytes
 
     def begin(self, checkpoint: Buffer, now_ns: int) -> None:
-        """Ends the segment and begins the next one. Blocks as `append` does.
+        """End the segment and begin the next one. Blocks like `append`.
 
-        Older segments go once the next one has its checkpoint, so that there is always one to begin with: for that
-        moment the cap may be exceeded by a checkpoint.
+        Older segments are deleted after the next one has its checkpoint, so that there is always one to start from.
+        For that moment the cap may be exceeded by the size of a checkpoint.
         """
         if self.failed or self._file is None:
             return
@@ -121,15 +127,18 @@ class JournalWriter:
             self._fail(error)
 
     def append(self, frames: Sequence[Buffer], now_ns: int) -> None:
-        """The batches of one turn. One `writev`; blocks for a copy into the page cache, never for the disk."""
+        """Append the batches of one loop turn in one `writev`.
+
+        Blocks for a copy into the page cache, never for the disk.
+        """
         self._append(frames, now_ns, BATCH)
 
     def note(self, payloads: Sequence[Buffer], now_ns: int) -> None:
-        """Encoded `telemetry.wire.journal.Note`s, as `append` writes batches."""
+        """Append encoded `telemetry.wire.journal.Note`s, as `append` does with batches."""
         self._append(payloads, now_ns, NOTE)
 
     def sync(self) -> None:
-        """Blocks until all that was appended before the call is on the disk. Any thread."""
+        """Block until everything appended before the call is on the disk. Can be called from any thread."""
         with self._lock:
             ended, self._unsynced = self._unsynced, []
             unlinked, self._unlinked = self._unlinked, []
@@ -152,7 +161,7 @@ class JournalWriter:
                 os.close(fd)
 
     def close(self) -> None:
-        """Closes the files without waiting for the disk. Appends after it are ignored."""
+        """Close the files without waiting for the disk. Later appends are ignored."""
         with self._lock:
             for fd in (*self._unsynced, *self._unlinked):
                 os.close(fd)
@@ -226,7 +235,7 @@ class JournalWriter:
             self._mark()
 
     def _mark(self) -> None:
-        """Says on the disk that frames are missing from here on, as far as the disk takes that."""
+        """Rename the newest segment, to show that frames are missing after it. Errors are ignored."""
         if self._file is not None:
             newest = self._file.path
         elif self._kept:
@@ -241,28 +250,30 @@ class JournalWriter:
 
 
 class JournalReader:
-    """Streams the frames of a journal in order, through one buffer of a few MiB.
+    """A stream of the frames of a journal in order, through one buffer of a few MiB.
 
-    A segment ends at its first torn or rotten frame; the next one goes on, and its first frame is `damaged`. The
-    attributes speak of the last `frames()`, up to the newest frame, and of all once it has ended.
+    A segment ends at its first torn or damaged frame. Reading continues with the next segment, whose first frame is
+    `damaged`. The attributes describe the last `frames()`: up to the newest frame, or everything once it has ended.
     """
 
     def __init__(self, directory: Path) -> None:
         self.torn_bytes = 0
-        """Bytes that could not be read."""
+        """Number of bytes that could not be read."""
         self.tail_bytes = 0
-        """Those of them that follow the last good frame of all."""
+        """Number of unreadable bytes after the last good frame of the journal."""
         self.tail_damaged = False
-        """They are not what a killed writer leaves of a frame: something that was in the numbers can't be read."""
+        """True if a frame was damaged after the last good one; the incomplete frame of a killed writer is no
+        damage.
+        """
         self.damaged = False
-        """Something between two frames could not be read, or is gone."""
+        """True if frames between two others could not be read, or are missing."""
         self.dropped_segments = 0
-        """Those before the first one that is there: numbers begin at 0, and past the cap the oldest are deleted."""
+        """Number of deleted segments before the first one. Numbers begin at 0, and the cap deletes the oldest."""
         self._directory = directory
 
     @property
     def failed(self) -> bool:
-        """A writer could not go on: calls between that and its end are in no frame. A name says so.
+        """True if a writer failed: calls between the failure and its end are in no frame. A file name marks this.
 
         Blocks on the disk, raises as `frames`.
         """
@@ -272,10 +283,12 @@ class JournalReader:
             raise self._unreadable(error) from error
 
     def frames(self, first_segment: int | None = None, *, unread: Collection[int] = ()) -> Iterator[JournalFrame]:
-        """From the beginning, or from a segment of that number on. Blocks on the disk. Frames of the kinds `unread`
-        have no data.
+        """Yield the frames from the beginning, or from the segment of that number on. Blocks on the disk.
 
-        Raises RunDirectoryError if there is no journal, or none from there on, or it can't be read.
+        Frames of the kinds `unread` have no data.
+
+        Raises RunDirectoryError if there is no journal, no segment from that number on, or a file that can't be
+        read.
         """
         self.torn_bytes = self.tail_bytes = 0
         self.damaged = self.tail_damaged = False
@@ -290,7 +303,7 @@ class JournalReader:
             raise self._unreadable(error) from error
 
     def last_checkpoint(self) -> int:
-        """The newest segment that begins with an intact checkpoint. Blocks on the disk.
+        """Return the number of the newest segment that begins with an intact checkpoint. Blocks on the disk.
 
         Raises RunDirectoryError if there is none, or no journal, or it can't be read.
         """
@@ -335,10 +348,10 @@ class JournalReader:
 
 
 def cut_torn_tail(directory: Path) -> int:
-    """Ends a journal at its last good frame, as a writer does that continues it; returns the bytes that went.
+    """Cut a journal after its last good frame, as a continuing writer does. Return the number of removed bytes.
 
-    A last segment without one good frame goes as a whole. Reads one segment, blocks until the cut is on the disk.
-    May raise OSError, and RunDirectoryError for a segment of a newer version.
+    A last segment without a good frame is deleted. Reads one segment, blocks until the cut is on the disk. May
+    raise OSError, and RunDirectoryError for a segment of a newer version.
     """
     cut = 0
     for _, path in reversed(_segments(directory)):
@@ -357,9 +370,9 @@ def cut_torn_tail(directory: Path) -> int:
 
 
 def append_notes(directory: Path, payloads: Sequence[Buffer], now_ns: int) -> None:
-    """Goes on with the newest segment of a journal that nobody writes and that ends with a good frame.
+    """Append notes to the newest segment of a journal that has no writer and ends with a good frame.
 
-    All of the notes or, for OSError, none of them. As with a writer's appends, the disk is not waited for.
+    Writes all notes or raises OSError and writes none. Like a writer's appends, it does not wait for the disk.
     """
     _, newest = _segments(directory)[-1]
     file = AppendFile(newest)
@@ -370,11 +383,11 @@ def append_notes(directory: Path, payloads: Sequence[Buffer], now_ns: int) -> No
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """In the order in which they were written. May raise OSError."""
+    """Return the segment files in the order in which they were written. May raise OSError."""
     return [path for _, path in _segments(directory)]
 
 
 def _segments(directory: Path) -> list[tuple[int, Path]]:
-    """(number, path), ascending."""
+    """Return (number, path) of the segments, ascending."""
     names = [(match, path) for path in directory.iterdir() if (match := _SEGMENT_NAME.fullmatch(path.name))]
     return sorted((int(match[1]), path) for match, path in names)

@@ -1,4 +1,4 @@
-"""Runs that are alive on this host: one `run.json` for each, beside its sockets in the runtime directory."""
+"""Live runs of this host: one `run.json` for each, beside its sockets in the runtime directory."""
 
 from __future__ import annotations
 
@@ -27,26 +27,29 @@ FILE_NAME: Final = "run.json"
 
 
 class LiveRun(Struct, kw_only=True, frozen=True):
-    """An aggregator that announced itself."""
+    """The announcement of an aggregator."""
 
     schema_version: int = SCHEMA
     run_id: str
     name: str
     pid: int
     endpoint: str
-    """Control."""
+    """Control endpoint."""
     dir: str
     state: State
     started_ns: Natural
     """Wall clock."""
     process_started: int = 0
-    """Clock ticks from boot to the start of the process: tells it from a later one with its pid. 0: unknown."""
+    """Start of the process in clock ticks since boot; 0: unknown.
+
+    It distinguishes the process from a later one with the same pid.
+    """
     alive: bool = True
-    """Whether the process was there when the list was made."""
+    """True if the process was alive when the list was made."""
 
 
 def announce(runtime_dir: Path, run: LiveRun) -> None:
-    """Makes the run findable, or says its new state. Atomic. Raises RunDirectoryError."""
+    """Write the announcement of the run, or update its state, atomically. Raises RunDirectoryError."""
     path = _path(runtime_dir, run)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +60,7 @@ def announce(runtime_dir: Path, run: LiveRun) -> None:
 
 
 def withdraw(runtime_dir: Path, run: LiveRun) -> None:
-    """Takes the announcement back, and its directory if nothing else is in it. Never raises."""
+    """Remove the announcement, and its directory if it is empty. Never raises."""
     path = _path(runtime_dir, run)
     with suppress(OSError):
         path.unlink(missing_ok=True)
@@ -65,9 +68,9 @@ def withdraw(runtime_dir: Path, run: LiveRun) -> None:
 
 
 def forget(runtime_dir: Path, run_id: str) -> bool:
-    """Removes what an aggregator that was killed left beside its sockets, and the sockets.
+    """Remove the sockets of a killed aggregator and its files beside them.
 
-    False, and nothing is touched, if it lives or another one is beginning in its place. Never raises.
+    Return False and change nothing if it is alive or another one is starting in its place. Never raises.
     """
     folder = runtime_dir / run_id
     held: list[int] = []
@@ -90,7 +93,7 @@ def forget(runtime_dir: Path, run_id: str) -> bool:
 
 
 def list_live(runtime_dir: Path) -> list[LiveRun]:
-    """Announced runs, newest first; those whose process died have `alive` false. Unreadable files are skipped."""
+    """Return announced runs, newest first; `alive` is false if the process died. Unreadable files are skipped."""
     found = []
     for path in runtime_dir.glob(f"*/{FILE_NAME}"):
         with suppress(OSError, *BAD_INPUT):
@@ -102,9 +105,9 @@ def list_live(runtime_dir: Path) -> list[LiveRun]:
 
 
 def find_live(runtime_dir: Path, spec: str | Path) -> LiveRun:
-    """The live run that `spec` means: a run id, a name (the newest), a run directory, or `latest`.
+    """Return the live run that matches `spec`: a run id, a name (the newest), a run directory, or `latest`.
 
-    Raises RunNotFoundError, which names what comes near.
+    Raises RunNotFoundError, which names similar runs.
     """
     text = str(spec)
     runs = list_live(runtime_dir)
@@ -144,13 +147,13 @@ def process_lives(pid: int, started: int = 0) -> bool:
     except (ProcessLookupError, OverflowError):  # no system has a pid that large
         return False
     except PermissionError:
-        return True  # somebody else's process
+        return True  # the process of another user
     found, zombie = _started(pid)
     return not zombie and (not found or not started or found == started)
 
 
 def _started(pid: int) -> tuple[int, bool]:
-    """(clock ticks from boot to the start, whether it is a zombie); (0, False) where /proc is missing."""
+    """Return (clock ticks from boot to the start, whether it is a zombie); (0, False) without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[19]), fields[0] == "Z"

@@ -1,4 +1,4 @@
-"""sources.json: what each run came to that a merged run was made of."""
+"""sources.json: the results of each run that was merged into this one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES: Final = "sources.json"
 
 
 def write_sources(run: RunDirectory, sources: Sequence[SourceStat]) -> None:
-    """Atomic. Blocks on the disk. Raises RunDirectoryError."""
+    """Write the sources atomically. Blocks on the disk. Raises RunDirectoryError."""
     path = run.path / SOURCES
     try:
         data = msgspec.json.encode(Sources(sources=list(sources)))
@@ -30,9 +30,9 @@ def write_sources(run: RunDirectory, sources: Sequence[SourceStat]) -> None:
 
 
 def read_sources(run: RunDirectory) -> list[SourceStat]:
-    """In the order in which they were given; empty for a run that was not merged.
+    """Return the merged runs in their given order; empty for a run that was not merged.
 
-    Raises RunDirectoryError if the file is broken, or newer than this version reads.
+    Raises RunDirectoryError if the file is damaged, or newer than this version.
     """
     path = run.path / SOURCES
     try:

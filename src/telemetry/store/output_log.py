@@ -1,4 +1,4 @@
-"""What a wrapped command writes to its terminal: `output.log` of the run directory, for viewers now and later."""
+"""`output.log` of the run directory: the terminal output of a wrapped command, for live and later viewers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from telemetry.store.append_file import AppendFile, describe
 
 OUTPUT: Final = "output.log"
 OLDER: Final = "output.1.log"
-"""What `output.log` was before it grew too large."""
+"""File that gets the content of `output.log` when that has grown too large."""
 OUTPUT_BYTES: Final = (
     8 * limits.MIB
-)  # of each of the two: the last hundred thousand lines of 80 characters at least
+)  # for each of the two: at least the last hundred thousand lines of 80 characters
 
 
 class OutputLog:
-    """Bytes as they come, escape sequences and all. One thread at a time. Blocks on the disk; never raises.
+    """A log of output bytes, escape sequences included. One thread at a time. Blocks on the disk; never raises.
 
-    There is no file before the first byte. Each piece is written whole or counted in `lost_bytes`; a disk that took
-    none is asked again with the next one.
+    The file is created with the first byte. Each piece is written completely or counted in `lost_bytes`. After a
+    failure, the next piece is tried again.
     """
 
     def __init__(self, directory: Path, file_bytes: int = OUTPUT_BYTES) -> None:
         self.path = directory / OUTPUT
         self.lost_bytes = 0
         self.failure = ""
-        """Why bytes were lost, the last time."""
+        """Reason of the latest loss."""
         self._older = directory / OLDER
         self._file_bytes = file_bytes
         self._file: AppendFile | None = None
@@ -41,7 +41,7 @@ class OutputLog:
             self.failure = describe(error)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file. Can be called twice."""
         if self._file is not None:
             self._file.close()
             self._file = None

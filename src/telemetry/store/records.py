@@ -1,10 +1,11 @@
-"""The record log: all records of the run's one sequence, for those who join late or missed some.
+"""The record log: all records of the run in one sequence, for subscribers that join late or missed some.
 
     records/records.jsonl
         {"schema_version":1,"run_id":"…","protocol":[1,1],"crc":"…"}
         {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…,"crc":"…"}
 
-Line `seq + 1` is record `seq`. A number that is not finite is null. Each line has a check (`telemetry.wire.seal`).
+Line `seq + 1` is record `seq`. A number that is not finite is null. Each line has a checksum
+(`telemetry.wire.seal`).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
 FILE_NAME: Final = "records.jsonl"
-_STRIDE: Final = 256  # lines between remembered offsets: a read skips that many at most
+_STRIDE: Final = 256  # lines between remembered offsets: a read skips at most that many
 _TYPES: Final[dict[str, type[Any]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Streamed)}
 _ENCODER: Final = msgspec.json.Encoder()
 _SENDABLE: Final = msgspec.msgpack.Encoder()
 
 
 class DamagedRecord(RunDirectoryError):
-    """A line of a record log that is no record, while others may be."""
+    """A line of a record log that is not a valid record; other lines may be valid."""
 
 
 class _Header(Struct):
@@ -46,27 +47,29 @@ class _Header(Struct):
 
 
 def record_line(record: StreamRecord) -> bytes:
-    """A record as one line of strict JSON, line end included."""
+    """Return a record as one line of strict JSON, line end included."""
     tag = type(record.record).__struct_config__.tag
     head = {"seq": record.seq, "wall_ns": record.wall_ns, "producer": record.producer, "type": tag}
     return sealed(_ENCODER.encode(head | asdict(record.record)) + b"\n")
 
 
 class RecordLog:
-    """Appends from one thread; reads from any number of threads and processes at the same time.
+    """A record log: appends from one thread, reads from any number of threads and processes at the same time.
 
-    The first OSError of an append sets `failed`, and from then on appends are ignored.
+    The first OSError of an append sets `failed`; later appends are ignored.
 
-    A number stands for one record for ever: subscribers drop numbers that they have. So records that the journal
-    lost keep theirs, and those that producers send again are in the log a second time, under other numbers.
+    A number belongs to one record for ever, because subscribers drop numbers that they already have. So records
+    that the journal lost keep their numbers. If producers send them again, the log has them twice, under two
+    numbers.
     """
 
     def __init__(self, directory: Path, *, resume: bool = False) -> None:
-        """Touches nothing, but with `resume`: lines at the end that are no records are cut, as a power cut leaves
-        them. Half a line is cut by the first `append` in any case.
+        """Open the log without changing it. With `resume`, invalid lines at the end, as after a power cut, are cut.
 
-        Raises RunDirectoryError if there is a log that can't be read; with `resume`, that one is left as it is, and
-        `failed` says why.
+        The first `append` always cuts an incomplete line.
+
+        Raises RunDirectoryError if an existing log can't be read. With `resume` it leaves such a log unchanged and
+        sets `failed` to the reason.
         """
         self.failed = ""
         self._path = directory / FILE_NAME
@@ -84,11 +87,11 @@ class RecordLog:
 
     @property
     def next_seq(self) -> int:
-        """One above the newest record known: after an `append`, or a `read` of what another process appended."""
+        """Number above the newest known record: from an `append`, or a `read` of records from another process."""
         return max(self._appended, self._lines.records)
 
     def append(self, records: Sequence[StreamRecord]) -> None:
-        """One write. Raises ValueError unless `records` go on where the log ends."""
+        """Append records in one write. Raises ValueError unless their numbers continue the log."""
         if self.failed or not records:
             return
         if [record.seq for record in records] != list(range(self._appended, self._appended + len(records))):
@@ -101,9 +104,10 @@ class RecordLog:
             self.failed = describe(error)
 
     def read(self, from_seq: int, limit: int, max_bytes: int | None = None) -> list[StreamRecord]:
-        """At most `limit` records from `from_seq` on, and with `max_bytes` no more lines than that, but one.
+        """Return at most `limit` records from `from_seq` on.
 
-        Blocks on the disk. A line still being written is left out.
+        With `max_bytes`, return at most that many bytes, but at least one record. Blocks on the disk. A line that
+        is still being written is left out.
 
         Raises RunDirectoryError if the file can't be read, DamagedRecord if one of these lines is damaged.
         """
@@ -123,7 +127,7 @@ class RecordLog:
         return [self._decode(line, seq, header) for seq, line in enumerate(lines, from_seq)]
 
     def close(self) -> None:
-        """Closes the file of the appending side."""
+        """Close the file used for appending."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -131,7 +135,7 @@ class RecordLog:
     def _open(self, first: StreamRecord) -> AppendFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = AppendFile(self._path)
-        if file.size > self._lines.bytes:  # half a line of a process that was killed
+        if file.size > self._lines.bytes:  # the incomplete line of a killed process
             file.cut(self._lines.bytes)
         if not file.size:
             file.append([sealed(_ENCODER.encode(_Header(run_id=first.run_id)) + b"\n")])
@@ -180,7 +184,7 @@ class RecordLog:
                 raise ValueError(f"it holds record {fields['seq']}")
             facts = (header.protocol, header.run_id, seq, fields["producer"], fields["wall_ns"])
             record = msgspec.convert([*facts, [fields["type"], *values]], StreamRecord)
-            _SENDABLE.encode(record)  # JSON knows larger numbers
+            _SENDABLE.encode(record)  # JSON has larger numbers than msgpack
             return record
         except (*BAD_INPUT, KeyError, TypeError, OverflowError) as error:
             raise DamagedRecord(f"{self._path} can't be read: line {seq + 2}: {error}") from error
@@ -190,7 +194,7 @@ class RecordLog:
 
 
 def _within(lines: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:
-    """The first line, and those after it up to the bound."""
+    """Yield the first line, and the following lines up to the bound."""
     size = 0
     for line in lines:
         if max_bytes is not None and size and size + len(line) > max_bytes:
@@ -200,16 +204,16 @@ def _within(lines: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:
 
 
 class _Lines:
-    """Where the whole lines of a growing file are. Thread-safe."""
+    """The offsets of complete lines in a growing file. Thread-safe."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        """Up to the end of the last whole line."""
+        """Offset of the end of the last complete line."""
         self.end_is_damaged = False
-        """What follows that is no line that is still being written."""
+        """True if the bytes after it are not a line that is still being written."""
         self._count = 0
         self._offsets = [0]
-        """Of line 0, `_STRIDE`, 2·`_STRIDE`, …"""
+        """Offsets of line 0, `_STRIDE`, 2·`_STRIDE`, …"""
         self._lock = threading.Lock()
 
     @property
@@ -217,7 +221,7 @@ class _Lines:
         return max(0, self._count - 1)
 
     def refresh(self, path: Path) -> None:
-        """Takes in what was appended since the last call; no file is an empty file."""
+        """Index the lines appended since the last call. A missing file counts as empty."""
         with self._lock:
             try:
                 file = path.open("rb")
@@ -231,20 +235,23 @@ class _Lines:
                 self.end_is_damaged = lost_its_end(rest)
 
     def seek(self, file: BinaryIO, line: int) -> int:
-        """Goes to the nearest remembered line at or before `line`; returns how many lines are left to skip."""
+        """Move to the nearest remembered line at or before `line`. Return the number of lines left to skip."""
         with self._lock:
             mark = min(line // _STRIDE, len(self._offsets) - 1)
             file.seek(self._offsets[mark])
             return line - mark * _STRIDE
 
     def cut(self, line: int, begin: int) -> None:
-        """Forgets `line`, which begins at a byte of the file, and those after it."""
+        """Forget `line`, which begins at offset `begin`, and all later lines."""
         with self._lock:
             self._count, self.bytes = line, begin
             del self._offsets[line // _STRIDE + 1 :]
 
     def _take(self, data: bytes) -> bytes:
-        """Counts the whole lines of `data`, which begins where the last one ended; returns what follows them."""
+        """Count the complete lines of `data`, which begins at the end of the last one.
+
+        Return the bytes after them.
+        """
         start, end = self.bytes, 0
         while (at := data.find(b"\n", end)) >= 0:
             end = at + 1

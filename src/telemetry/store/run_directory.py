@@ -1,4 +1,4 @@
-"""Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding one again.
+"""Run directories: `<root>/<name>-<UTC time>-<run id>/`, a `latest` link beside them, and finding a run.
 
 manifest.json  final_snapshot.json  history.hlog  daemon.log  output.log  journal/  history/  records/
 """
@@ -58,17 +58,17 @@ _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 
 
 class MergedRun(Struct, kw_only=True, frozen=True):
-    """A run that a merged one was made of."""
+    """A run that was merged into another one."""
 
     run_id: str
     name: str
     host: str = ""
     directory: str = ""
-    """Where it was then."""
+    """Directory at the time of the merge."""
 
 
 class Manifest(Struct, kw_only=True, frozen=True):
-    """Who ran what, where, with which versions. Written once, at the start."""
+    """The manifest: who ran what, where and with which versions. Written once, at the start."""
 
     schema_version: int = SCHEMA
     run_id: str
@@ -80,32 +80,32 @@ class Manifest(Struct, kw_only=True, frozen=True):
     platform: str = ""
     python: str = ""
     telemetry: str = ""
-    """The version that wrote the run."""
+    """Version that wrote the run."""
     cwd: str = ""
     argv: list[str] = []
     endpoint: str = ""
     endpoints: list[str] = []
-    """Where control, events, snapshots and records were bound, so that the run can go on there."""
+    """Addresses of control, events, snapshots and records, so that the run can continue there."""
     config: dict[str, Any] = {}
     replay_of: str = ""
-    """The directory of the run that this one shows once more."""
+    """Directory of the run that this one replays."""
     merged_from: list[MergedRun] = []
-    """The runs that `telemetry merge` made this one of; no aggregator ever had it."""
+    """Runs that `telemetry merge` combined into this one, which never had an aggregator."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where the files of one run are. Making one from a path touches nothing."""
+    """The paths of the files of one run. Creating this object touches no file."""
 
     path: Path
     run_id: str = ""
     slug: str = ""
     started_ns: int = 0
-    """Wall clock; to the second if it comes from the directory's name."""
+    """Wall clock; rounded to the second if it comes from the directory's name."""
 
     @staticmethod
     def create(root: Path, name: str, run_id: str, started_wall_ns: int, *, latest: bool = True) -> RunDirectory:
-        """Makes the directory, for its owner alone (0700), and points `latest` to it.
+        """Create the directory, for its owner alone (0700), and point `latest` to it.
 
         Raises RunDirectoryError, UsageError for a bad id.
         """
@@ -131,11 +131,11 @@ class RunDirectory:
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """An existing run directory; what it knows of itself comes from its name, else from its manifest.
+        """Open an existing run directory. Its facts come from its name, else from its manifest.
 
         Raises RunDirectoryError if it is not a run directory.
         """
-        with suppress(ValueError):  # of what can't be a path; then it is no run directory either
+        with suppress(ValueError):  # raised for text that can't be a path; then it is not a run directory either
             path = Path(os.path.realpath(path))
         if not _is_run(path):
             raise RunDirectoryError(f"{path} is not a run directory", hint=f"it has neither {MANIFEST} nor {FINAL}")
@@ -176,9 +176,9 @@ class RunDirectory:
         return self.path / "records"
 
     def lock(self) -> RunLock:
-        """Makes the directory this process's own. Raises RunDirectoryError if another process has it.
+        """Lock the directory for this process. Raises RunDirectoryError if another process has it.
 
-        Where the file system has no locks, the process that the manifest names has it while it lives.
+        If the file system has no locks, the process named in the manifest owns the directory while it lives.
         """
         try:
             lock = take(self.path)
@@ -193,7 +193,7 @@ class RunDirectory:
         return lock
 
     def locked(self) -> bool:
-        """Whether some process has it; also if nobody can tell."""
+        """Return whether a process has locked the directory; True also if that is unknown."""
         try:
             return taken(self.path)
         except Unsupported:
@@ -211,7 +211,10 @@ class RunDirectory:
         return manifest.host != socket.gethostname() or _process_lives(manifest.pid)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Atomic; secrets in `argv` and `config` are masked. Blocks on the disk. Raises RunDirectoryError."""
+        """Write the manifest atomically.
+
+        Secrets in `argv` and `config` are masked. Blocks. Raises RunDirectoryError.
+        """
         masked = replace(manifest, argv=mask_secrets(manifest.argv), config=mask_secrets(manifest.config))
         try:
             data = msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n"
@@ -220,7 +223,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.manifest} can't be written: {describe(error)}") from error
 
     def read_manifest(self) -> Manifest:
-        """Raises RunDirectoryError if it is missing, broken or newer than this version reads."""
+        """Read the manifest. Raises RunDirectoryError if it is missing, damaged or newer than this version."""
         try:
             data = self.manifest.read_bytes()
             check_seal(data)
@@ -246,7 +249,7 @@ def manifest_for(
     endpoints: Sequence[str] = (),
     config: dict[str, Any] | None = None,
 ) -> Manifest:
-    """The manifest of a run of this process."""
+    """Return the manifest of a run of this process."""
     return Manifest(
         run_id=run_id,
         name=name,
@@ -265,19 +268,19 @@ def manifest_for(
 
 
 def directory_name(name: str, run_id: str, started_wall_ns: int) -> str:
-    """What the directory of a run is called: `<name>-<UTC time>-<run id>`."""
+    """Return the directory name of a run: `<name>-<UTC time>-<run id>`."""
     stamp = datetime.fromtimestamp(started_wall_ns // 10**9, UTC).strftime(_TIME_FORMAT)
     return f"{slug(name)}-{stamp}-{run_id}"
 
 
 def slug(name: str) -> str:
-    """A file name for any name: ASCII letters, digits, `.`, `_` and `-`; never empty, hidden or a path."""
+    """Return a file name for any name: ASCII letters, digits, `.`, `_` and `-`; never empty, hidden or a path."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name)[:_SLUG_CHARS].strip("-._") or "run"
 
 
 def list_runs(root: Path) -> list[RunDirectory]:
-    """All runs under `root`, newest first. Empty if there is no such directory. Raises RunDirectoryError."""
+    """Return all runs under `root`, newest first; empty if there is no such directory. Raises RunDirectoryError."""
     try:
         paths = list(root.iterdir())
     except FileNotFoundError:
@@ -289,9 +292,9 @@ def list_runs(root: Path) -> list[RunDirectory]:
 
 
 def resolve(spec: str | Path, root: Path) -> RunDirectory:
-    """The run that `spec` means: a directory, a final_snapshot.json, `latest`, a run id, or a name (the newest).
+    """Return the run that `spec` means: a directory, a final_snapshot.json, `latest`, a run id, or a name (newest).
 
-    Raises RunNotFoundError, which names what comes near; RunDirectoryError if `root` can't be read.
+    Raises RunNotFoundError, which names similar runs; RunDirectoryError if `root` can't be read.
     """
     path = Path(spec)
     if path.name in (FINAL, MANIFEST) and path.is_file():
@@ -324,7 +327,7 @@ def _not_found(text: str, root: Path, runs: Sequence[RunDirectory]) -> RunNotFou
 
 
 def _point(link: Path, target: str) -> None:
-    """A rename replaces the old link, so that there is one at every moment."""
+    """Replace the link by a rename, so that a link exists at every moment."""
     temporary = link.with_name(f".{LATEST}.{target}"[:200])
     try:
         temporary.symlink_to(target, target_is_directory=True)
@@ -336,7 +339,7 @@ def _point(link: Path, target: str) -> None:
 
 
 def _named(path: Path) -> RunDirectory | None:
-    """What the name of a directory made by `create` says."""
+    """Return the run, with the facts in the name of its directory; None if `create` did not make the name."""
     match = _RUN_NAME.fullmatch(path.name)
     if match is None:
         return None
@@ -345,7 +348,7 @@ def _named(path: Path) -> RunDirectory | None:
 
 
 def _age(run: RunDirectory) -> tuple[int, int]:
-    """Runs of the same second are told apart by when their directory was last changed."""
+    """Return the sort key. The time of the last change orders runs of the same second."""
     try:
         changed_ns = run.path.stat().st_mtime_ns
     except OSError:
@@ -361,7 +364,7 @@ def _process_lives(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True  # somebody else's
+        return True  # the process of another user
     return True
 
 

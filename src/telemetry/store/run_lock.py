@@ -1,4 +1,4 @@
-"""Whose a run directory is. The kernel frees the lock when its process ends, however that happens."""
+"""The lock of a run directory. The kernel releases it when its process ends for any reason."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import Final
 
 _UNSUPPORTED: Final = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
-"""What file systems answer that have no such locks, or none on directories: some of those over a network."""
-_PATIENCE_S: Final = 1.0  # whoever only looks holds the lock for microseconds
+"""Errors of file systems without such locks, or without locks on directories: some network file systems."""
+_PATIENCE_S: Final = 1.0  # a process that only checks holds the lock for microseconds
 _AGAIN_S: Final = 0.01
 
 
 class Unsupported(Exception):
-    """The file system can't tell."""
+    """The file system does not support locks."""
 
 
 class RunLock:
-    """Held from `RunDirectory.lock` until `release`, or the end of the process."""
+    """A lock held from `RunDirectory.lock` until `release`, or the end of the process."""
 
     def __init__(self, fd: int = -1) -> None:
         self._fd = fd
 
     def release(self) -> None:
-        """May be called twice."""
+        """Release the lock. Can be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def take(directory: Path) -> RunLock | None:
-    """None if another process has it, or this one through another `RunLock`. Blocks for a second then.
+    """Lock the directory; return None after a second if another process or another `RunLock` holds it.
 
     Raises Unsupported, or OSError if the directory can't be opened.
     """
@@ -46,7 +46,7 @@ def take(directory: Path) -> RunLock | None:
 
 
 def taken(directory: Path) -> bool:
-    """Whether some process has it. Those who only ask don't see each other. Raises as `take`."""
+    """Return whether a process holds the lock. Concurrent checks don't affect each other. Raises as `take`."""
     fd = _lock(directory, fcntl.LOCK_SH)
     if fd is None:
         return True
@@ -55,7 +55,7 @@ def taken(directory: Path) -> bool:
 
 
 def _lock(directory: Path, kind: int) -> int | None:
-    """The descriptor that holds it; None if it is taken."""
+    """Return the descriptor that holds the lock; None if it is taken."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)

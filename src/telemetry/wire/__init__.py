@@ -1,1 +1,1 @@
-"""Bytes ↔ values, and every struct that crosses a process boundary. No sockets, no clocks, no numpy."""
+"""Encoding and decoding, and every struct that crosses a process boundary. No sockets, no clocks, no numpy."""

@@ -1,4 +1,4 @@
-"""The display histogram: log-linear cells with edges that never move, four to each doubling.
+"""The display histogram: log-linear cells with fixed edges, four cells to each doubling.
 
 Cell `i` holds the ticks in `[edge(i), edge(i + 1))`:
 
@@ -15,14 +15,14 @@ PER_DOUBLING: Final = 4
 
 
 def edge(index: int) -> int:
-    """Lower edge of a cell, in ticks."""
+    """Return the lower edge of a cell, in ticks."""
     if index < PER_DOUBLING:
         return index
     return (PER_DOUBLING + index % PER_DOUBLING) << (index // PER_DOUBLING - 1)
 
 
 def cell(ticks: int) -> int:
-    """The cell a tick count falls into."""
+    """Return the cell that a tick count falls into."""
     if ticks < PER_DOUBLING:
         return ticks
     shift = ticks.bit_length() - 3

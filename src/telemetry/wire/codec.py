@@ -1,7 +1,7 @@
-"""The only encoders and decoders. Decoding raises `Malformed`, whatever was wrong with the bytes.
+"""The only encoders and decoders. Decoding raises `Malformed` for any bytes that can't be read.
 
-Both sides ignore trailing fields and map keys they don't know. A message that can't be read at all is looked at
-once more for its version, so that a peer of another major version is called that, and not noise.
+Both sides ignore trailing fields and map keys they don't know. A message that can't be read is searched for its
+version: a peer of another major version gets an error that names the version.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _T = TypeVar("_T")
 _Bytes = bytes | bytearray | memoryview
 
 BAD_INPUT: Final = (msgspec.MsgspecError, RecursionError, ValueError)
-"""What msgspec raises for bytes that can't be read: RecursionError for deep nesting, UnicodeDecodeError, which is a
-ValueError, for bad text."""
+"""Exceptions that msgspec raises for unreadable bytes.
+
+RecursionError: deep nesting. UnicodeDecodeError, a ValueError: bad text.
+"""
 _LARGEST: Final = int(sys.float_info.max)
-_DETAIL_CHARS: Final = 200  # msgspec quotes the value it refused, however long that is
+_DETAIL_CHARS: Final = 200  # msgspec quotes the refused value, which can be long
 
 
 class ControlHead(Struct, frozen=True):
-    """What is left of a control message that can't be read: enough to answer it with an error."""
+    """The readable rest of a broken control message: enough to send an error reply."""
 
     id: int = 0
     type: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
@@ -70,7 +72,7 @@ class _TagHead(Struct, array_like=True, frozen=True):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NO_ROWS: Final = _ENCODER.encode([])
-_BATCH_HEAD: Final = 0x90 | len(RawBatch.__struct_fields__)  # an array of its fields and no more
+_BATCH_HEAD: Final = 0x90 | len(RawBatch.__struct_fields__)  # an array with exactly its fields
 _BATCH: Final = msgspec.msgpack.Decoder(RawBatch)
 _SNAPSHOT: Final = msgspec.msgpack.Decoder(MetricsSnapshot)
 _STREAM: Final = msgspec.msgpack.Decoder(StreamRecord)
@@ -89,8 +91,10 @@ _TAG_HEAD: Final = msgspec.msgpack.Decoder(_TagHead)
 
 
 class Malformed(Exception):
-    """Bytes that are no message of ours. `reason` is what the ledger counts; the text is one bounded line that can
-    be printed, whatever it quotes."""
+    """Bytes that are not a message of this protocol.
+
+    `reason` is the reason that the ledger counts. The text is one printable line of bounded length.
+    """
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__("".join(char if char.isprintable() else "\ufffd" for char in detail[:_DETAIL_CHARS]))
@@ -98,7 +102,7 @@ class Malformed(Exception):
 
 
 def carriable(text: str) -> str:
-    """The text as UTF-8 can carry it: bytes of a file name or an argument that are none become U+FFFD."""
+    """Return the text in valid UTF-8. Bytes that are not UTF-8, as in a file name or argument, become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -106,14 +110,17 @@ def carriable(text: str) -> str:
 
 
 def encode_batch(batch: OutgoingBatch) -> bytearray:
-    """One `ev/1` frame. Raises OverflowError or UnicodeEncodeError for what msgpack can't carry."""
+    """Encode one `ev/1` frame. Raises OverflowError or UnicodeEncodeError for values that msgpack can't carry."""
     frame = bytearray(frames.EVENTS)
     _ENCODER.encode_into(batch, frame, frames.TOPIC_BYTES)
     return frame
 
 
 def decode_batch(frame: _Bytes) -> EventBatch:
-    """One `ev/1` frame; records stay raw, and rows are looked at. Both keep the frame's memory alive."""
+    """Decode one `ev/1` frame.
+
+    Records stay raw; rows are read up to their header and markers. Both keep the memory of the frame alive.
+    """
     if len(frame) > limits.FRAME_BYTES:
         raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(frame)} bytes")
     payload = _payload(frame, frames.EVENTS)
@@ -128,8 +135,10 @@ def decode_batch(frame: _Bytes) -> EventBatch:
 
 
 def _with_rows_unread(frame: bytes) -> EventBatch | None:
-    """The batch, if it ends with canonical rows: msgpack would walk through all their numbers. Else None, also if
-    what it ends with is not its field `rows`, but in it or behind it."""
+    """Return the batch if it ends with canonical rows; msgpack would have to walk through all their numbers.
+
+    Return None if it doesn't, or if those bytes are inside or behind its field `rows`.
+    """
     rows = wire_rows.at_end(frame, frames.TOPIC_BYTES)
     if rows is None or frame[frames.TOPIC_BYTES] != _BATCH_HEAD:
         return None
@@ -154,7 +163,7 @@ def _with_rows(batch: RawBatch, rows: wire_rows.RowArray | None = None) -> Event
 
 
 def decode_record(raw: Raw | bytes) -> EventRecord:
-    """One record of a batch."""
+    """Decode one record of a batch."""
     try:
         return RECORD_DECODER.decode(raw)
     except BAD_INPUT as error:
@@ -162,7 +171,10 @@ def decode_record(raw: Raw | bytes) -> EventRecord:
 
 
 def record_tag(raw: Raw | bytes) -> str:
-    """The tag of a record, readable or not; empty if there is none. Every tag but `define` has an event number."""
+    """Return the tag of a record, even of an unreadable one; empty if it has no tag.
+
+    Every record except `define` has an event number.
+    """
     try:
         return _TAG_HEAD.decode(raw).tag
     except BAD_INPUT:
@@ -173,12 +185,12 @@ def record_tag(raw: Raw | bytes) -> str:
 
 
 def encode_snapshot(snapshot: MetricsSnapshot) -> bytes:
-    """One `sn/1` frame."""
+    """Encode one `sn/1` frame."""
     return frames.SNAPSHOTS + _ENCODER.encode(snapshot)
 
 
 def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
-    """One `sn/1` frame."""
+    """Decode one `sn/1` frame."""
     payload = _payload(frame, frames.SNAPSHOTS)
     try:
         snapshot = _SNAPSHOT.decode(payload)
@@ -190,12 +202,12 @@ def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
 
 
 def encode_stream_record(record: StreamRecord) -> bytes:
-    """One `rec/1` frame."""
+    """Encode one `rec/1` frame."""
     return frames.RECORDS + _ENCODER.encode(record)
 
 
 def decode_stream_record(frame: _Bytes) -> StreamRecord:
-    """One `rec/1` frame."""
+    """Decode one `rec/1` frame."""
     payload = _payload(frame, frames.RECORDS)
     try:
         record = _STREAM.decode(payload)
@@ -207,12 +219,12 @@ def decode_stream_record(frame: _Bytes) -> StreamRecord:
 
 
 def encode_interval(interval: Interval) -> bytes:
-    """One interval of history, as it is in a `history` response, and on disk if it is short."""
+    """Encode one interval of history, as in a `history` response and, if it is short, on disk."""
     return _ENCODER.encode(interval)
 
 
 def decode_interval(data: Raw | _Bytes) -> Interval:
-    """An interval whose columns fit together."""
+    """Decode an interval and check that its columns fit together."""
     try:
         interval = _INTERVAL.decode(data)
     except BAD_INPUT as error:
@@ -230,19 +242,22 @@ def encode_control(message: Request | Response) -> bytes:
 
 
 def decode_request(data: _Bytes) -> Request:
-    """What a peer asks. On `Malformed`, `control_head` tells which id and type the error reply is for."""
+    """Decode a request of a peer. After `Malformed`, `control_head` gives id and type for the error reply."""
     if len(data) > limits.FRAME_BYTES:
         raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(data)} bytes")
     return _decode_control(_REQUEST, data)
 
 
 def decode_response(data: _Bytes) -> Response:
-    """What the aggregator answers or pushes. Types of a newer minor version are `Malformed`: skip them."""
+    """Decode a response or push of the aggregator.
+
+    Types of a newer minor version raise `Malformed`; callers skip them.
+    """
     return _decode_control(_RESPONSE, data)
 
 
 def control_head(data: _Bytes) -> ControlHead:
-    """Id, type and version of a control message as far as they can be read. Never raises."""
+    """Return id, type and version of a control message as far as they can be read. Never raises."""
     try:
         return _CONTROL_HEAD.decode(data)
     except BAD_INPUT:
@@ -253,7 +268,7 @@ def control_head(data: _Bytes) -> ControlHead:
 
 
 def encode_note(note: Note) -> bytes:
-    """What a NOTE frame of the journal holds."""
+    """Encode the content of a NOTE frame of the journal."""
     return _ENCODER.encode(note)
 
 
@@ -265,12 +280,15 @@ def decode_note(data: _Bytes) -> Note:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """What a CHECKPOINT frame of the journal holds."""
+    """Encode the content of a CHECKPOINT frame of the journal."""
     return _ENCODER.encode(checkpoint)
 
 
 def decode_checkpoint(data: _Bytes) -> Checkpoint:
-    """The aggregator's numbers stay raw. Raises `Malformed`, with WRONG_VERSION for a schema that is not ours."""
+    """Decode a checkpoint; the aggregator's numbers stay raw.
+
+    Raises `Malformed`, with WRONG_VERSION for another schema version.
+    """
     try:
         head = _MAP_HEAD.decode(data)
         if head.schema_version != SCHEMA:
@@ -281,12 +299,12 @@ def decode_checkpoint(data: _Bytes) -> Checkpoint:
 
 
 def snapshot_to_json(snapshot: MetricsSnapshot) -> bytes:
-    """Strict JSON (no NaN, no infinity), one line, the names of the wire."""
+    """Return the snapshot as one line of strict JSON (no NaN, no infinity), with the field names of the wire."""
     return msgspec.json.encode(snapshot)
 
 
 def snapshot_from_json(data: bytes) -> MetricsSnapshot:
-    """The inverse. Raises `Malformed`, with WRONG_VERSION for a schema that is not ours."""
+    """Read a snapshot from JSON. Raises `Malformed`, with WRONG_VERSION for another schema version."""
     try:
         head = msgspec.json.decode(data, type=_MapHead)
         if head.schema_version != SCHEMA:
@@ -298,7 +316,7 @@ def snapshot_from_json(data: bytes) -> MetricsSnapshot:
 
 
 def check_numbers(document: Any) -> None:
-    """Raises ValueError for a whole number beyond all floats: JSON can hold it, and nobody can reckon with it."""
+    """Raise ValueError for a whole number beyond the range of float: JSON can hold it, arithmetic fails with it."""
     left = [document]
     while left:
         value = left.pop()
@@ -344,7 +362,7 @@ def _array_version(payload: memoryview) -> Version | None:
 
 
 def _what_is_left(data: _Bytes) -> ControlHead:
-    """Each field by itself: one that can't be read says nothing about the others."""
+    """Read each field separately: one unreadable field must not hide the others."""
     found: dict[str, Any] = {}
     for decoder in (_ID_HEAD, _TYPE_HEAD, _VERSION_HEAD):
         with suppress(*BAD_INPUT):

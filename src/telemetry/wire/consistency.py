@@ -1,4 +1,4 @@
-"""What has to add up in any snapshot, whoever wrote it. A result that fails this was changed or damaged."""
+"""Sums that must hold in every snapshot. A result that fails a check was changed or damaged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _account(whose: str, account: Accounting | ProducerStat) -> Iterator[str]:
 
 
 def _sums(snapshot: MetricsSnapshot) -> Iterator[str]:
-    """The totals are those of the producers. A snapshot that names no producers claims nothing about them."""
+    """Check that the totals equal the sums over the producers. A snapshot without producers passes."""
     if not snapshot.producers:
         return
     for name in (*_TOTALS, *_REASONS):
@@ -80,7 +80,7 @@ def _series(name: str, stat: SeriesStat) -> Iterator[str]:
 
 
 def _ascending(name: str, percentiles: Mapping[str, int | float]) -> Iterator[str]:
-    ordered = sorted(percentiles.items(), key=lambda item: float(item[0]))  # ValueError for a key that is no number
+    ordered = sorted(percentiles.items(), key=lambda item: float(item[0]))  # ValueError: the key is not a number
     for (low, at_low), (high, at_high) in pairwise(ordered):
         if at_low > at_high:
             yield f"{name} has a p{low} of {at_low}, above its p{high} of {at_high}"

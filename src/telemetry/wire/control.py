@@ -1,7 +1,7 @@
-"""Control: DEALER ⇄ ROUTER, one msgpack map a message, its type under the key `type`.
+"""Control messages: DEALER ⇄ ROUTER, one msgpack map per message, its type under the key `type`.
 
-A request carries an `id` of the sender's choice; its response carries the same. Responses with id 0 are pushed by
-the aggregator. Unknown messages are answered with `error`, never ignored.
+A request carries an `id` that its sender chose; its response carries the same. Responses with id 0 are pushed by
+the aggregator. An unknown message always gets an `error`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, 
 from telemetry.wire.version import PROTOCOL, Version
 
 ShortText = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
-_PIDS: Final = 1 << 31  # the system's own type for them; more can't even be asked for
+_PIDS: Final = 1 << 31  # the system's own type for process ids has this range
 TOKEN_COUNTER: Final = "telemetry.tokens"
-"""Id of the aggregator's own producer, which counts tokens and ends when the books close."""
+"""Id of the aggregator's own producer, which counts tokens and ends when the run's accounts are closed."""
 
 
 class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
@@ -29,7 +29,7 @@ class _Message(Struct, kw_only=True, frozen=True, tag_field="type"):
 
 
 class Hello(_Message, tag="hello", kw_only=True, frozen=True):
-    """First message of anybody. A producer gives its id; an observer leaves it empty."""
+    """The first message of every peer. A producer gives its id; an observer leaves it empty."""
 
     version: Version = PROTOCOL
     producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
@@ -41,25 +41,28 @@ class Hello(_Message, tag="hello", kw_only=True, frozen=True):
 
 
 class Ping(_Message, tag="ping", kw_only=True, frozen=True):
-    """Keeps a producer from being called late, and measures the clock."""
+    """A regular sign of life of a producer, so that it is not marked late; also measures the clock offset."""
 
     producer: Annotated[str, Meta(max_length=limits.PRODUCER_ID_CHARS)] = ""
     mono_ns: Natural = 0
 
 
 class End(_Message, tag="end", kw_only=True, frozen=True):
-    """A producer's last word: how much it emitted. Answered when all of it is in, or when it can't be."""
+    """The last message of a producer: how much it emitted.
+
+    Answered when all its events are in, or when that has become impossible.
+    """
 
     producer: ProducerId
     batches: Natural
     emitted: Natural
     dropped: Drops = {}
     unfinished: bool = False
-    """The end of the run forced it: the program may go on recording, and what it records then is in no result."""
+    """True if the end of the run forced it: the program may go on recording, and those events are in no result."""
 
 
 class CannotResend(_Message, tag="cannot_resend", kw_only=True, frozen=True):
-    """A producer no longer keeps batches `first … last`, which it was asked for: they never come. Not answered."""
+    """A producer's notice that batches `first … last`, which it was asked for, are lost. Not answered."""
 
     producer: ProducerId
     first: Natural
@@ -67,18 +70,21 @@ class CannotResend(_Message, tag="cannot_resend", kw_only=True, frozen=True):
 
 
 class Barrier(_Message, tag="barrier", kw_only=True, frozen=True):
-    """Answered once all batches before `batches` are in the numbers."""
+    """A request to wait until all batches before `batches` are in the numbers."""
 
     producer: ProducerId
     batches: Natural
 
 
 class GetStatus(_Message, tag="status", kw_only=True, frozen=True):
-    """Answered with the newest snapshot."""
+    """A request for the newest snapshot."""
 
 
 class GetHistory(_Message, tag="history", kw_only=True, frozen=True):
-    """Intervals of the run's history; `level_s` 0 means the finest that still covers each moment."""
+    """A request for intervals of the run's history.
+
+    `level_s` 0 means the finest level that exists for each moment.
+    """
 
     start_ns: Natural = 0
     end_ns: Natural = (1 << 63) - 1
@@ -86,13 +92,13 @@ class GetHistory(_Message, tag="history", kw_only=True, frozen=True):
 
 
 class Catchup(_Message, tag="catchup", kw_only=True, frozen=True):
-    """Records of the record stream from a sequence number on."""
+    """A request for records of the record stream, from a sequence number on."""
 
     from_seq: Natural = 0
 
 
 class Stop(_Message, tag="stop", kw_only=True, frozen=True):
-    """Ends the run: drain, then COMPLETE; with `interrupted`, INTERRUPTED."""
+    """A request to end the run: drain, then COMPLETE; with `interrupted`, INTERRUPTED."""
 
     reason: Text = "stopped on request"
     interrupted: bool = False
@@ -100,13 +106,19 @@ class Stop(_Message, tag="stop", kw_only=True, frozen=True):
 
 
 class Watch(_Message, tag="watch", kw_only=True, frozen=True):
-    """The run also lives as long as this process of the aggregator's host; answered with `watching`."""
+    """A request to keep the run alive as long as this process on the aggregator's host.
+
+    Answered with `watching`.
+    """
 
     pid: Annotated[int, Meta(gt=0, lt=_PIDS)]
 
 
 class TellBackend(_Message, tag="backend", kw_only=True, frozen=True):
-    """A writer's report of itself, about twice a second. Changes no number; every snapshot repeats the newest."""
+    """A writer's report of its own state, about twice a second.
+
+    Changes no number. Every snapshot repeats the newest report.
+    """
 
     stat: BackendStat
 
@@ -126,15 +138,15 @@ class Welcome(_Message, tag="welcome", kw_only=True, frozen=True):
     epoch: str
     state: State
     events: str
-    """Where producers connect their XPUB."""
+    """Address where producers connect their XPUB socket."""
     snapshots: str
-    """Where subscribers connect their SUB for `sn/1`."""
+    """Address where subscribers connect their SUB socket for `sn/1`."""
     records: str
-    """The same for `rec/1`."""
+    """Address where subscribers connect their SUB socket for `rec/1`."""
     directory: str = ""
     refresh_hz: float = 0.0
     mono_ns: int = 0
-    """The aggregator's monotonic clock."""
+    """Monotonic clock of the aggregator."""
     wall_ns: int = 0
     echo_ns: int = 0
     """`mono_ns` of the request."""
@@ -148,14 +160,14 @@ class Pong(_Message, tag="pong", kw_only=True, frozen=True):
 
 
 class Ack(_Message, tag="ack", kw_only=True, frozen=True):
-    """Pushed each tick: batches `< batches` of this producer are in the journal; it need not keep them."""
+    """A push once per tick: batches `< batches` of this producer are in the journal, so it can drop them."""
 
     epoch: str
     batches: int
 
 
 class Resend(_Message, tag="resend", kw_only=True, frozen=True):
-    """Pushed: please send batches `first … last` again."""
+    """A push that asks the producer to send batches `first … last` again."""
 
     first: Natural
     last: Natural
@@ -178,7 +190,7 @@ class Status(_Message, tag="status", kw_only=True, frozen=True):
 
 
 class SeriesKey(Struct, kw_only=True, frozen=True):
-    """What an index in history columns stands for."""
+    """The series, counter or gauge that an index in history columns stands for."""
 
     index: int
     name: str
@@ -190,7 +202,7 @@ class SeriesKey(Struct, kw_only=True, frozen=True):
 
 
 class History(_Message, tag="history", kw_only=True, frozen=True):
-    """Intervals in order of time, each as it lies on disk; ask again from `next_ns` until it is null."""
+    """Intervals in order of time, each in its form on disk. Ask again from `next_ns` until it is null."""
 
     keys: list[SeriesKey] = []
     intervals: list[Raw] = []
@@ -198,7 +210,7 @@ class History(_Message, tag="history", kw_only=True, frozen=True):
 
 
 class CaughtUp(_Message, tag="caught_up", kw_only=True, frozen=True):
-    """Records in order; ask again from `next_seq` while it is not above `last_seq`."""
+    """Records in order. Ask again from `next_seq` while it is not above `last_seq`."""
 
     records: list[StreamRecord] = []
     next_seq: int = 0
@@ -214,7 +226,7 @@ class Watching(_Message, tag="watching", kw_only=True, frozen=True):
 
 
 class Noted(_Message, tag="noted", kw_only=True, frozen=True):
-    """Answers `backend`."""
+    """The answer to `backend`."""
 
     state: State
 
@@ -224,7 +236,7 @@ ErrorCode = Literal["unknown_message", "wrong_version", "wrong_run", "unavailabl
 
 class Error(_Message, tag="error", kw_only=True, frozen=True):
     code: str
-    """One of `ErrorCode`; a newer minor version may know more."""
+    """A code of `ErrorCode`; newer minor versions may add codes."""
     message: str
 
 

@@ -1,4 +1,4 @@
-"""What producers send: batches of rows (the hot path) and of records (the cold path)."""
+"""Messages of producers: batches of rows (the hot path) and of records (the cold path)."""
 
 from __future__ import annotations
 
@@ -34,22 +34,29 @@ Bound = Annotated[float, Meta(ge=limits.LOWEST_BOUND, le=limits.HIGHEST_BOUND)]
 Reduction = Literal["last", "mean", "sum", "min", "max"]
 REDUCTIONS: Final[tuple[Reduction, ...]] = ("last", "mean", "sum", "min", "max")
 Closing = Literal["ended", "timeout", "run_end", "late"]
-"""Why a step is said: its producers ended it, or one did not in time, or the run ended, or something came late."""
+"""Reason why a step was closed.
+
+`ended`: its producers ended it. `timeout`: a producer did not end it in time. `run_end`: the run ended. `late`:
+values arrived after it was closed.
+"""
 AxisName = Annotated[str, Meta(max_length=limits.NAME_CHARS)]
-"""Empty: the record belongs to no step."""
+"""Name of an axis; empty if the record belongs to no step."""
 Drops = Annotated[
     dict[Annotated[str, Meta(min_length=1, max_length=limits.REASON_CHARS)], Natural],
     Meta(max_length=limits.DROP_REASONS),
 ]
-"""Events dropped by a producer since it began, by reason."""
+"""Events that a producer dropped since its start, by reason."""
 
 
 class _Record(Struct, array_like=True, frozen=True, gc=False):
-    """Times are the producer's monotonic clock in nanoseconds; 0 means "when the batch was made"."""
+    """A record. Times are the producer's monotonic clock in nanoseconds; 0 means "when the batch was made"."""
 
 
 class Define(_Record, tag="define", frozen=True):
-    """Binds a row id of this producer to an instrument. Not an event: it has no number and may be repeated."""
+    """The binding of a row id of this producer to an instrument.
+
+    A definition is not an event: it has no number and may be repeated.
+    """
 
     id: Annotated[int, Meta(ge=0, lt=limits.PRODUCER_IDS)]
     name: Name
@@ -60,12 +67,15 @@ class Define(_Record, tag="define", frozen=True):
     low: Bound | None = None
     high: Bound | None = None
     within: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
-    """A series of durations in a unit of time, with the same labels: while they still begin, what this instrument
-    records counts as inside. It may name itself. See `telemetry.wire.snapshot.Extent`."""
+    """Name of a series of durations in a unit of time, with the same labels; may be its own name.
+
+    An event of this instrument counts as inside while durations of that series still begin. See
+    `telemetry.wire.snapshot.Extent`.
+    """
 
 
 class Sample(_Record, tag="sample", frozen=True):
-    """One value of a series, self-describing."""
+    """A value of a series, self-describing."""
 
     name: Name
     value: float
@@ -75,7 +85,7 @@ class Sample(_Record, tag="sample", frozen=True):
 
 
 class Count(_Record, tag="count", frozen=True):
-    """One increment of a counter, self-describing."""
+    """An increment of a counter, self-describing."""
 
     name: Name
     value: float = 1.0
@@ -85,7 +95,7 @@ class Count(_Record, tag="count", frozen=True):
 
 
 class Gauge(_Record, tag="gauge", frozen=True):
-    """One new value of a gauge, self-describing."""
+    """A new value of a gauge, self-describing."""
 
     name: Name
     value: float
@@ -95,7 +105,7 @@ class Gauge(_Record, tag="gauge", frozen=True):
 
 
 class Expect(_Record, tag="expect", frozen=True):
-    """The total a counter, or the count a series, will reach: the base of progress."""
+    """The total that a counter will reach, or the count of a series: the base of progress."""
 
     name: Name
     total: Annotated[float, Meta(ge=0, le=limits.HIGHEST_BOUND)]
@@ -103,18 +113,21 @@ class Expect(_Record, tag="expect", frozen=True):
 
 
 class Axis(_Record, tag="axis", frozen=True):
-    """How several producers' values of one step become one. The first declaration of an axis stands; without one it
-    is the mean. A producer's own later value of a name replaces its earlier one in any case."""
+    """The rule that combines the values of several producers for one step.
+
+    The first declaration of an axis is valid; the default is the mean. Within one producer a later value of a name
+    always replaces the earlier one.
+    """
 
     name: Name
     reduce: Reduction = "mean"
     reductions: Annotated[dict[Name, Reduction], Meta(max_length=limits.PARAMS_PER_RECORD)] = {}
-    """Names, or patterns such as `*/tokens`, that are put together otherwise. The first that fits counts."""
+    """Other rules for names, or for patterns such as `*/tokens`. The first match applies."""
     time_ns: Natural = 0
 
 
 class Mark(_Record, tag="mark", frozen=True):
-    """A moment worth a line."""
+    """A text for one moment of the run."""
 
     text: Text
     time_ns: Natural = 0
@@ -122,14 +135,14 @@ class Mark(_Record, tag="mark", frozen=True):
 
 
 class Params(_Record, tag="params", frozen=True):
-    """Settings of the run, one flat map; nested ones are joined with dots."""
+    """Settings of the run in one flat map; nested names are joined with dots."""
 
     values: Annotated[dict[Name, Scalar], Meta(max_length=limits.PARAMS_PER_RECORD)]
     time_ns: Natural = 0
 
 
 class Scalars(_Record, tag="scalars", frozen=True):
-    """Values of one step on a named axis; null stands for a value that was no finite number."""
+    """Values of one step on a named axis; null stands for a value that was not finite."""
 
     axis: Name
     step: Step
@@ -138,7 +151,7 @@ class Scalars(_Record, tag="scalars", frozen=True):
 
 
 class StepEnd(_Record, tag="step_end", frozen=True):
-    """This producer has reported all it has for a step, and for those before it."""
+    """A producer's notice that it has reported all its values for a step and for the steps before it."""
 
     axis: Name
     step: Step
@@ -146,7 +159,7 @@ class StepEnd(_Record, tag="step_end", frozen=True):
 
 
 class Spread(Struct, array_like=True, frozen=True, gc=False):
-    """What several producers reported of one name in one step."""
+    """The spread of the values that several producers reported for one name in one step."""
 
     count: Natural
     min: float
@@ -157,22 +170,22 @@ class Spread(Struct, array_like=True, frozen=True, gc=False):
 
 
 class ClosedStep(_Record, tag="step", frozen=True):
-    """A step of an axis, with the values of all producers. The aggregator alone makes it."""
+    """A closed step of an axis, with the values of all producers. Made by the aggregator only."""
 
     axis: Name
     step: Step
     values: dict[Name, float | None]
     spread: dict[Name, Spread] = {}
-    """Of names that more than one producer reported."""
+    """Spread of each name that more than one producer reported."""
     producers: Natural = 1
-    """How many reported something."""
+    """Number of producers that reported a value."""
     closed: Closing = "ended"
     revision: Natural = 0
-    """Above 0: the step was said before, and `values` holds only what has changed since."""
+    """Above 0: a correction of a step that was already published; `values` holds only the changes."""
 
 
 class Span(_Record, tag="span", frozen=True):
-    """Something with a beginning and an end."""
+    """An activity with a beginning and an end."""
 
     name: Name
     start_ns: Natural
@@ -182,7 +195,7 @@ class Span(_Record, tag="span", frozen=True):
 
 
 class Note(_Record, tag="text", frozen=True):
-    """A named piece of text."""
+    """A named text."""
 
     name: Name
     text: Text
@@ -205,7 +218,7 @@ class Table(_Record, tag="table", frozen=True):
 
 
 class Bins(_Record, tag="bins", frozen=True):
-    """A distribution that a producer counted itself: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
+    """A distribution counted by its producer: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
 
     name: Name
     edges: Annotated[list[float], Meta(min_length=2, max_length=limits.BINS + 1)]
@@ -216,7 +229,7 @@ class Bins(_Record, tag="bins", frozen=True):
 
 
 class Artifact(_Record, tag="artifact", frozen=True):
-    """A file by reference. `kind` is a word of the producer's choice; `image` is known to backends."""
+    """A file by reference. `kind` is the producer's choice; backends know `image`."""
 
     name: Name
     uri: Text
@@ -227,29 +240,29 @@ class Artifact(_Record, tag="artifact", frozen=True):
 
 
 class Uncounted(_Record, tag="uncounted", frozen=True):
-    """Text whose tokens somebody else is to count: a worker of the aggregator, off the way of the events."""
+    """A text whose tokens a worker of the aggregator counts, so that counting does not delay the events."""
 
     text: Annotated[str, Meta(max_length=limits.UNCOUNTED_CHARS)]
     tokens: Name
-    """The series that gets their number."""
+    """Series that gets the number of tokens."""
     time_ns: Natural = 0
     labels: Labels = {}
     per_token: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
-    """A series in ns that gets `span_ns` for each token but the first `skipped`; empty for none."""
+    """Series in ns that gets `span_ns` for each token after the first `skipped`; empty for no series."""
     span_ns: Natural = 0
     skipped: Natural = 0
 
 
 class Counted(_Record, tag="counted", frozen=True):
-    """Texts that are done, by their numbers in order of arrival. What they came to is in the records beside it."""
+    """Processed texts, by number in order of arrival. Their token counts are in records of the same batch."""
 
     texts: Annotated[list[Natural], Meta(max_length=limits.BATCH_RECORDS)]
     failed: Natural = 0
-    """How many of them could not be counted."""
+    """Number of texts that could not be counted."""
 
 
 class Session(_Record, tag="session", frozen=True):
-    """A named moment of the producer's own life, such as `started` or `warm`."""
+    """A named moment in the life of the producer, such as `started` or `warm`."""
 
     event: Name
     time_ns: Natural = 0
@@ -278,14 +291,16 @@ EventRecord = (
 Streamed = (
     Mark | Params | Expect | Scalars | StepEnd | Span | Note | Artifact | Session | Axis | Table | Bins | ClosedStep
 )
-"""What the record stream carries. Scalars and their ends were in it until 1.1; since 1.2 steps are."""
+"""Records of the record stream. Up to 1.1 it had `scalars` and `step_end`; since 1.2 it has closed steps."""
 STREAMED: Final = (Mark, Params, Expect, Span, Note, Artifact, Session, Axis, Table, Bins)
-"""Record types of producers that go on to the record stream as they are; the others only change numbers."""
+"""Record types of producers that are passed on to the record stream unchanged; the others only change numbers."""
 
 
 class _BatchHead(Struct, array_like=True, frozen=True, gc=False):
-    """Every event of a producer has a number, from 0 up: first the records but for `define`, in order, then the
-    rows. An event that the producer itself dropped has a number too, so that
+    """The fields that come before the rows of a batch.
+
+    Every event of a producer has a number, from 0 up: first the records except `define`, in order, then the rows.
+    An event that the producer dropped has a number too, so
 
         first number of the next batch = `first` + events in this batch + events dropped between the two.
     """
@@ -295,20 +310,20 @@ class _BatchHead(Struct, array_like=True, frozen=True, gc=False):
     seq: Natural
     first: Natural
     anchor: tuple[Natural, Natural]
-    """(monotonic, wall) nanoseconds, read together: turns any time of the batch into wall time."""
+    """(monotonic, wall) nanoseconds, read together: converts any time of the batch to wall time."""
     dropped: Drops
     records: Annotated[list[Raw], Meta(max_length=limits.BATCH_RECORDS)]
 
 
 class RawBatch(_BatchHead, frozen=True, gc=False):
-    """One frame of topic `ev/1`, as it is on the wire."""
+    """A frame of topic `ev/1`, as on the wire."""
 
     rows: Raw
     """A flat array `id, time, value, id, time, value, …`; see `telemetry.wire.rows`."""
 
 
 class EventBatch(_BatchHead, frozen=True, gc=False):
-    """The same, with its rows looked at."""
+    """A frame of topic `ev/1` with its rows read."""
 
     rows: RowArray
 
@@ -327,7 +342,7 @@ class OutgoingBatch(Struct, array_like=True, frozen=True, gc=False):
 
 
 class StreamRecord(Struct, array_like=True, frozen=True):
-    """One frame of topic `rec/1`: a record with its place in the run's one contiguous sequence, from 0."""
+    """A frame of topic `rec/1`: a record with its number in the run's contiguous sequence, from 0."""
 
     version: Version
     run_id: str

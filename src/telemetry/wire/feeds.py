@@ -1,4 +1,4 @@
-"""Counters that a feed keeps beside what it feeds."""
+"""Names of the counters that a feed keeps about its input."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 from telemetry.wire.snapshot import CounterStat
 
 REFUSED: Final = "feed.refused"
-"""Label `reason`: bytes that are no event, and events that make no sense where they stand."""
+"""Counter with the label `reason`: unreadable input, and events that are invalid in their context."""
 ERRORS: Final = "feed.errors"
-"""Label `error`: what the other side reports that is about no request."""
+"""Counter with the label `error`: errors that the other side reports for no particular request."""
 UNFINISHED: Final = "feed.unfinished"
-"""Senders that were heard of, and went or were left without the word that nothing more comes."""
+"""Counter of senders that disconnected or were given up before they sent their end message."""
 UNCOUNTED: Final = "feed.uncounted"
-"""Label `reason`, one of the three below: completed requests whose output tokens nobody can count."""
+"""Counter with the label `reason` (one of the three below): completed requests with unknown output tokens."""
 NO_TOKENIZER: Final = "no_tokenizer"
 TOOL_CALLS: Final = "tool_calls"
 NO_TEXT: Final = "no_text"
 INTERRUPTED: Final = "feed.interrupted"
-"""Label SESSION where there are several: sessions of which the other side says that they were interrupted."""
+"""Counter of sessions that the other side reports as interrupted; label SESSION if there are several."""
 SESSION: Final = "session"
-"""Label of what belongs to the second or a later session of a command."""
+"""Label of data of the second or a later session of a command."""
 
 
 def interruption(counters: Iterable[CounterStat]) -> str:
-    """Return a line about the sessions that were interrupted; empty if none was."""
+    """Return a line about interrupted sessions; empty if no session was interrupted."""
     found = [stat.labels.get(SESSION, "1") for stat in counters if stat.name == INTERRUPTED and stat.value]
     if found in ([], ["1"]):
         return "the benchmark was interrupted" if found else ""

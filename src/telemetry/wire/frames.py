@@ -1,6 +1,6 @@
-"""One ZeroMQ message is one frame: an 8-byte NUL-padded topic, then one msgpack value.
+"""Frames: a ZeroMQ message is one frame, an 8-byte NUL-padded topic, then one msgpack value.
 
-CONFLATE keeps only the last frame of a multipart message, so a topic frame of its own would be lost.
+CONFLATE keeps only the last frame of a multipart message, so a separate topic frame would be lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ TOPIC_BYTES: Final = 8
 
 
 def topic(name: str) -> bytes:
-    """The fixed-width prefix for a topic name of at most 8 ASCII characters."""
+    """Return the fixed-width prefix for a topic name of at most 8 ASCII characters."""
     raw = name.encode("ascii")
     if len(raw) > TOPIC_BYTES:
         raise ValueError(f"topic {name!r} is longer than {TOPIC_BYTES} bytes")
@@ -28,5 +28,5 @@ def has_topic(frame: bytes | bytearray | memoryview, expected: bytes) -> bool:
 
 
 def payload(frame: bytes | bytearray | memoryview) -> memoryview:
-    """What follows the topic, without a copy."""
+    """Return the bytes after the topic, without a copy."""
     return memoryview(frame)[TOPIC_BYTES:]

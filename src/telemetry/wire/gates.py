@@ -1,4 +1,4 @@
-"""What a gate came to: an expression, its outcome and the evidence for it."""
+"""The result of a gate: an expression, its outcome and the evidence for it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ _WORST: Final[tuple[Outcome, ...]] = ("fail", "inconclusive", "pass")
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
-    """Numbers are in `unit`, as far as they have one."""
+    """The result of one gate. Numbers are in `unit`, if they have a unit."""
 
     expression: str
     outcome: Outcome
     reason: str
-    """In one line: the value beside its limit, or why nothing can be said."""
+    """Value and limit in one line, or why the gate is inconclusive."""
     value: float | None = None
     limit: float | None = None
     unit: str = ""
     low: float | None = None
     high: float | None = None
-    """Confidence bounds of the value; null where there are none."""
+    """Confidence bounds of the value; null if there are none."""
     samples: int | None = None
-    """Values that it rests on."""
+    """Number of values behind the result."""
     start_s: float | None = None
     end_s: float | None = None
-    """The window that decided, in seconds since the run's start; null: the whole run."""
+    """Time range that decided, in seconds since the run's start; null: the whole run."""
     windows: int = 0
-    """Windows that were looked at; 0 for a gate on the whole run."""
+    """Number of windows checked; 0 for a gate on the whole run."""
     windows_failed: int = 0
 
 
 def worst(results: list[GateResult]) -> Outcome:
-    """`fail` before `inconclusive` before `pass`, which is also that of no gates."""
+    """Return the worst outcome: `fail`, then `inconclusive`, then `pass`. Return `pass` for an empty list."""
     found = {result.outcome for result in results}
     return next((outcome for outcome in _WORST if outcome in found), "pass")

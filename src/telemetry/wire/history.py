@@ -1,6 +1,6 @@
-"""One interval of history: what happened between two moments, in columns.
+"""An interval of history: the events between two moments, in columns.
 
-Columns are little-endian arrays as bytes, so that neither side needs more than a copy to read them.
+Columns are little-endian arrays as bytes, so both sides can read them with a single copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ValueColumns(Struct, array_like=True, frozen=True):
 
 
 class Interval(Struct, array_like=True, frozen=True):
-    """`[start_ns, end_ns)` on the aggregator's wall clock."""
+    """The time range `[start_ns, end_ns)` on the aggregator's wall clock, with its values."""
 
     start_ns: int
     end_ns: int
@@ -46,8 +46,10 @@ _WIDE: Final = 8  # u64 and f64
 
 
 def fits_together(interval: Interval) -> bool:
-    """Whether each column is as long as its neighbours say: then no reader of them asks for more memory than they
-    take."""
+    """Return whether the length of each column agrees with the others.
+
+    Readers then never allocate more memory than the columns take.
+    """
     series = interval.series
     count = len(series.index) // _U32
     wide = (series.count, series.total, series.min, series.max)

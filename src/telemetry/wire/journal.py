@@ -1,8 +1,8 @@
-"""What the journal says beside batches: everything else that changes a run's numbers, and where they stood.
+"""Journal frames besides batches: every other input that changes a run's numbers, and checkpoints of its state.
 
-The journal is the complete input of the aggregator, in order: batches, and between them notes. Whoever applies the
-same frames to a new aggregator gets the same numbers to the last bit, intervals of the history included. A
-checkpoint saves them the way up to it.
+The journal is the complete input of the aggregator, in order: batches, and notes between them. Applying the same
+frames to a new aggregator gives the same numbers to the last bit, including the intervals of the history. A
+checkpoint saves replaying the frames before it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from telemetry.wire.version import SCHEMA
 
 
 class _Note(Struct, kw_only=True, frozen=True, tag_field="type"):
-    """Its moment is the stamp of its frame."""
+    """A note. Its time is the stamp of its frame."""
 
 
 class Rolled(_Note, tag="rolled", kw_only=True, frozen=True):
-    """An interval of the history ended. From here on wall clock = stamp + (`end_wall_ns` - this stamp)."""
+    """The end of an interval of the history. From here on wall clock = stamp + (`end_wall_ns` - this stamp)."""
 
     start_wall_ns: Natural
     end_wall_ns: Natural
     elapsed_ns: Natural
     snapshot_seq: Natural = 0
-    """Of the newest snapshot that was published."""
+    """Number of the newest published snapshot."""
 
 
 class BadFrames(_Note, tag="bad_frames", kw_only=True, frozen=True):
-    """Frames that could not be taken, by reason, since the note before."""
+    """Frames that were refused since the previous note, by reason."""
 
     counts: Drops
 
 
 class Ending(_Note, tag="ending", kw_only=True, frozen=True):
-    """Somebody or something ended the run."""
+    """A request to end the run, from a person or a program."""
 
     reason: str
     interrupted: bool = False
@@ -46,8 +46,11 @@ class Ending(_Note, tag="ending", kw_only=True, frozen=True):
 
 
 class Closed(_Note, tag="closed", kw_only=True, frozen=True):
-    """The books were closed: open steps are said, and rows without a definition given up. What follows came to an
-    aggregator that went on with the run; its values of steps that were said correct them."""
+    """The closing of the accounts: open steps were published, and rows without a definition were dropped.
+
+    Batches after this note reached an aggregator that continued the run; their values of closed steps are
+    corrections.
+    """
 
 
 Note = Hello | End | CannotResend | Watch | Rolled | BadFrames | Ending | Closed
@@ -55,7 +58,7 @@ NOTES: Final = (Hello, End, CannotResend, Watch, Rolled, BadFrames, Ending, Clos
 
 
 class RunState(Struct, kw_only=True, frozen=True):
-    """What the daemon knows of a run besides the aggregator's numbers."""
+    """The daemon's knowledge of a run besides the aggregator's numbers."""
 
     run_id: str
     name: str
@@ -64,28 +67,28 @@ class RunState(Struct, kw_only=True, frozen=True):
     """Wall clock."""
     started_mono_ns: Natural
     rolled_wall_ns: Natural
-    """Where the current interval of the history began, on both clocks; their difference is the clocks' offset."""
+    """Start of the current history interval on both clocks; the difference is the offset of the clocks."""
     rolled_mono_ns: Natural
     rolls: Natural = 0
-    """Intervals that ended."""
+    """Number of completed intervals."""
     records: Natural = 0
-    """Records of the stream so far: the next one's number."""
+    """Number of stream records so far; equals the number of the next one."""
     snapshot_seq: Natural = 0
     watched: list[int] = []
-    """Processes of `host` that the run belongs to, also those that are gone."""
+    """Processes of `host` that the run belongs to, including those that ended."""
     ending: Ending | None = None
     warnings: list[str] = []
     unaccounted: bool = False
-    """An aggregator ended after its journal had failed: what it took in between may be in no account."""
+    """True if an aggregator ended after its journal failed: events it received in between may be in no account."""
     record_bytes: Natural = 0
-    """What records of the stream take in the record log, at most."""
+    """Upper bound of the bytes that records of the stream take in the record log."""
     frames: Natural = 0
-    """Batches that were taken, as messages, and their bytes."""
+    """Accepted batch messages; `frame_bytes` is their size."""
     frame_bytes: Natural = 0
     restarts: Natural = 0
-    """Aggregators that died before this one."""
+    """Number of aggregators that died before this one."""
     died: Natural = 0
-    """The process of the last of them; 0: unknown."""
+    """Process id of the last aggregator that died; 0: unknown."""
 
 
 class Checkpoint(Struct, kw_only=True, frozen=True):
@@ -94,4 +97,4 @@ class Checkpoint(Struct, kw_only=True, frozen=True):
     schema_version: int = SCHEMA
     run: RunState
     numbers: Raw
-    """The aggregator's own, as msgpack."""
+    """State of the aggregator, as msgpack."""

@@ -1,4 +1,4 @@
-"""Secrets stay out of what a run leaves on disk. When in doubt, a value is masked."""
+"""Masking of secrets in files that a run leaves on disk. When in doubt, a value is masked."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SECRET_WORDS: Final = frozenset(
     }
 )
 _LAST_WORDS: Final = frozenset({"pass", "sig", "signature"})
-"""Secret as the last word of a name: `db-pass` is, `pass-rate` is not."""
+"""Words that are secret at the end of a name: `db-pass` is secret, `pass-rate` is not."""
 _GLUED: Final = (
     *("password", "passwd", "passphrase", "token", "secret"),
     *("apikey", "accesskey", "secretkey", "privatekey"),
 )
-"""Secret at the end of a word that is written without a break, such as `accesstoken`."""
+"""Words that are secret at the end of a joined word, such as `accesstoken`."""
 _ABOUT_TOKENS: Final = frozenset(
     {
         *("count", "counts", "limit", "limits", "budget", "rate", "size", "length", "len", "id", "ids"),
         *("type", "usage", "per", "latency", "throughput", "number", "num"),
     }
 )
-"""After `token`: the name is of a text's tokens."""
+"""Words after `token` that show that the name is about text tokens."""
 _SECRET_PAIRS: Final = frozenset(
     {
         ("api", "key"),
@@ -51,9 +51,9 @@ _LISTED: Final = re.compile(r"""(["'])(--?[A-Za-z][\w-]*)\1(\s*,\s*)("[^"]*"|'[^
 _LOGIN_OPTIONS: Final = ("-u", "--user", "--proxy-user")
 _LOGIN: Final = re.compile(r"""(?<![\w-])(-u|--user|--proxy-user)(["']?[\s=,]*["']?)([^\s:/"'=,]+):([^\s"']+)""")
 _PARSERS_TOKEN: Final = re.compile(r"(?:unrecognized|unexpected) token: \Z")
-"""`unrecognized token: "9bad"` is what a parser says; what follows is a secret only if it is as long as one."""
+"""Pattern of parser errors such as `unrecognized token: "9bad"`; the token is masked only if it is long."""
 _SECRET_CHARS: Final = 16
-_BEFORE_CHARS: Final = 32  # enough for what that looks at
+_BEFORE_CHARS: Final = 32  # enough for the pattern above
 _URL_PASSWORD: Final = re.compile(r"""(\w://[^/@:\s]*):[^/\s"']+@""")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
 _KNOWN_SHAPES: Final = re.compile(
@@ -67,10 +67,10 @@ def mask_secrets(what: Sequence[str]) -> list[str]: ...
 @overload
 def mask_secrets(what: Mapping[str, Any]) -> dict[str, Any]: ...
 def mask_secrets(what: Sequence[str] | Mapping[str, Any]) -> list[str] | dict[str, Any]:
-    """A copy of a command line, or of a (nested) map of settings, with secret values replaced by `***`.
+    """Return a copy of a command line, or of a (nested) map of settings, with secret values replaced by `***`.
 
-    A value is secret if its name says so (`--api-key V`, `--api-key=V`, `PASSWORD=V`, `{"auth_token": V}`), or if
-    it looks like one: a password in a URL, a bearer token, the key formats of well-known services.
+    A value is secret if its name indicates it (`--api-key V`, `--api-key=V`, `PASSWORD=V`, `{"auth_token": V}`), or
+    if it looks secret: a password in a URL, a bearer token, the key formats of well-known services.
     """
     if isinstance(what, Mapping):
         return {str(key): _mask_value(str(key), value) for key, value in what.items()}
@@ -121,7 +121,7 @@ def _mask_text(text: str) -> str:
 
 
 def _mask_pairs(text: str) -> str:
-    """Mask values of `name=value` and `name: value`. A value that stays may hold such pairs itself."""
+    """Mask values of `name=value` and `name: value`. A value that is kept may itself contain such pairs."""
     pieces: list[str] = []
     at = 0
     while (found := _NAMED.search(text, at)) is not None:
@@ -135,7 +135,7 @@ def _mask_pairs(text: str) -> str:
 
 
 def _is_of_parser(text: str, value: re.Match[str]) -> bool:
-    """Whether a parser names the token that it did not understand."""
+    """Return whether the value is a token that a parser quotes in an error message."""
     before = text[max(0, value.start() - _BEFORE_CHARS) : value.start()]
     return len(value[0].strip("\"'")) < _SECRET_CHARS and bool(_PARSERS_TOKEN.search(before))
 
@@ -151,7 +151,7 @@ def _masked_listed(found: re.Match[str]) -> str:
 
 
 def _masked_login(found: re.Match[str]) -> str:
-    """`user:password` keeps the user; `1000:1000` is a user and a group."""
+    """Mask the password of `user:password` and keep the user; keep `1000:1000`, a user and a group."""
     option, between, user, password = found.groups()
     if user.isdecimal() and password.isdecimal():
         return found[0]
@@ -159,14 +159,14 @@ def _masked_login(found: re.Match[str]) -> str:
 
 
 def _masked(value: str) -> str:
-    """The mask in the quotes of the value, if it has any."""
+    """Return the mask, with the quotes of the value if it has any."""
     opening = value[0] if value[0] in "\"'" else ""
     closing = opening if len(value) > 1 and value[-1] == opening else ""
     return f"{opening}{MASK}{closing}"
 
 
 def _is_secret(name: str) -> bool:
-    """Whether a name says that its value is secret. `tokens`, `tokenizer` and `max-tokens` do not."""
+    """Return whether a name indicates a secret value. `tokens`, `tokenizer` and `max-tokens` do not."""
     words = [word.lower() for word in _WORD.findall(name)]
     for number, word in enumerate(words):
         following = words[number + 1] if number + 1 < len(words) else ""

@@ -1,4 +1,4 @@
-"""Report: the last snapshot of a run, and where it came from."""
+"""Report: the last snapshot of a run, and its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     import os
 
 LARGEST_TOLERANCE: Final = 0.5
-"""Early stopping is about percentiles from the median on; this much less than the median is nothing."""
+"""Upper bound of the early-stopping tolerance. Early stopping covers percentiles from the median on, and a
+tolerance this large leaves no percentage.
+"""
 Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
     "pubsub": "the aggregator's final snapshot",
@@ -38,7 +40,7 @@ SOURCE_WORDS: Final[dict[Source, str]] = {
 
 _GOING_ON: Final[dict[State, str]] = {"INITIALIZE": "waiting", "LIVE": "live", "DRAINING": "draining"}
 
-_LATEST_NS: Final = 1 << 63  # of 64 bits with a sign; dates go further
+_LATEST_NS: Final = 1 << 63  # signed 64-bit limit; dates go further
 
 _MAXIMUM: Final = frozenset({"100", "100.0"})
 _Identity = tuple[str, frozenset[tuple[str, str]]]
@@ -47,25 +49,25 @@ _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
 class TimeRange(Struct, frozen=True, kw_only=True):
-    """The part of a run that a report is of; seconds since the run's start."""
+    """The time range that a report covers; seconds since the run's start."""
 
     start_s: float
     end_s: float
     chosen: Literal["given", "trim_warmup", "steady"]
     found: bool = True
-    """Whether there was a part of that kind; if not, this is all that it was looked for in."""
+    """True if a range of that kind was found; if not, this is the whole range that was searched."""
     reason: str = ""
-    """In words: how it was found, or why there is none."""
+    """Explanation: how the range was found, or why there is none."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True, gc=False):
-    """Where a percentile of the process lies that the values are a sample of, with the confidence of its series."""
+    """Confidence bounds of a percentile of the process behind the values. The confidence is that of its series."""
 
     low: float | None = None
     high: float | None = None
-    """Null: no value of so few is such a bound."""
+    """Upper bound; null: too few values for a bound (`low` likewise)."""
     beyond: int = 0
-    """Values above the percentile's rank."""
+    """Number of values above the percentile's rank."""
 
 
 class SeriesBounds(Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class SeriesBounds(Struct, frozen=True, kw_only=True):
     percentiles: dict[str, Bounds] = {}
 
 
-class SeriesPoint(Struct, frozen=True, kw_only=True, gc=False):  # there are tens of thousands, of numbers alone
+class SeriesPoint(Struct, frozen=True, kw_only=True, gc=False):  # there are tens of thousands, with numbers only
     """A series in one step of time; seconds since the run's start."""
 
     start_s: float
@@ -95,44 +97,45 @@ class SeriesOverTime(Struct, frozen=True, kw_only=True):
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """Of requests that completed, and of their output tokens; null: unknown."""
+    """The rate of completed requests, and of their output tokens; null: unknown."""
 
     requests_per_s: float | None = None
     tokens_per_s: float | None = None
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """One thing by three definitions: they differ in when the time ends, and in what is counted."""
+    """The rate of requests by three definitions, which differ in the time range and in the counted requests."""
 
     while_issuing: Rate = Rate()
-    """What completed until the last of the completed requests was issued, in the time from the first: stragglers
-    count no time, and are not counted."""
+    """Requests completed between the first and the last issue of completed requests; stragglers are excluded."""
     loadgen: Rate = Rate()
-    """As MLPerf's LoadGen has it: all but one, in the time from the first issue to when the request that was
-    issued last completed."""
+    """Rate as defined by MLPerf's LoadGen: all requests but one, from the first issue to the completion of the
+    request that was issued last.
+    """
     overall: Rate = Rate()
-    """All, in the time from the first issue to the last completion."""
+    """Rate of all requests, from the first issue to the last completion."""
 
 
 class EarlyStop(Struct, frozen=True, kw_only=True):
-    """What a percentile is surely below, as MLPerf's early stopping has it."""
+    """An upper bound of a percentile, as in MLPerf's early stopping."""
 
     bound: float | None = None
-    """With the confidence of the figures it belongs to; null: the samples are too few."""
+    """The bound, with the confidence of the figures it belongs to; null: too few samples."""
     needed: int
-    """The least number of samples that have a bound."""
+    """Smallest number of samples that have a bound."""
     missing: int = 0
-    """Samples that are still missing to that."""
+    """Number of samples that are still missing to `needed`."""
 
 
 class EarlyRule(Struct, frozen=True, kw_only=True):
-    """By which rule early stopping tells what a percentile is surely below. Raises UsageError for values that make
-    none."""
+    """The parameters of early stopping, which finds upper bounds of percentiles. Raises UsageError for invalid
+    values.
+    """
 
     confidence: float = 0.99
-    """How often the bound is right, between 0 and 1."""
+    """Probability that the bound is right, between 0 and 1."""
     tolerance: float = 0.0
-    """How much less than the percentile may be below the bound: 0.01 makes 99 % into 98 %."""
+    """Difference between the percentile and the share of values below the bound: 0.01 turns 99 % into 98 %."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:
@@ -144,39 +147,39 @@ class EarlyRule(Struct, frozen=True, kw_only=True):
 
 
 class RequestFigures(Struct, frozen=True, kw_only=True):
-    """Requests of one kind, in one tracking window or all together. Their distributions are among the series."""
+    """Requests of one kind, in one tracking window or in total. Their distributions are among the series."""
 
     kind: str
     labels: dict[str, str] = {}
-    """Those of the kind: without window, finish reason, reason and turn."""
+    """Labels of the kind, without window, finish reason, reason and turn."""
     window: str | None = None
-    """Null: all together. Empty: outside any window."""
+    """Tracking window. Null: the total. Empty: requests outside any window."""
     issued: int | float = 0
     completed: int | float = 0
     failed: dict[str, int | float] = {}
-    """By reason."""
+    """Failed requests by reason."""
     expired: int | float = 0
     in_flight: int | float | None = None
-    """Issued and not heard of since. Null in a part of a run."""
+    """Issued requests without an outcome yet. Null if the report covers a time range of the run."""
     after_end: int | float = 0
-    """Calls for requests that had ended, or that nobody knows."""
+    """Number of calls for requests that had ended, or for unknown requests."""
     out_of_order: int | float = 0
-    """Durations that were left out because their end lies before their beginning."""
+    """Number of durations that were left out because their end lies before their beginning."""
     finishes: dict[str, int | float] = {}
-    """Completed ones by finish reason."""
+    """Completed requests by finish reason."""
     rates: Rates = Rates()
-    """Of the whole run: nothing is known in a part of one."""
+    """Rates of the whole run; unknown for a time range of it."""
     early_stopping: dict[str, dict[str, EarlyStop]] = {}
-    """By what was measured, as `latency` or `ttft`, then by percentile from 50 on."""
+    """Bounds by measurement, such as `latency` or `ttft`, then by percentile from 50 on."""
     confidence: float = 0.99
-    """Of `early_stopping`."""
+    """Confidence of `early_stopping`."""
     tolerance: float = 0.0
-    """Of `early_stopping`: so much less than each percentile is below its bound."""
+    """Tolerance of `early_stopping`: each bound is for a percentile that is lower by this much."""
     windows: list[RequestFigures] = []
-    """Only of all together: each tracking window, and what was outside if there are any."""
+    """List of the tracking windows, and of the requests outside any window if there are any. Only in the total."""
 
 
-class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where indices are cached
+class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches indices
     """The result of a run, or its state so far; `final` tells which.
 
     Example:
@@ -189,22 +192,22 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
     snapshot: MetricsSnapshot
     source: Source
     source_reason: str = ""
-    """Why it did not come from a better source; empty for the best one."""
+    """Reason why a better source was not used; empty for the best one."""
     time_range: TimeRange | None = None
-    """What part of the run the series are of; None: the whole."""
+    """Time range of the run that the series cover; None: the whole run."""
     bounds: list[SeriesBounds] = []
     step_s: float = 0.0
-    """Of `over_time`."""
+    """Step of `over_time` in seconds."""
     over_time: list[SeriesOverTime] = []
     findings: list[str] = []
-    """What a reader of the numbers should know, in plain words, beside the snapshot's warnings."""
+    """Notes for readers of the numbers, in plain words, besides the snapshot's warnings."""
     gates: list[GateResult] = []
     sources: list[SourceStat] = []
-    """The runs that a merged run was made of; empty for any other."""
+    """Runs that were merged into this one; empty for any other run."""
     requests: list[RequestFigures] = []
-    """By kind and labels, if there are counters of requests."""
+    """Requests by kind and labels, if there are request counters."""
     early_rule: EarlyRule = EarlyRule()
-    """Of the `early_stopping` of requests."""
+    """Rule for the `early_stopping` of requests."""
 
     @property
     def state(self) -> State:
@@ -247,12 +250,14 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         return _pick(self.snapshot.series, name, labels)
 
     def bounds_of(self, stat: SeriesStat) -> SeriesBounds | None:
-        """Those of a series of this report; None if nobody has looked for them."""
+        """Return the bounds of a series of this report; None if they were not computed."""
         return self._bounds.get(_identity(stat))
 
     def trusted(self, stat: SeriesStat, percentile: str) -> bool:
-        """False for a percentile that rests on too few values to have bounds on both sides. The 100th is the
-        maximum of the values and claims nothing beyond them."""
+        """Return False for a percentile with too few values for bounds on both sides.
+
+        The 100th percentile is always trusted: it is the maximum of the values and claims nothing beyond them.
+        """
         bounds = self.bounds_of(stat)
         if bounds is None or percentile not in bounds.percentiles or percentile in _MAXIMUM:
             return True
@@ -264,20 +269,20 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         return {_identity(bounds): bounds for bounds in self.bounds}
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the report to a file, whole or not at all.
+        """Write the report to a file atomically.
 
         Example:
             run.report.save("report.html")
 
-        `format` is one of `telemetry.report.FORMATS`, by default the one that the suffix says: `.txt`, `.json`,
-        `.md`, `.csv`, `.html`, `.hgrm` or `.xml` (JUnit). Curves over time come from the run directory, if it is
-        there. Blocks for the disk. Raises UsageError for an unknown format, RunDirectoryError if the file can't be
+        `format` is one of `telemetry.report.FORMATS`. The default follows from the suffix: `.txt`, `.json`, `.md`,
+        `.csv`, `.html`, `.hgrm` or `.xml` (JUnit). Curves over time come from the run directory, if it exists.
+        Blocks for the disk. Raises UsageError for an unknown format, RunDirectoryError if the file can't be
         written.
         """
         facade().save(self, path, format)
 
     def to_pandas(self) -> Any:
-        """Return a pandas data frame of one figure a row, with a column `label_…` for each label.
+        """Return a pandas data frame with one figure per row and a column `label_…` for each label.
 
         Example:
             report.to_pandas().query("name == 'latency' and figure == 'p99'")
@@ -287,7 +292,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         return facade().frame(self, "pandas")
 
     def to_polars(self) -> Any:
-        """Return a polars data frame of one figure a row, with a column `label_…` for each label.
+        """Return a polars data frame with one figure per row and a column `label_…` for each label.
 
         Example:
             report.to_polars().filter(figure="p99")
@@ -305,15 +310,15 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
 
     @property
     def verdict(self) -> str:
-        """How complete the result is, in one word; what the run does while it goes on and could be asked."""
+        """Completeness of the result in one word; the state of the run while the aggregator still answers."""
         return _GOING_ON.get(self.state, self.completeness) if self.source == "status" else self.completeness
 
     @property
     def unknown(self) -> str:
-        """What nobody can know of the events, in words; empty if the accounts have all of them.
+        """Explanation of which events are unknown; empty if the accounts cover all events.
 
-        Who was cut off heard nothing of what came then; a producer that never ended has said no total, and one that
-        was still recording may have recorded more.
+        After an interruption, later events are unknown. A producer that never ended has reported no total. A
+        producer that was still recording may have recorded more.
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
             return f"what came {_after(self.snapshot.time_ns)} is unknown"
@@ -330,7 +335,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
         return ", ".join(parts)
 
     def headline(self) -> str:
-        """One line: how complete, what run, how many events, how many lost, or what is unknown of that."""
+        """Return one line: completeness, name of the run, applied events, and lost or unknown events."""
         account = self.snapshot.accounting
         facts = [f"{account.applied:,} of {_number_of(account.emitted, 'event')} applied", f"{account.lost:,} lost"]
         if self.unknown:
@@ -345,7 +350,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # its dict is where
 def facade() -> Any:
     """Return the module that draws, writes and tabulates reports.
 
-    It lies above this one and takes arrays and files. Loading it when a user asks keeps the client light.
+    It belongs to a layer above this one. Loading it on demand keeps the client light.
     """
     return import_module("telemetry.report.facade")
 
@@ -355,7 +360,7 @@ def _identity(of: SeriesStat | SeriesBounds) -> _Identity:
 
 
 def _number_of(number: int, what: str) -> str:
-    """As `telemetry.formatting` has it, which the wire does not know."""
+    """Return the count with its noun, like `telemetry.formatting`, which the wire layer can't import."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

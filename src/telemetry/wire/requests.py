@@ -1,7 +1,7 @@
-"""What the instruments of a kind of request are called: `<kind>.<word>`, with the kind's labels.
+"""Names of the instruments of a kind of request: `<kind>.<word>`, with the kind's labels.
 
-A request that belongs to a tracking window has the label WINDOW in all of them. Anybody who makes instruments of
-these names has requests: producers in other languages need nothing else.
+A request in a tracking window has the label WINDOW in all its instruments. Any program that records instruments
+with these names reports requests; producers in other languages need nothing else.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ TURN: Final = "turn"
 
 ISSUED: Final = "issued"
 COMPLETED: Final = "completed"
-"""Label FINISH if the caller gave a finish reason."""
+"""Counter of completed requests; label FINISH if the caller gave a finish reason."""
 FAILED: Final = "failed"
-"""Label REASON."""
+"""Counter of failed requests; label REASON."""
 EXPIRED: Final = "expired"
 AFTER_END: Final = "after_end"
-"""Calls for a request that had ended, and keys of requests nobody knows."""
+"""Counter of calls for a request that had ended, and of unknown request keys."""
 OUT_OF_ORDER: Final = "out_of_order"
-"""Durations left out because their end lies before their beginning."""
+"""Counter of durations that were left out because their end lies before their beginning."""
 
 LATENCY: Final = "latency"
-"""Completed requests only, as all that follow; from issued to complete."""
+"""Time from issued to complete. This and all following series hold completed requests only."""
 CORRECTED: Final = "latency_corrected"
-"""From planned to complete: what a user who came on time would have seen."""
+"""Time from planned to complete: the latency of a user who arrived on time."""
 QUEUE_DELAY: Final = "queue_delay"
-"""From planned to issued."""
+"""Time from planned to issued."""
 TTFT: Final = "ttft"
 CHUNK_GAP: Final = "chunk_gap"
 TPOT: Final = "tpot"
 INPUT_TOKENS: Final = "input_tokens"
 OUTPUT_TOKENS: Final = "output_tokens"
 FAILED_LATENCY: Final = "failed_latency"
-"""From issued to failed."""
+"""Time from issued to failed."""
 TURN_LATENCY: Final = "turn.latency"
-"""Label TURN, as TURN_TTFT."""
+"""Time of one turn; label TURN, as for TURN_TTFT."""
 TURN_TTFT: Final = "turn.ttft"
 CONVERSATION_DURATION: Final = "conversation.duration"
 CONVERSATION_TURNS: Final = "conversation.turns"
@@ -67,22 +67,24 @@ INSTRUMENTS: Final[dict[str, tuple[Kind, str]]] = {
     CONVERSATION_DURATION: ("series", "ns"),
     CONVERSATION_TURNS: ("series", "count"),
 }
-"""Kind and unit of each."""
+"""Kind and unit of each instrument."""
 LABEL_OF: Final[dict[str, str]] = {COMPLETED: FINISH, FAILED: REASON, TURN_LATENCY: TURN, TURN_TTFT: TURN}
-"""What tells several of one word apart, beside the labels that all of a kind have."""
+"""Label that distinguishes instruments of the same word, besides the labels of the kind."""
 WITHIN: Final = frozenset({LATENCY, OUTPUT_TOKENS})
-"""Those defined within LATENCY, so that rates have a window that stragglers don't stretch."""
+"""Words defined within LATENCY, so that the time range of rates excludes stragglers."""
 
 
 def name_of(kind: str, word: str) -> str:
-    """What an instrument of this kind of request is called."""
+    """Return the name of an instrument of this kind of request."""
     return f"{kind}.{word}"
 
 
 def window_ages(snapshot: MetricsSnapshot) -> dict[str, int]:
-    """Tracking window → how many are older. "" is what was outside of any, and the oldest.
+    """Map each tracking window to the number of older windows.
 
-    Requests are issued in the order of their windows; in which order they complete nobody knows.
+    "" stands for requests outside any window. It counts as the oldest.
+
+    Requests are issued in the order of their windows; their order of completion is unknown.
     """
     stats: tuple[CounterStat | SeriesStat | GaugeStat, ...] = (
         *snapshot.counters,

@@ -1,7 +1,7 @@
 """Rows: one flat msgpack array `id, time, value, id, time, value, …`.
 
-In canonical form id and value are float64 (0xcb) and time is uint64 (0xcf), so that every event is exactly
-27 bytes and the array can be read in place. Any other msgpack numbers are accepted on a slower path.
+In canonical form id and value are float64 (0xcb) and time is uint64 (0xcf), so that every event is exactly 27 bytes
+and the array can be read in place. Other msgpack numbers are accepted on a slower path.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ VALUE_MARK: Final = 0xCB
 _APART: Final = ROW_BYTES // 3
 _MARKS: Final = bytes((ID_MARK, TIME_MARK, VALUE_MARK))
 _LONG_ARRAYS: Final = {0xDC: 2, 0xDD: 4}
-"""How they begin, and how many bytes say how long they are."""
-_HEAD_BYTES: Final = 1_024  # of a batch, without records; looking further costs more than it saves
+"""First byte of each long array type, and the number of bytes of its length field."""
+_HEAD_BYTES: Final = 1_024  # of a batch without records; a longer search costs more than it saves
 _LOOSE: Final[msgspec.msgpack.Decoder[list[int | float]]] = msgspec.msgpack.Decoder(
-    Annotated[list[int | float], Meta(max_length=limits.FRAME_BYTES)],  # a number is at least a byte
+    Annotated[list[int | float], Meta(max_length=limits.FRAME_BYTES)],  # a number takes at least a byte
 )
 
 
 class RowArray(Struct, frozen=True, gc=False):
-    """What a batch has for rows, read as far as its header and the markers."""
+    """The rows of a batch, read up to the header and the markers."""
 
     data: memoryview
-    """As it came."""
+    """Raw bytes as received."""
     count: int | None = None
-    """None if it is no array of whole rows, or of more than a frame of canonical ones could hold."""
+    """Number of rows; None if the bytes are not an array of whole rows, or more rows than a frame can hold."""
     body: memoryview | None = None
     """The 27-byte rows, if all are canonical."""
 
     @property
     def events(self) -> int:
-        """What can't be read counts as one; by the producer's event numbers the rest of it is missing."""
+        """Number of events.
+
+        Unreadable rows count as one; the producer's event numbers report the rest as missing.
+        """
         return 1 if self.count is None else self.count
 
 
 def read(rows: Raw | bytes) -> RowArray:
-    """Looks at any msgpack value."""
+    """Read any msgpack value as rows."""
     data = memoryview(rows)
     length, header = _array_header(data)
     count = length // 3
@@ -58,8 +61,10 @@ def read(rows: Raw | bytes) -> RowArray:
 
 
 def at_end(data: bytes, begin: int) -> RowArray | None:
-    """Canonical rows that `data` ends with, found without a walk through all numbers; None if they can't be seen.
-    That what lies between `begin` and them is all the rest of a batch has to be shown by reading it."""
+    """Return the canonical rows at the end of `data`, without a walk through all numbers; None if none are found.
+
+    The caller must decode the bytes between `begin` and the rows, to check that they are the rest of a batch.
+    """
     size = len(data)
     for mark, width in _LONG_ARRAYS.items():
         header = 1 + width
@@ -75,12 +80,12 @@ def at_end(data: bytes, begin: int) -> RowArray | None:
 
 
 def loose(rows: RowArray) -> list[int | float]:
-    """Any msgpack numbers, flat. Raises msgspec.MsgspecError for anything else."""
+    """Return the rows as a flat list of any msgpack numbers. Raises msgspec.MsgspecError for anything else."""
     return _LOOSE.decode(rows.data)
 
 
 def _array_header(data: memoryview) -> tuple[int, int]:
-    """(elements, bytes of the header); −1 elements for anything but an array."""
+    """Return (elements, bytes of the header); −1 elements if the value is not an array."""
     first = data[0] if len(data) else 0
     if first & 0xF0 == 0x90:
         return first & 0x0F, 1

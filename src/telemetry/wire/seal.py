@@ -1,8 +1,8 @@
-"""A check inside a JSON object: a last field `crc` with the CRC-32 of all bytes before it.
+"""A checksum inside a JSON object: a last field `crc` with the CRC-32 of all bytes before it.
 
     {"index":0,"name":"latency","crc":"1c291ca3"}
 
-JSON readers see one more field. A reader of ours sees whether a byte was changed. Objects without the field were
+Other JSON readers see one more field; this package detects changed bytes with it. Objects without the field were
 written by an older version and are not checked.
 """
 
@@ -15,18 +15,18 @@ from zlib import crc32
 SEAL: Final = "crc"
 _SEALED: Final = re.compile(rb',\s*"crc":\s*"([0-9a-f]{8})"\s*\}\s*\Z')
 _SEAL_BYTES: Final = 64
-"""More than the field and what follows it take."""
+"""Upper bound of the size of the field and the bytes after it."""
 _END_OF_LINE: Final = b"}\n"
 _END_OF_DOCUMENT: Final = b"\n}\n"
 _END_OF_OBJECT: Final = re.compile(rb"(\s*)\}(\s*)\Z")
 
 
 class BrokenSeal(ValueError):
-    """The bytes are not those that were written."""
+    """The bytes differ from those that were written."""
 
 
 def sealed(data: bytes) -> bytes:
-    """Return a JSON object, which is not empty, with its check as the last field. Keep its indentation."""
+    """Return a non-empty JSON object with its checksum as the last field. Keep its indentation."""
     if data.endswith(_END_OF_LINE) and not data.endswith(_END_OF_DOCUMENT):
         line = data[: -len(_END_OF_LINE)]
         return b'%b,"crc":"%08x"}\n' % (line, crc32(line))
@@ -39,9 +39,9 @@ def sealed(data: bytes) -> bytes:
 
 
 def lost_its_end(rest: bytes) -> bool:
-    """Return True if a file ends with a whole line whose line end was changed. `rest` follows the last line end.
+    """Return True if a file ends with a complete line whose line end was changed. `rest` follows the last line end.
 
-    A writer that is killed leaves less than a line.
+    A killed writer leaves an incomplete line instead.
     """
     try:
         return check_seal(rest[:-1])
@@ -50,7 +50,7 @@ def lost_its_end(rest: bytes) -> bool:
 
 
 def check_seal(data: bytes) -> bool:
-    """Return whether the object has a check. Raise BrokenSeal if it has one that does not fit."""
+    """Return whether the object has a checksum. Raises BrokenSeal if the checksum is wrong."""
     found = _SEALED.search(data, max(0, len(data) - _SEAL_BYTES))
     if found is None:
         return False

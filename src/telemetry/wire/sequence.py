@@ -1,8 +1,8 @@
-"""What came, what is missing, what came twice, what will never come: one producer's batches as sets of ranges.
+"""Batch numbers of one producer as sets of ranges: received, missing, duplicate and lost.
 
 admit(new batch)   → True, and its events count
 admit(known batch) → False, a duplicate
-a batch ahead      → a gap, remembered as a range until it is filled or given up
+a batch ahead      → a gap, kept as a range until it is filled or given up
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from telemetry import limits
 from telemetry.drop_reasons import Count
 
 Range = tuple[int, int]
-"""`[first, last]`"""
+"""A range `[first, last]`."""
 
-_MOST = (1 << 63) - 1  # the wire has no higher number
+_MOST = (1 << 63) - 1  # the largest number that the wire can carry
 _Batches = Annotated[int, Meta(ge=0, le=_MOST)]
 _FIRST = itemgetter(0)
 
 
 class SequenceTracker:
-    """Batch numbers seen so far. Bounded: past `most_gaps` gaps the oldest is given up.
+    """The batch numbers received so far. Bounded: beyond `most_gaps` gaps the oldest gap is given up.
 
-    A batch that comes after it was given up is new: it never was applied. That can be told as long as its range is
-    remembered, and until `close`; otherwise it counts as a duplicate.
+    A batch that arrives after it was given up is new, because it was never applied. It is recognized while its
+    range is remembered and before `close`; otherwise it counts as a duplicate.
     """
 
     __slots__ = (
@@ -52,14 +52,14 @@ class SequenceTracker:
     def __init__(self, most_gaps: Callable[[], int] = lambda: limits.SEQUENCE_GAPS) -> None:
         self._most_gaps = most_gaps
         self.next_seq = 0
-        """One above the highest number heard of."""
+        """One above the highest number received or announced."""
         self.duplicates = 0
         self.repaired = 0
-        """Batches that came after a later one."""
+        """Number of batches that arrived after a later one."""
         self.unrepairable = 0
-        """Batches given up."""
+        """Number of batches given up."""
         self._came_below = 0
-        """One above the highest number that came: those between it and `next_seq` were only announced."""
+        """One above the highest number received: numbers from here to `next_seq` were only announced."""
         self._gaps: list[Range] = []
         self._given_up: list[Range] = []
         self._closed = False
@@ -72,26 +72,29 @@ class SequenceTracker:
 
     @property
     def contiguous(self) -> int:
-        """All batches below this number have come or were given up."""
+        """First number that may still arrive: all batches below it have arrived or were given up."""
         return self._gaps[0][0] if self._gaps else self.next_seq
 
     @property
     def gaps(self) -> list[Range]:
-        """What is missing and may still come, ascending."""
+        """Missing ranges that may still arrive, ascending."""
         return list(self._gaps)
 
     @property
     def given_up(self) -> list[Range]:
-        """What will not come, ascending: the last `limits.GAPS_SHOWN` ranges of it."""
+        """Ranges that were given up, ascending: the last `limits.GAPS_SHOWN` of them."""
         return list(self._given_up)
 
     def unbroken_from(self, seq: int) -> int:
-        """From this number up to `seq`, which came, nothing is missing; 0 if nothing is below it either."""
+        """Return the first number of the gap-free range that ends at the received batch `seq`.
+
+        Return 0 if no gap is below it.
+        """
         at = bisect_left(self._gaps, seq, key=_FIRST)
         return self._gaps[at - 1][1] + 1 if at else 0
 
     def expect(self, batches: int) -> None:
-        """The producer says it made this many batches: what is not here yet is a gap."""
+        """Record that the producer made this many batches: those not received yet are a gap."""
         if batches > self.next_seq:
             self._open_gap(self.next_seq, batches - 1)
             self.next_seq = batches
@@ -100,7 +103,7 @@ class SequenceTracker:
         return seq < self.next_seq + limits.FUTURE_BATCHES and seq < _MOST
 
     def admit(self, seq: int) -> bool:
-        """Whether this batch is new."""
+        """Return whether this batch is new, and record it."""
         if seq == self.next_seq:
             self.next_seq = self._came_below = seq + 1
             return True
@@ -110,7 +113,7 @@ class SequenceTracker:
             return True
         if _take_out(self._gaps, seq):
             self.repaired += seq < self._came_below
-            self._give_up_beyond_bound()  # a filled middle makes two gaps of one
+            self._give_up_beyond_bound()  # filling the middle of a gap makes two gaps
         elif not self._closed and _take_out(self._given_up, seq):
             self.repaired += 1
             self.unrepairable -= 1
@@ -122,7 +125,7 @@ class SequenceTracker:
         return True
 
     def give_up(self, first: int, last: int) -> int:
-        """What is missing within `[first, last]` will not come. Returns how many batches that is."""
+        """Give up the missing batches within `[first, last]`. Returns their number."""
         before = self.unrepairable
         kept: list[Range] = []
         for gap in self._gaps:
@@ -137,7 +140,7 @@ class SequenceTracker:
         return self.unrepairable - before
 
     def close(self) -> None:
-        """From here on a batch that was given up is not taken any more."""
+        """Refuse batches that were given up, from now on."""
         self._closed = True
 
     def _open_gap(self, first: int, last: int) -> None:
@@ -150,7 +153,7 @@ class SequenceTracker:
             self._note_given_up(self._gaps.pop(0))
 
     def _note_given_up(self, gap: Range) -> None:
-        """Joins it with its neighbours: no number is in two ranges."""
+        """Merge the range with its neighbours, so that no number is in two ranges."""
         first, last = gap
         self.unrepairable += last - first + 1
         at = bisect_right(self._given_up, first, key=_FIRST)
@@ -167,7 +170,7 @@ class SequenceTracker:
 
 
 def _take_out(ranges: list[Range], seq: int) -> bool:
-    """Cuts a number out of the range it is in; False if it is in none."""
+    """Remove a number from the range that holds it; return False if it is in no range."""
     at = bisect_right(ranges, seq, key=_FIRST) - 1
     if at < 0 or ranges[at][1] < seq:
         return False
@@ -177,7 +180,7 @@ def _take_out(ranges: list[Range], seq: int) -> bool:
 
 
 def _ascend(ranges: list[Range], end: int) -> bool:
-    """Whether these are ranges below `end`, in order, none in another."""
+    """Return whether the ranges lie below `end`, in order and without overlap."""
     before = -1
     for first, last in ranges:
         if not before < first <= last:
@@ -187,5 +190,5 @@ def _ascend(ranges: list[Range], end: int) -> bool:
 
 
 def _parts(*ranges: Range) -> Iterator[Range]:
-    """Those that hold anything."""
+    """Yield the ranges that are not empty."""
     return (part for part in ranges if part[0] <= part[1])

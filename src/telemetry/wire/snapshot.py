@@ -1,7 +1,7 @@
-"""MetricsSnapshot: what the aggregator says, live over `sn/1` and at last in `final_snapshot.json`.
+"""MetricsSnapshot: the state of a run, live over `sn/1` and finally in `final_snapshot.json`.
 
 Snapshots are maps, so that a subscriber in any language reads names, and the wire, the file and the JSON of every
-command use the same words. Every snapshot is whole: a late subscriber needs only the next one.
+command use the same words. Every snapshot is complete: a late subscriber needs only the next one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,32 @@ from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 State = Literal["INITIALIZE", "LIVE", "DRAINING", "COMPLETE", "INTERRUPTED"]
 TERMINAL: Final[frozenset[State]] = frozenset({"COMPLETE", "INTERRUPTED"})
 Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
-"""`complete`: all that was emitted is in the numbers. `lossy`: something was dropped or is missing, and it says
-what. `incomplete`: a producer has not ended or was still recording when the run ended, or an aggregator was lost
-with what its journal could not take, so nobody knows. `interrupted`: the run was stopped by force, or what it fed
-from was."""
+"""Completeness of a result.
+
+`complete`: all emitted events are in the numbers. `lossy`: events were dropped or are missing, and the accounts
+list them. `incomplete`: a producer has not ended or was still recording when the run ended, or an aggregator was
+lost with events that its journal could not take, so the loss is unknown. `interrupted`: the run, or the source of
+its feed, was stopped by force.
+"""
 
 BackendState = Literal["starting", "writing", "idle", "retrying", "closing", "done", "undelivered", "failed"]
-"""`idle`: all that is there is delivered. `retrying`: the tracker does not take it. `closing`: all of a run that is
-over is delivered, and the tracker's library does what it does at the end. `done`: that is over. `undelivered`: the
-writer has ended and the rest can be delivered later. `failed`: it could not begin, or go on."""
+"""State of a writer.
+
+`idle`: everything so far is delivered. `retrying`: the tracker does not accept items. `closing`: the run is over,
+all of it is delivered, and the tracker's library finishes its work. `done`: the library has finished.
+`undelivered`: the writer has ended and the rest can be delivered later. `failed`: the writer could not start, or
+could not continue.
+"""
 BACKEND_ENDED: Final[frozenset[BackendState]] = frozenset({"done", "undelivered", "failed"})
 ProducerStatus = Literal["live", "late", "lost", "ended"]
 ProducerCompleteness = Literal["complete", "lossy", "incomplete", "unknown"]
 
 
 class ProducerStat(Struct, kw_only=True, frozen=True):
-    """One producer's account: `emitted = received + Σ dropped_by_producer + missing`,
-    `received = applied + Σ dropped`."""
+    """The account of one producer.
+
+    `emitted = received + Σ dropped_by_producer + missing`, `received = applied + Σ dropped + waiting`.
+    """
 
     producer: str
     name: str = ""
@@ -42,7 +51,7 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     rank: int | None = None
     status: ProducerStatus = "live"
     completeness: ProducerCompleteness = "incomplete"
-    """`unknown`: it never said hello, so nobody can tell when it is done."""
+    """Completeness of its events. `unknown`: it never sent a hello, so its end can't be recognized."""
     emitted: int = 0
     received: int = 0
     applied: int = 0
@@ -50,39 +59,39 @@ class ProducerStat(Struct, kw_only=True, frozen=True):
     dropped_by_producer: dict[str, int] = {}
     missing: int = 0
     missing_batches: list[tuple[int, int]] = []
-    """Ranges `[first, last]` of batch numbers that have not come and still may."""
+    """Ranges `[first, last]` of batch numbers that are missing and may still arrive."""
     unrepairable_batches: list[tuple[int, int]] = []
-    """Ranges that can't come any more: their producer no longer has them, or they were too many to track."""
+    """Ranges that can't arrive any more: their producer no longer has them, or there were too many to track."""
     repaired: int = 0
-    """Batches that were missing and came."""
+    """Number of batches that were missing and arrived later."""
     unrepairable: int = 0
-    """Batches that can't come any more, also those beyond the ranges listed."""
+    """Number of batches that can't arrive any more, including those beyond the listed ranges."""
     duplicates: int = 0
     waiting: int = 0
     """Received events that wait for their definition."""
     events_per_s: float = 0.0
     lag_s: float | None = None
-    """Age of the newest event when it arrived."""
+    """Age of the newest event at its arrival."""
     last_seen_ns: int = 0
     """Wall clock."""
     last_event_ns: int = 0
     """Wall clock of its newest event; 0 before the first."""
     unfinished: bool = False
-    """It was still recording when the run ended: what it recorded afterwards is in no number."""
+    """True if it was still recording when the run ended: events recorded afterwards are in no number."""
 
 
 class FoldedProducers(Struct, kw_only=True, frozen=True):
-    """Producers that ended completely and have no row of their own any more; what they lost is nothing."""
+    """Producers that ended without losses and no longer have a row of their own."""
 
     producers: int = 0
     events: int = 0
-    """Emitted, received and applied: all three are equal."""
+    """Number of events that they emitted; received and applied are equal to it."""
     repaired: int = 0
     duplicates: int = 0
 
 
 class Accounting(Struct, kw_only=True, frozen=True):
-    """All producers together, and frames nobody could read."""
+    """The sum of all producers, and frames that could not be read."""
 
     emitted: int = 0
     received: int = 0
@@ -93,38 +102,39 @@ class Accounting(Struct, kw_only=True, frozen=True):
     missing: int = 0
     repaired: int = 0
     unrepairable: int = 0
-    """Batches, as in `ProducerStat`."""
+    """Number of batches, as in `ProducerStat`."""
     duplicates: int = 0
     bad_frames: dict[str, int] = {}
 
     @property
     def lost(self) -> int:
-        """Events that were emitted and are in no number."""
+        """Number of events that were emitted and are in no number."""
         return sum(self.dropped.values()) + sum(self.dropped_by_producer.values()) + self.missing
 
 
 class Extent(Struct, kw_only=True, frozen=True):
-    """When something happened, in nanoseconds, and how much of it came while more of it still began.
+    """The time range of an instrument's events in nanoseconds, and its events while new durations still began.
 
-    Times are the wall clock as it was when the run's first events came, carried on by the monotonic clocks of those
-    who recorded: their differences are durations, whatever wall clocks did meanwhile.
+    Times are the wall clock at the run's first events, continued by the monotonic clocks of the producers. Their
+    differences are durations, even if a wall clock was changed meanwhile.
 
-    Only for instruments defined `within` a series of durations. "Inside" is what was recorded until the newest
-    beginning among that series' values: stragglers at the end are outside, and stretch nothing.
+    Only for instruments defined `within` a series of durations. Events are "inside" if they were recorded until the
+    newest beginning among that series' values. Stragglers at the end are outside, so they don't lengthen the time
+    range.
     """
 
     first_ns: int = 0
-    """The earliest beginning: of the series it is defined within."""
+    """Earliest beginning in the series that it is defined within."""
     last_ns: int = 0
-    """The latest beginning. 0 for several windows or runs together: nobody knows then what was inside."""
+    """Latest beginning. 0 for several windows or runs together, for which inside is unknown."""
     last_done_ns: int = 0
-    """The end of the one that began last; 0 if it is unknown which that was."""
+    """End of the duration that began last; 0 if unknown."""
     end_ns: int = 0
-    """The latest end."""
+    """Latest end."""
     inside: int = 0
-    """Events recorded until `last_ns`."""
+    """Number of events recorded until `last_ns`."""
     inside_total: int | float = 0
-    """The sum of their values."""
+    """Sum of the values of these events."""
 
 
 class CounterStat(Struct, kw_only=True, frozen=True):
@@ -134,10 +144,10 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     value: int | float = 0
     events: int = 0
     rate: float = 0.0
-    """Per second, over the window."""
+    """Increase per second, over the window."""
     extent: Extent | None = None
     imprecise: int = 0
-    """Increments that are integers beyond 2**53, which float64 rounds. 1 if the total alone is rounded."""
+    """Number of increments that are integers beyond 2**53, which float64 rounds. 1 if only the total is rounded."""
 
 
 class GaugeStat(Struct, kw_only=True, frozen=True):
@@ -151,11 +161,11 @@ class GaugeStat(Struct, kw_only=True, frozen=True):
     time_ns: int = 0
     """Wall clock of the value."""
     imprecise: int = 0
-    """Values that are integers beyond 2**53, which float64 rounds."""
+    """Number of values that are integers beyond 2**53, which float64 rounds."""
 
 
 class WindowStat(Struct, kw_only=True, frozen=True):
-    """The last seconds of a series; moves once a second, and at the end."""
+    """The last seconds of a series; updated once a second, and at the end."""
 
     seconds: float = 0.0
     count: int = 0
@@ -178,20 +188,20 @@ class SeriesStat(Struct, kw_only=True, frozen=True):
     stddev: float | None = None
     percentiles: dict[str, int | float] = {}
     exact: bool = False
-    """The percentiles are order statistics of the values themselves."""
+    """True if the percentiles are order statistics of the values themselves."""
     error_bound: float | None = 0.001
     """Largest relative error of a percentile; 0 if exact, null if values fell outside the range."""
     resolution: float = 0.0
     """Largest absolute error of small values, in `unit`; 0 if exact."""
     below: int = 0
     above: int = 0
-    """Values outside the range, kept in its edge buckets."""
+    """Number of values outside the range, kept in its edge buckets."""
     imprecise: int = 0
-    """Integers beyond 2**53, which float64 rounds."""
+    """Number of integers beyond 2**53, which float64 rounds."""
     histogram: list[tuple[int, int]] = []
     """(cell, count) of the display histogram; edges in `telemetry.wire.cells`, times `cell_unit`."""
     cell_unit: float = 0.0
-    """One tick of the cell edges, in `unit`."""
+    """Size of one tick of the cell edges, in `unit`."""
     window: WindowStat = WindowStat()
     extent: Extent | None = None
 
@@ -201,53 +211,55 @@ class AxisStat(Struct, kw_only=True, frozen=True):
 
     name: str
     closed: int = 0
-    """Steps that were said."""
+    """Number of published steps."""
     open: int = 0
     newest: int | None = None
-    """The highest step that was said; `values` are its, or older ones of names that it lacks."""
+    """Highest published step. `values` are its values; names missing in it have values of older steps."""
     oldest_open: int | None = None
     waiting_for: list[str] = []
     """Producers that have not ended the oldest open step."""
     producers: int = 0
-    """That have reported on it and have not ended."""
+    """Number of producers that have reported on the axis and have not ended."""
     timeouts: int = 0
-    """Steps that were closed without all their producers."""
+    """Number of steps that were closed before all their producers ended them."""
     corrections: int = 0
     values: dict[str, float | None] = {}
 
 
 class BackendStat(Struct, kw_only=True, frozen=True):
-    """One writer: what a process of its own hands on to a tracker."""
+    """The state of one writer: a separate process that delivers data to a tracker."""
 
     name: Annotated[str, Meta(min_length=1, max_length=limits.BACKEND_NAME_CHARS)]
     kind: Annotated[str, Meta(max_length=limits.BACKEND_NAME_CHARS)] = ""
     state: BackendState = "starting"
     pid: Natural = 0
     time_ns: Natural = 0
-    """Wall clock of its last word."""
+    """Wall clock of its last report."""
     next_record: Natural = 0
-    """All records of the stream below this number are delivered, or counted in `dropped`."""
+    """Number below which all records of the stream are delivered, or counted in `dropped`."""
     queued: Natural = 0
-    """Records of the stream that are not, as far as is known."""
+    """Number of stream records not delivered yet, as far as known."""
     written: Natural = 0
-    """Items delivered: records, and readings of instruments."""
+    """Number of delivered items: records, and readings of instruments."""
     retried: Natural = 0
-    """Attempts after the first."""
+    """Number of attempts after the first."""
     repeated: Natural = 0
-    """Items that may be there twice: delivered once more after a death, to a tracker that can't tell."""
+    """Number of items that may be stored twice: after a crash they were delivered again to a tracker without
+    deduplication.
+    """
     dropped: Drops = {}
-    """Items that are not there and will not be, by reason."""
+    """Items that will never be delivered, by reason."""
     no_place: Drops = {}
-    """Items of kinds that the tracker has no place for."""
+    """Items of kinds that the tracker can't store."""
     breaker: Literal["closed", "open", "half-open"] = "closed"
     failures: Natural = 0
-    """In a row."""
+    """Consecutive failures."""
     restarts: Natural = 0
     last_error: Text = ""
     calling_s: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    """How long the call into the tracker's library that goes on now has taken."""
+    """Duration so far of the current call into the tracker's library."""
     place: Text = ""
-    """Where the data is: a directory, or an address."""
+    """Location of the data: a directory, or an address."""
 
 
 class Progress(Struct, kw_only=True, frozen=True):
@@ -264,7 +276,7 @@ class MarkStat(Struct, kw_only=True, frozen=True):
 
 
 class Pending(Struct, kw_only=True, frozen=True):
-    """What a run that is DRAINING still waits for."""
+    """The work that a DRAINING run still waits for."""
 
     producers: list[str] = []
     events: int = 0
@@ -273,7 +285,7 @@ class Pending(Struct, kw_only=True, frozen=True):
 
 
 class SelfCost(Struct, kw_only=True, frozen=True):
-    """What the aggregator itself costs; docs/METRICS.md explains each."""
+    """The cost of the aggregator itself; docs/METRICS.md explains each field."""
 
     cpu_s: float = 0.0
     cpu_percent: float = 0.0
@@ -302,9 +314,9 @@ class CommandFacts(Struct, kw_only=True, frozen=True):
     cpu_user_s: float = 0.0
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
-    """Its peak memory; 0: unknown."""
+    """Peak memory of the command; 0: unknown."""
     max_rss_bound_bytes: int = 0
-    """Where the peak is unknown, what it did not exceed; 0: unknown as well."""
+    """Upper bound of an unknown peak; 0: unknown too."""
 
 
 class MetricsSnapshot(Struct, kw_only=True, frozen=True):
@@ -315,15 +327,15 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     run_id: str
     name: str
     epoch: str = ""
-    """Changes when the aggregator process changes."""
+    """Id of the aggregator process; another process has another epoch."""
     seq: int = 0
     state: State = "INITIALIZE"
     completeness: Completeness = "incomplete"
     reason: str = ""
-    """Why the run ended."""
+    """Reason why the run ended."""
     exact: bool = False
     exact_reason: str = ""
-    """Why the percentiles are not exact."""
+    """Reason why the percentiles are not exact."""
     started_ns: int = 0
     time_ns: int = 0
     elapsed_s: float = 0.0
@@ -347,9 +359,9 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
     directory: str = ""
     folded: FoldedProducers | None = None
-    """Those that `producers` does not list; `accounting` counts them too."""
+    """Producers that `producers` does not list; `accounting` counts them too."""
 
     @property
     def producer_count(self) -> int:
-        """All producers, with and without a row."""
+        """Number of producers, with and without a row."""
         return len(self.producers) + (self.folded.producers if self.folded else 0)

@@ -1,4 +1,4 @@
-"""The runs that a merged run was made of, and what each of them came to by itself."""
+"""The runs that were merged into a run, with the results of each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from telemetry.wire.snapshot import Completeness
 from telemetry.wire.version import SCHEMA
 
 ODD_FROM: Final = 1.1
-"""A source is marked as odd if its p99 is so many times that of the others, or so many times less."""
+"""Smallest factor between the p99 of a source and that of the others for which the source is marked as odd."""
 
 
 class SourceSeries(Struct, frozen=True, kw_only=True):
-    """A series of one source; values in `unit`. Null: the source's result does not say."""
+    """A series of one source; values in `unit`. Null: missing in the source's result."""
 
     name: str
     labels: dict[str, str] = {}
@@ -25,33 +25,33 @@ class SourceSeries(Struct, frozen=True, kw_only=True):
     p99: int | float | None = None
     max: int | float | None = None
     p99_to_others: float | None = None
-    """p99 over the median of the p99 of all other sources."""
+    """p99 divided by the median p99 of all other sources."""
     odd: bool = False
-    """Of all sources its p99 is farthest from that of the others, and by `ODD_FROM` at least."""
+    """True if its p99 is the farthest from that of the others, by `ODD_FROM` at least."""
 
 
 class SourceStat(Struct, frozen=True, kw_only=True):
     run_id: str
     name: str
     label: str = ""
-    """What tells it from the other sources: its name, its host, or its run id."""
+    """Text that distinguishes the source from the others: its name, its host, or its run id."""
     host: str = ""
     directory: str = ""
-    """Where it was when it was merged."""
+    """Directory of the source at the time of the merge."""
     started_ns: int = 0
-    """On the clock of its host."""
+    """Start time on the clock of its host."""
     elapsed_s: float = 0.0
     start_offset_s: float = 0.0
-    """From the start of the first source to its own."""
+    """Seconds from the start of the first source to its own."""
     completeness: Completeness = "incomplete"
     lost: int = 0
-    """Events that were emitted and are in no number."""
+    """Number of events that were emitted and are in no number."""
     series: list[SourceSeries] = []
-    """Those with values."""
+    """Series with values."""
 
 
 class Sources(Struct, frozen=True, kw_only=True):
-    """`sources.json`."""
+    """The content of `sources.json`."""
 
     schema_version: int = SCHEMA
     sources: list[SourceStat] = []

@@ -1,7 +1,7 @@
 """Units: how many integer ticks one unit is worth.
 
-A histogram counts ticks. The number of ticks in a unit depends on the unit alone, so every series of a unit
-has the same buckets and the same display edges, and histograms of different runs can be added.
+A histogram counts ticks. The number of ticks in a unit depends on the unit alone, so every series of a unit has the
+same buckets and the same display edges, and histograms of different runs can be added.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BYTES: Final[dict[str, int]] = {
     "MiB": 1 << 20,
     "GiB": 1 << 30,
 }
-FRACTION_TICKS: Final = 1_000_000  # a unit nobody knows is counted in millionths
+FRACTION_TICKS: Final = 1_000_000  # an unknown unit is counted in millionths
 
 
 def ticks_per_unit(unit: str, low: float | None = None) -> float:
-    """Ticks in one unit. `low`, the smallest value worth telling apart, overrides the unit's own resolution."""
+    """Return the ticks in one unit. `low`, the smallest value to distinguish, overrides the unit's resolution."""
     if low is not None:
         return 1.0 / low
     if unit in TIME_NS:

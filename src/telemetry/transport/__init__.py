@@ -1,6 +1,7 @@
-"""The only importer of zmq: the aggregator's hub, a producer's link, control clients, subscriptions.
+"""ZeroMQ transport: the aggregator's hub, a producer's link, control clients, subscriptions.
 
-The names below load on first use: who only looks for a run on disk pays for no sockets.
+Only this package imports zmq. The names below load on first use, so that reading a run from disk doesn't load
+sockets.
 """
 
 from __future__ import annotations

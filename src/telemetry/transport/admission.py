@@ -1,9 +1,9 @@
-"""A bound on connections: ZeroMQ aborts the process when it accepts one for which there is no file descriptor left.
+"""A bound on connections: ZeroMQ aborts the process when it accepts a connection and no file descriptor is left.
 
-ZeroMQ accepts on a thread of its own and offers no limit. A thread here hears of each connection and turns new ones
-away before descriptors run short. Connections that exist are left alone: the listening socket stays as it is and
-becomes unreachable. An ipc address is given to a socket that closes whatever connects to it. A tcp port drops the
-packets that would begin a connection, which the peer's kernel sends again later.
+ZeroMQ accepts on its own thread and offers no limit. The thread in this module sees each connection and refuses new
+ones before descriptors run out. Existing connections continue: the listening socket stays open and only becomes
+unreachable. An ipc address is passed to a socket that closes each new connection. A tcp port drops the packets that
+open a connection; the peer's kernel sends them again later.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from telemetry.transport.sockets import ZmqSocket
 _LOG: Final = logging.getLogger("telemetry.transport")
 _HEARD: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_LISTENING
 _EVENT: Final = struct.Struct("=Hi")
-_NUMBERS: Final = count()  # ZeroMQ gives an address free some time after its socket is closed
-_LOOK_EVERY_MS: Final = 100  # while new connections are turned away
+_NUMBERS: Final = count()  # ZeroMQ releases an address some time after its socket is closed
+_LOOK_EVERY_MS: Final = 100  # while new connections are refused
 ASIDE: Final = ".open"
-"""Ends the name of a listening socket that is unreachable for now."""
-_SOME_ROOM: Final = 16  # so large a part of the bound has to be free before peers are let in again
+"""Suffix of the name of a listening socket that is unreachable for now."""
+_SOME_ROOM: Final = 16  # this fraction of the bound must be free before peers are accepted again
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
-"""The socket filter `ret #0`: no packet passes."""
+"""Socket filter `ret #0`, which drops every packet."""
 
 
 def open_descriptors() -> int:
@@ -58,7 +58,7 @@ class Listener:
     """A bound socket that can be made unreachable for new peers."""
 
     def __init__(self, made: ZmqSocket, endpoint: str, *, last: bool = False) -> None:
-        """Take a socket that is not bound yet. `last`: it is shut after all others."""
+        """Take a socket that is not bound yet. With `last` it is closed for new peers after all others."""
         self.last = last
         self.monitor = made.get_monitor_socket(_HEARD, f"inproc://admission.{next(_NUMBERS)}")
         self.shut = False
@@ -82,7 +82,7 @@ class Listener:
         return number
 
     def close_door(self) -> None:
-        """Turn new peers away. Raises OSError if that can't be done."""
+        """Refuse new peers. Raises OSError if that fails."""
         if self._path is not None:
             self._stand_in = _stand_in_for(self._path)
         elif self._tcp:
@@ -90,7 +90,7 @@ class Listener:
         self.shut = True
 
     def open_door(self) -> None:
-        """Let new peers in again. Raises OSError if that can't be done."""
+        """Accept new peers again. Raises OSError if that fails."""
         if self._path is not None:
             os.rename(f"{self._path}{ASIDE}", self._path)
         elif self._tcp:
@@ -101,10 +101,10 @@ class Listener:
         self.shut = False
 
     def turn_away(self) -> int:
-        """Close connections to the stand-in, a bounded number, and return how many. Never blocks."""
+        """Close a bounded number of connections to the stand-in socket. Return how many. Never blocks."""
         number = 0
         if self._stand_in is not None:
-            with suppress(OSError):  # nobody is there, or not even one descriptor
+            with suppress(OSError):  # no peer waits, or no descriptor is left
                 for _ in range(limits.BACKLOG):
                     self._stand_in.accept()[0].close()
                     number += 1
@@ -127,7 +127,7 @@ class Listener:
 
 
 def _stand_in_for(path: Path) -> socket.socket:
-    """Give the address to a socket that ZeroMQ knows nothing of; the listening one keeps another name."""
+    """Bind the address to a socket unknown to ZeroMQ; the listening socket keeps another name."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.rename(path, f"{path}{ASIDE}")
@@ -145,7 +145,7 @@ def _stand_in_for(path: Path) -> socket.socket:
 
 
 class Admission:
-    """A thread that hears of new connections, from `start` to `stop`. Both belong to the thread of the sockets."""
+    """A thread that watches new connections, from `start` to `stop`. The thread of the sockets must call both."""
 
     def __init__(self) -> None:
         self._limit = limit_of_descriptors()
@@ -156,7 +156,7 @@ class Admission:
         self._thread: threading.Thread | None = None
         self._wake_in, self._wake_out = -1, -1
         self._may_come = 1
-        """So many connections may be made before descriptors have to be counted again."""
+        """Number of connections that can be made before descriptors must be counted again."""
         self._come = 0
         self._turned_away = 0
         self._refusing_since: float | None = None
@@ -173,11 +173,11 @@ class Admission:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and let everybody in again. May be called twice."""
+        """End the thread and accept all peers again. Can be called twice."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        for listener in self._listeners:  # while the thread reads: ZeroMQ must never wait for room for its events
+        for listener in self._listeners:  # while the thread reads: a full event queue would block ZeroMQ
             listener.stop_monitor()
         os.write(self._wake_out, b"!")
         thread.join()
@@ -186,11 +186,11 @@ class Admission:
         for listener in self._listeners:
             listener.monitor.close(0)
             if listener.shut:
-                with suppress(OSError):  # somebody removed the file
+                with suppress(OSError):  # the file was removed
                     listener.open_door()
 
     def report(self) -> str:
-        """Say how many connections were refused; empty if none were."""
+        """Return a message with the number of refused connections; empty if there were none."""
         if not self._refused:
             return ""
         times = f"{self._turned_away:,} new connections" if self._turned_away else "new connections"
@@ -212,13 +212,13 @@ class Admission:
                 self._look()
 
     def _look(self) -> None:
-        """Count descriptors; shut and open doors accordingly."""
+        """Count descriptors; close or open listeners accordingly."""
         in_use = open_descriptors()
         self._come = 0
         self._may_come = max(1, self._bound - in_use)
         for listener in self._listeners:
             bound = self._last_bound if listener.last else self._bound
-            with suppress(OSError):  # where somebody removed the file there is no door
+            with suppress(OSError):  # the file was removed: nothing to close or open
                 if in_use >= bound and not listener.shut:
                     listener.close_door()
                 elif in_use < bound - bound // _SOME_ROOM and listener.shut:

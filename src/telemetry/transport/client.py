@@ -1,4 +1,4 @@
-"""A conversation with an aggregator's control address."""
+"""Requests to the control address of an aggregator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _PUSHED_KEPT: Final = 1_000
 
 
 class ControlClient:
-    """One DEALER, one thread, one request at a time. Connecting never blocks; a request does, bounded."""
+    """A DEALER socket for one thread and one request at a time.
+
+    Connecting never blocks; a request blocks up to a timeout.
+    """
 
     def __init__(self, endpoint: str, identity: bytes | None = None) -> None:
         self.endpoint = endpoint
@@ -44,10 +47,10 @@ class ControlClient:
         self.close()
 
     def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
-        """The answer to `message`, which gets an id.
+        """Send `message` with a new id and return its response.
 
-        Raises EndpointError if there is none in time, KeysError if there never will be one because the two don't
-        know each other's keys, ProtocolError if it is an error or no message of ours.
+        Raises EndpointError after the timeout, KeysError if the peers don't know each other's keys, ProtocolError
+        if the response is an error or not a message of this protocol.
         """
         deadline = time.monotonic() + timeout_s
         self._last_id += 1
@@ -66,7 +69,7 @@ class ControlClient:
         raise self._silent(timeout_s)
 
     def poll_pushed(self, timeout_s: float = 0.0) -> list[Response]:
-        """Messages the aggregator sent by itself."""
+        """Return messages that the aggregator pushed."""
         response = self._receive(timeout_s)
         while response is not None:
             if isinstance(response, PUSHED):
@@ -77,7 +80,7 @@ class ControlClient:
         return found
 
     def close(self) -> None:
-        """Gives a message that is still queued a moment to leave. May be called twice."""
+        """Close the socket. A queued message gets a moment to be sent. Can be called twice."""
         self._context.destroy(_LINGER_MS)
 
     def _connect(self, identity: bytes | None) -> None:
@@ -97,7 +100,7 @@ class ControlClient:
             return decode_response(data)
         except Malformed as error:
             if control_head(data).id != self._last_id:
-                return None  # a message of a newer version, not for us
+                return None  # a message of a newer version, not for this client
             raise ProtocolError(
                 f"{self.endpoint} answered with something that is no message of ours: {error}",
                 hint="is this the control address of an aggregator?",
@@ -111,13 +114,13 @@ class ControlClient:
 
 
 def hello(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Welcome:
-    """An observer's handshake. Raises EndpointError, KeysError or ProtocolError."""
+    """Perform the handshake of an observer. Raises EndpointError, KeysError or ProtocolError."""
     with ControlClient(endpoint) as client:
         return check_welcome(client.request(Hello(mono_ns=time.monotonic_ns()), timeout_s), endpoint)
 
 
 def check_welcome(response: Response, endpoint: str) -> Welcome:
-    """The answer to a hello. Raises ProtocolError unless it is a welcome of a version we can talk to."""
+    """Return the response to a hello. Raises ProtocolError unless it is a welcome of a compatible version."""
     if not isinstance(response, Welcome):
         raise ProtocolError(f"{endpoint} answered hello with {type(response).__name__}")
     if not may_talk(response.version):

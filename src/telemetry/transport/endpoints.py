@@ -1,7 +1,7 @@
-"""Addresses: which ones a run listens on, and what is wrong with one that can't be used.
+"""Addresses: the addresses of a run, and checks whether an address can be used.
 
-A tcp address may say who has to answer there: `tcp://HOST:PORT#KEY`, with the aggregator's public key or the name
-that key is trusted under. Everything sent to such an address is encrypted for that aggregator alone.
+A tcp address may name the key of its aggregator: `tcp://HOST:PORT#KEY`, with the aggregator's public key or the
+name under which that key is trusted. All data sent to such an address is encrypted for that aggregator alone.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Endpoints:
 
 
 def plan(bind: str | None, run_id: str) -> Endpoints:
-    """Addresses to bind: a private ipc directory, or siblings of the control address given in `bind`.
+    """Return the addresses to bind: in a private ipc directory, or derived from the control address in `bind`.
 
-    A tcp address gets ports chosen by the system for everything but control. Raises EndpointError.
+    With tcp, the system chooses all ports but that of control. Raises EndpointError.
     """
     if not bind:
         folder = runtime_directory() / run_id
@@ -60,9 +60,9 @@ def plan(bind: str | None, run_id: str) -> Endpoints:
 
 
 def runtime_directory() -> Path:
-    """The private (0700) directory of this user's sockets; made if missing. Raises EndpointError.
+    """Return the private (0700) directory of this user's sockets; create it if missing. Raises EndpointError.
 
-    `$XDG_RUNTIME_DIR/telemetry`, or `telemetry-<uid>` in the directory for temporary files.
+    It is `$XDG_RUNTIME_DIR/telemetry`, or `telemetry-<uid>` in the directory for temporary files.
     """
     base = os.environ.get("XDG_RUNTIME_DIR")
     path = Path(base) / "telemetry" if base else Path(tempfile.gettempdir()) / f"telemetry-{os.getuid()}"
@@ -79,13 +79,13 @@ def runtime_directory() -> Path:
 
 
 def ipc_path(endpoint: str) -> Path | None:
-    """The file of an ipc address; None for tcp and for abstract names."""
+    """Return the file of an ipc address; None for tcp and for abstract names."""
     name = endpoint.removeprefix(IPC)
     return Path(name) if endpoint.startswith(IPC) and not name.startswith("@") else None
 
 
 def split_key(endpoint: str) -> tuple[str, str]:
-    """(address without its key, the key or name); the latter is empty where there is none."""
+    """Return (address without its key, the key or its name); the latter is empty if there is none."""
     if not is_tcp(endpoint):
         return endpoint, ""
     address, _, key = endpoint.partition(_KEY_MARK)
@@ -93,7 +93,7 @@ def split_key(endpoint: str) -> tuple[str, str]:
 
 
 def with_key(address: str, key: str) -> str:
-    """The address for those who connect."""
+    """Return the address with the key, for peers that connect."""
     return f"{address}{_KEY_MARK}{key}" if key and is_tcp(address) else address
 
 
@@ -102,7 +102,7 @@ def is_tcp(endpoint: str) -> bool:
 
 
 def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> None:
-    """Raises EndpointError if binding must not or can't be tried. `keyed`: only known peers are let in."""
+    """Raise EndpointError if binding is forbidden or can't work. `keyed`: only trusted peers are accepted."""
     if endpoint.startswith(IPC):
         if len(os.fsencode(endpoint.removeprefix(IPC))) > limits.IPC_PATH_BYTES:
             raise EndpointError(
@@ -123,7 +123,7 @@ def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> Non
 
 
 def check_connectable(endpoint: str) -> None:
-    """Raises EndpointError if nobody can listen there. Whether anybody does is not asked."""
+    """Raise EndpointError if the address can't be valid. Does not check whether a process listens there."""
     if endpoint.startswith(IPC):
         name = endpoint.removeprefix(IPC)
         fits = name not in ("", "@") and len(os.fsencode(name)) <= limits.IPC_PATH_BYTES
@@ -135,7 +135,7 @@ def check_connectable(endpoint: str) -> None:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether only this machine reaches a tcp address. Names but `localhost` are taken as reachable."""
+    """Return whether only this machine reaches a tcp address. Host names except `localhost` count as reachable."""
     host = _tcp_parts(endpoint)[0].strip("[]")
     if host == "localhost":
         return True
@@ -146,8 +146,11 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def seen_from(advertised: str, control: str) -> str:
-    """An address the aggregator names, as this peer reaches it: `tcp://0.0.0.0:5` is on control's host, and whoever
-    has to hold the key of control's address has to hold it there too."""
+    """Return an address given by the aggregator, as this peer reaches it.
+
+    `tcp://0.0.0.0:5` becomes a port on the host of `control`. A key in the control address applies to this address
+    too.
+    """
     if not is_tcp(advertised) or not is_tcp(control):
         return advertised
     host, port = _tcp_parts(advertised)
@@ -156,9 +159,9 @@ def seen_from(advertised: str, control: str) -> str:
 
 
 def refuses(endpoint: str) -> bool:
-    """Whether the machine says that nobody listens there. Blocks for at most 0.2 s.
+    """Return whether the machine reports that no process listens there. Blocks for at most 0.2 s.
 
-    A process that is stopped still listens; an address that can't be judged is given the benefit of the doubt.
+    A stopped process still listens. Return False for an address that can't be checked.
     """
     try:
         if is_tcp(endpoint):
@@ -178,7 +181,7 @@ def refuses(endpoint: str) -> bool:
 
 
 def dial(endpoint: str, timeout_s: float) -> socket.socket:
-    """A plain connection to a tcp address, below ZeroMQ. Raises OSError, ValueError or EndpointError."""
+    """Open a plain connection to a tcp address, below ZeroMQ. Raises OSError, ValueError or EndpointError."""
     host, port = _tcp_parts(endpoint)
     return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
 
@@ -188,7 +191,7 @@ def _is_port(text: str) -> bool:
 
 
 def _tcp_parts(endpoint: str) -> tuple[str, str]:
-    """(host, port) of a tcp address. Raises EndpointError."""
+    """Return (host, port) of a tcp address. Raises EndpointError."""
     host, colon, port = split_key(endpoint)[0].removeprefix(TCP).rpartition(":")
     if not host or not colon or not (port == "*" or _is_port(port)):
         raise EndpointError(f"{endpoint!r} is no tcp address", hint="write tcp://HOST:PORT")

@@ -1,4 +1,4 @@
-"""The PUB socket of a program that knows nothing of us: its messages as bytes."""
+"""Messages from the PUB socket of a program that does not use this protocol, as bytes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _EVENT: Final = struct.Struct("=HI")
 
 
 class ForeignSubscription:
-    """Single-frame messages in order. One thread at a time.
+    """A subscription to single-frame messages, in order. One thread at a time.
 
-    What was published before the subscription arrived there is never seen, and what the other side drops is not
-    counted by anybody: a PUB socket has no memory. A connection that breaks is made again in the background.
+    Messages published before the subscription arrived are lost. Messages that the other side drops are lost and not
+    counted: a PUB socket has no memory. A broken connection is made again in the background.
     """
 
     def __init__(self, address: str, topics: Sequence[bytes] = (b"",)) -> None:
-        """Connects in the background. `topics` are prefixes. Raises EndpointError for an address that is none."""
+        """Connect in the background. `topics` are prefixes. Raises EndpointError for an invalid address."""
         self.address = address
         self.connected = False
-        """Whether the other side is there, as far as `recv` has heard."""
+        """True if the other side is connected, as far as `recv` has noticed."""
         self.ever_connected = False
         self._context: sockets.ZmqContext = zmq.Context()
         self._socket = sockets.make_socket(self._context, sockets.FOREIGN_IN, 0)
@@ -54,7 +54,7 @@ class ForeignSubscription:
         self.close()
 
     def recv(self, timeout_s: float) -> bytes | None:
-        """The next message, or None if there is none in time."""
+        """Return the next message, or None after the timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -67,11 +67,11 @@ class ForeignSubscription:
             self._hear()
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the socket. Can be called twice."""
         self._context.destroy(0)
 
     def _hear(self) -> None:
-        """Takes what libzmq says of the connection."""
+        """Process libzmq's connection events."""
         while True:
             try:
                 head, _ = self._news.recv_multipart(zmq.NOBLOCK)

@@ -1,4 +1,7 @@
-"""Why two sockets never come to talk. ZeroMQ itself is silent about it: it tries again, or never does."""
+"""Detection of handshakes that can never succeed.
+
+ZeroMQ itself reports no error: it retries, or gives up silently.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ _EVENTS: Final = (
 )
 _ADDRESS: Final = "inproc://handshakes"
 _EVENT: Final = struct.Struct("=HI")
-_FAILURES: Final = 3  # one may be a server that is just going away; a wrong key fails each time
+_FAILURES: Final = 3  # a single failure may be a server that is shutting down; a wrong key fails each time
 _PROBE_S: Final = 1.0
-_GREETING: Final = b"\xff\0\0\0\0\0\0\0\0\x7f\x03"  # ZMTP 3: after these bytes the other side says the rest
+_GREETING: Final = b"\xff\0\0\0\0\0\0\0\0\x7f\x03"  # ZMTP 3: after these bytes the other side sends the rest
 _GREETING_BYTES: Final = 64
 _MECHANISM: Final = slice(12, 32)
 
 
 class Handshakes:
-    """Watches one socket that connects. To be made before it connects; only tcp can be refused."""
+    """A watcher of one connecting socket. Create it before the socket connects. Only tcp can be refused."""
 
     def __init__(self, context: ZmqContext, watched: ZmqSocket, endpoint: str) -> None:
         self._watched = watched
@@ -42,7 +45,10 @@ class Handshakes:
             self._events.connect(_ADDRESS)
 
     def readable(self, timeout_s: float) -> bool:
-        """Waits until the socket has something to read. Raises KeysError once it is certain that it never will."""
+        """Wait until the socket is readable.
+
+        Raises KeysError when it is certain that the handshake can't succeed.
+        """
         timeout_ms = max(0, round(timeout_s * 1_000))
         if self._events is None:
             return bool(self._watched.poll(timeout_ms))
@@ -59,8 +65,10 @@ class Handshakes:
                 return False
 
     def refusal(self) -> KeysError | None:
-        """Why the other side will never talk to us, as far as that is known. Blocks for a second at most, and only
-        when a handshake has just failed."""
+        """Return the reason why the handshake can never succeed, if known.
+
+        Blocks for a second at most, and only after a handshake has just failed.
+        """
         while self._events is not None and self._events.poll(0):
             kind, value = _EVENT.unpack(self._events.recv_multipart()[0])
             self._take(kind, value)
@@ -76,7 +84,7 @@ class Handshakes:
             self._refusal = self._refusal or self._mismatch()
 
     def _not_admitted(self) -> KeysError:
-        """ZeroMQ does not try again after that."""
+        """Return the error for an untrusted key. ZeroMQ does not retry after that."""
         from telemetry.transport.keys import of_user
 
         own = of_user().own().public.decode()
@@ -86,7 +94,7 @@ class Handshakes:
         )
 
     def _mismatch(self) -> KeysError | None:
-        """What the other side's own greeting says about it."""
+        """Return the reason of the failure, according to the greeting of the other side."""
         address, key = split_key(self._endpoint)
         theirs = mechanism(address)
         if not key and theirs == "CURVE":
@@ -107,7 +115,7 @@ class Handshakes:
 
 
 def mechanism(address: str) -> str:
-    """`NULL`, `PLAIN` or `CURVE`: how a ZeroMQ socket wants to be talked to; empty if there is no telling.
+    """Return the security mechanism that a ZeroMQ socket demands: `NULL`, `PLAIN` or `CURVE`; empty if unknown.
 
     Blocks for a second at most.
     """

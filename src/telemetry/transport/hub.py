@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from telemetry.transport.keys import KeyFolder
     from telemetry.transport.zap import Authenticator
 
-_LINGER_MS: Final = 500  # the last snapshot and the last answers leave the process
-_REBIND_S: Final = 1.0  # ZeroMQ lets go of a port in a millisecond
+_LINGER_MS: Final = 500  # for the last snapshot and the last responses
+_REBIND_S: Final = 1.0  # ZeroMQ releases a port within a millisecond
 
 
 class Wakeup(NamedTuple):
-    """What `Hub.wait` found."""
+    """The result of `Hub.wait`."""
 
     events: bool
     control: bool
@@ -42,10 +42,10 @@ class Wakeup(NamedTuple):
 
 
 class Hub:
-    """Binds on construction. Raises EndpointError or KeysError, and leaves nothing behind then."""
+    """The bound sockets of an aggregator. Construction raises EndpointError or KeysError and then cleans up."""
 
     def __init__(self, endpoints: Endpoints, *, insecure: bool = False, keys: KeyFolder | None = None) -> None:
-        """With `keys`, tcp is encrypted, and only this user and those who are trusted there get in."""
+        """Bind all sockets. With `keys`, tcp is encrypted, and only this user and trusted keys are accepted."""
         for address in (endpoints.control, endpoints.events, endpoints.snapshots, endpoints.records):
             check_bindable(address, insecure=insecure, keyed=keys is not None)
         self._context: sockets.ZmqContext = zmq.Context()
@@ -69,9 +69,9 @@ class Hub:
             self.close()
             raise
         self.endpoints = Endpoints(control, events, snapshots, records)
-        """Where it listens."""
+        """Bound addresses."""
         self.address = with_key(control, self._gate.own.public.decode()) if self._gate else control
-        """What peers are told: the control address with the key that they have to insist on."""
+        """Address to publish: the control address, with the key that peers must require."""
         self._poller = zmq.Poller()
         if self._gate is not None:
             self._poller.register(self._gate.socket, zmq.POLLIN)
@@ -80,7 +80,7 @@ class Hub:
         self._reading = True
 
     def watch(self, fd: int) -> None:
-        """A file descriptor that ends `wait` when it's readable."""
+        """Watch a file descriptor, which ends `wait` when it becomes readable."""
         self._watched.add(fd)
         self._poller.register(fd, zmq.POLLIN)
 
@@ -89,7 +89,7 @@ class Hub:
         self._poller.unregister(fd)
 
     def wait(self, timeout_s: float, *, events: bool = True) -> Wakeup:
-        """Blocks until something can be read, at most `timeout_s`. With `events` off they may pile up."""
+        """Block until something can be read, at most `timeout_s`. With `events` off, events stay queued."""
         if events is not self._reading:
             self._reading = events
             self._poller.modify(self._events, zmq.POLLIN if events else 0)
@@ -104,7 +104,7 @@ class Hub:
         return dict(self._poller.poll(max(0, round(timeout_s * 1_000))))
 
     def _ready_at_the_gate(self, timeout_s: float, gate: Authenticator) -> dict[Any, int]:
-        """The same, while whoever comes is let in or refused."""
+        """Return the ready sockets, and accept or refuse new peers meanwhile."""
         deadline = time.monotonic() + timeout_s
         while True:
             if gate.must_cut():
@@ -118,22 +118,25 @@ class Hub:
 
     @property
     def trusted(self) -> int | None:
-        """How many keys besides this user's own are let in; None if anybody is who reaches the sockets."""
+        """Number of accepted keys besides this user's own; None if all peers are accepted."""
         return self._gate.trusted if self._gate is not None else None
 
     @property
     def refused(self) -> int:
-        """Connections that were refused because nobody trusts their key."""
+        """Number of connections refused because their key is not trusted."""
         return self._gate.refused if self._gate is not None else 0
 
     @property
     def crowded(self) -> str:
-        """A warning if peers were refused because file descriptors ran short; else empty."""
+        """Warning if peers were refused because file descriptors ran out; else empty."""
         return self._admission.report()
 
     def _cut(self) -> None:
-        """Ends all connections over tcp. Peers that are still trusted are back in a moment, and what was lost on
-        the way is sent again. Raises EndpointError if a port is taken by another process meanwhile."""
+        """End all tcp connections.
+
+        Trusted peers reconnect at once, and frames lost on the way are sent again. Raises EndpointError if another
+        process takes a port meanwhile.
+        """
         self._admission.stop()
         for made, endpoint in self._bound:
             if is_tcp(endpoint):
@@ -145,7 +148,7 @@ class Hub:
         self._admission.start(self._listeners)
 
     def receive_events(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Frames that are here, up to the first bound that is reached. Never blocks."""
+        """Return the received frames, up to the first bound that is reached. Never blocks."""
         found: list[bytes] = []
         size = 0
         with suppress(zmq.Again):
@@ -156,9 +159,9 @@ class Hub:
         return found
 
     def receive_control(self, max_messages: int) -> list[tuple[bytes, bytes]]:
-        """(peer, data) of messages that are here. Never blocks.
+        """Return (peer, data) of the received messages. Never blocks.
 
-        Data of a message that isn't exactly one frame is empty, which no message is.
+        Data is empty for a message that is not exactly one frame. No valid message is empty.
         """
         found: list[tuple[bytes, bytes]] = []
         with suppress(zmq.Again):
@@ -168,7 +171,7 @@ class Hub:
         return found
 
     def send_control(self, peer: bytes, data: bytes) -> bool:
-        """False if the peer is gone or its queue is full. Never blocks."""
+        """Send data to a peer. Return False if the peer is gone or its queue is full. Never blocks."""
         try:
             self._control.send_multipart((peer, data), zmq.NOBLOCK)
         except zmq.ZMQError as error:
@@ -178,15 +181,15 @@ class Hub:
         return True
 
     def publish_snapshot(self, frame: bytes) -> None:
-        """To whoever listens; a subscriber that is full misses it."""
+        """Publish a snapshot to all subscribers. A subscriber with a full queue misses it."""
         self._snapshots.send(frame, zmq.NOBLOCK)
 
     def publish_record(self, frame: bytes) -> None:
-        """To whoever listens; a subscriber that is full sees a gap in the numbers."""
+        """Publish a record to all subscribers. A subscriber with a full queue sees a gap in the numbers."""
         self._records.send(frame, zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Sends what is queued for at most half a second, then removes the ipc files. May be called twice."""
+        """Send queued messages for at most half a second, then remove the ipc files. Can be called twice."""
         self._admission.stop()
         self._context.destroy(_LINGER_MS)
         for lock in self._locks:
@@ -194,7 +197,7 @@ class Hub:
         self._locks.clear()
 
     def _bind(self, kind: SocketKind, endpoint: str) -> tuple[ZmqSocket, str]:
-        """The bound socket and its address with the real port."""
+        """Return the bound socket and its address with the real port."""
         path = ipc_path(endpoint)
         if path is not None:
             self._locks.append(_PathLock(path, endpoint))
@@ -215,7 +218,7 @@ class Hub:
 
 
 def _bind_again(made: ZmqSocket, endpoint: str) -> None:
-    """The port is free once ZeroMQ's own thread has closed it. Raises EndpointError."""
+    """Bind again, after ZeroMQ's own thread has closed the port. Raises EndpointError."""
     deadline = time.monotonic() + _REBIND_S
     while True:
         try:
@@ -236,9 +239,10 @@ def _bind_error(endpoint: str, error: zmq.ZMQError) -> EndpointError:
 
 
 class _PathLock:
-    """Owner of an ipc path. ZeroMQ itself lets a second bind steal the path from the first.
+    """The lock of an ipc path. ZeroMQ itself lets a second bind steal the path from the first.
 
-    The lock file is removed with the socket; whoever waits for the removed file notices by its inode.
+    The lock file is removed together with the socket. A process that waits for a removed file detects this by the
+    inode.
     """
 
     def __init__(self, path: Path, endpoint: str) -> None:
@@ -261,7 +265,7 @@ class _PathLock:
             ) from error
 
     def _try_lock(self) -> int:
-        """The locked descriptor, or -1 if the file was removed meanwhile."""
+        """Return the locked descriptor, or -1 if the file was removed meanwhile."""
         fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -276,7 +280,7 @@ class _PathLock:
         return -1
 
     def release(self) -> None:
-        """Removes socket and lock, and the run's runtime directory if it is empty now."""
+        """Remove socket and lock, and the run's runtime directory if it is empty."""
         for leftover in (self._path, Path(f"{self._path}{ASIDE}"), self._lock_path):
             with suppress(OSError):
                 leftover.unlink()

@@ -1,7 +1,7 @@
-"""Who starts another aggregator for a run whose aggregator dies, told to all processes of this user on this host.
+"""The lock of the keeper of a run: the process that starts another aggregator if the run's aggregator dies.
 
-One file beside the run's sockets, locked by that process while it is willing. The kernel frees the lock when the
-process ends, however that happens.
+It is one file beside the run's sockets, visible to all processes of this user on this host and locked by the
+keeper. The kernel releases the lock when the process ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from telemetry.transport.endpoints import runtime_directory
 
 _NAME: Final = "keeper.lock"
 _PID_BYTES: Final = 20
-_TRIES: Final = 20  # whoever looks who it is holds the lock for a moment; nobody else ever wants it
+_TRIES: Final = 20  # a process that looks up the keeper holds the lock for a moment; no other use exists
 _TRY_AGAIN_S: Final = 0.005
 
 
 class KeeperLock:
-    """This process is willing, from now on until `end`. A forked child is not. Where the file can't be made, nobody
-    hears of it."""
+    """The lock that marks this process as the keeper of a run, until `end`.
+
+    A forked child does not become a keeper. If the file can't be made, other processes don't see the keeper.
+    """
 
     def __init__(self, run_id: str) -> None:
         self._path: Path | None = None
@@ -42,7 +44,7 @@ class KeeperLock:
             self._path = path
 
     def end(self) -> None:
-        """May be called twice, by any thread."""
+        """Release the lock. Can be called twice and from any thread."""
         path, self._path = self._path, None
         if path is not None:
             with suppress(OSError):
@@ -51,15 +53,15 @@ class KeeperLock:
         self.let_go()
 
     def let_go(self) -> None:
-        """Of a descriptor that a fork has copied: the lock stays where it was taken."""
+        """Close the descriptor copied by a fork; the parent keeps the lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with suppress(OSError):  # a program that becomes a daemon closes what it finds
+            with suppress(OSError):  # a program that becomes a daemon closes unknown descriptors
                 os.close(fd)
 
 
 def keeper_of(run_id: str) -> int:
-    """The process that is willing; 0 if there is none. Never raises."""
+    """Return the process id of the keeper; 0 if there is none. Never raises."""
     try:
         fd = os.open(_path(run_id), os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError, EndpointError):
@@ -77,7 +79,7 @@ def keeper_of(run_id: str) -> int:
 
 
 def clear(run_id: str) -> None:
-    """Removes what one that was killed has left. Never raises."""
+    """Remove the file of a keeper that was killed. Never raises."""
     if not keeper_of(run_id):
         with suppress(OSError, ValueError, EndpointError):
             _path(run_id).unlink()
@@ -88,7 +90,7 @@ def _path(run_id: str) -> Path:
 
 
 def _lock(fd: int) -> None:
-    """Raises OSError if it is another's for longer than a look takes."""
+    """Lock the file. Raises OSError if another process holds it longer than a look-up takes."""
     for _ in range(_TRIES):
         with suppress(BlockingIOError):
             return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +100,7 @@ def _lock(fd: int) -> None:
 
 _WILLING: Final[weakref.WeakSet[KeeperLock]] = weakref.WeakSet()
 _FORKING: Final = threading.RLock()
-"""Held by a fork, and while a descriptor is made that nobody knows of yet: a child would keep it for life."""
+"""Lock held during a fork, and while a descriptor is made but not stored yet: a child would never close it."""
 
 
 def _let_go_in_child() -> None:

@@ -3,8 +3,8 @@
     <keys>/secret.key        the pair; the public half follows from the secret one
     <keys>/trusted/<name>    one public key each
 
-Keys are Curve25519, written as 40 characters of Z85. Who is trusted may talk to an aggregator of this user, and an
-address may name the aggregator it leads to by the name it is trusted under.
+Keys are Curve25519, written as 40 characters of Z85. Owners of trusted keys may connect to an aggregator of this
+user. An address may name its aggregator by the name under which the key is trusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from telemetry import limits
 from telemetry.errors import KeysError, UsageError
 
 KEY_CHARS: Final = 40
-_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{KEY_CHARS - 2}}}\Z")  # shorter than a key: told apart
+_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{KEY_CHARS - 2}}}\Z")  # shorter than a key: unambiguous
 _DIGITS: Final = Z85CHARS.decode()
 _WARNING: Final = "# secret: whoever has this line is you. Others get what `telemetry keys show` prints.\n"
 _FOLDER_MODE: Final = 0o700
@@ -35,7 +35,7 @@ _FILE_MODE: Final = 0o600
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Both halves in Z85. The secret one is never shown."""
+    """A key pair in Z85. The secret half is never shown."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -43,7 +43,7 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Trusted:
-    """The public keys of a folder. `problems` says which of its files are not believed, and why."""
+    """The public keys of a folder. `problems` lists files that were rejected, with the reason."""
 
     keys: dict[str, bytes]
     problems: list[str]
@@ -51,7 +51,7 @@ class Trusted:
 
 @dataclass(frozen=True)
 class KeyFolder:
-    """Reads afresh each time, so that a change on disk counts at once. Blocks for small files only."""
+    """A folder of keys. Reads the disk each time, so that changes apply at once. Blocks for small files only."""
 
     path: Path
 
@@ -65,11 +65,11 @@ class KeyFolder:
 
     @property
     def has_pair(self) -> bool:
-        """Whether there is a pair of our own, fit for use or not."""
+        """True if a pair of this user exists, valid or not."""
         return os.path.lexists(self.secret)
 
     def own(self) -> KeyPair:
-        """Our own pair. Raises KeysError if there is none, or if others could read it."""
+        """Return this user's pair. Raises KeysError if there is none, or if others could read it."""
         try:
             text, facts = _read(self.secret)
         except FileNotFoundError:
@@ -86,9 +86,9 @@ class KeyFolder:
         return KeyPair(zmq.curve_public(secret.encode()), secret.encode())
 
     def make_pair(self, *, replace: bool = False) -> KeyPair:
-        """A new pair, readable by this user alone from the start. Raises KeysError if there is one already."""
+        """Create a pair, readable by this user alone from the start. Raises KeysError if there is one already."""
         public, secret = zmq.curve_keypair()
-        while not public[:1].isalnum():  # no program takes it for an option
+        while not public[:1].isalnum():  # so that no program takes it for an option
             public, secret = zmq.curve_keypair()
         try:
             self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
@@ -106,8 +106,11 @@ class KeyFolder:
     # --- who is trusted --------------------------------------------------------------------------
 
     def trusted(self) -> Trusted:
-        """All public keys that are trusted, by name. Raises KeysError if others could have added one, and OSError
-        if the disk does not answer: that is no reason to distrust anybody."""
+        """Return all trusted public keys, by name.
+
+        Raises KeysError if others could have added a key. Raises OSError if the disk does not respond, which is no
+        reason to distrust a key.
+        """
         keys: dict[str, bytes] = {}
         problems: list[str] = []
         names = list(self._names())
@@ -126,7 +129,7 @@ class KeyFolder:
         return Trusted(keys, problems)
 
     def state(self) -> tuple[object, ...]:
-        """Differs whenever the pair or a trusted key has changed. Raises OSError as `trusted` does."""
+        """Return a value that changes with the pair or a trusted key. Raises OSError as `trusted` does."""
         with suppress(FileNotFoundError):
             found = [(entry.name, _identity(entry.stat())) for entry in os.scandir(self.trusted_path)]
             own = _identity(self.secret.stat()) if self.has_pair else ()
@@ -134,7 +137,10 @@ class KeyFolder:
         return ()
 
     def trust(self, name: str, key: str) -> None:
-        """Raises UsageError for what is no name or no key, KeysError if either is there already."""
+        """Trust a key under a name.
+
+        Raises UsageError for an invalid name or key, KeysError if either is used already.
+        """
         check_name(name)
         if not is_key(key):
             raise UsageError("that is no public key", hint=f"it has {KEY_CHARS} characters; quote it: '…'")
@@ -155,7 +161,7 @@ class KeyFolder:
             raise KeysError(f"{self.trusted_path / name} can't be written: {error.strerror}") from error
 
     def revoke(self, name: str) -> None:
-        """Raises UsageError for what is no name, KeysError if nobody is trusted under it."""
+        """Stop trusting a name. Raises UsageError for an invalid name, KeysError if no key has it."""
         check_name(name)
         try:
             (self.trusted_path / name).unlink()
@@ -167,7 +173,10 @@ class KeyFolder:
             raise KeysError(f"{self.trusted_path / name} can't be removed: {error.strerror}") from error
 
     def resolve(self, text: str) -> bytes:
-        """The public key that an address means: itself, or the one trusted under that name. Raises KeysError."""
+        """Return the public key in an address: the key itself, or the one trusted under that name.
+
+        Raises KeysError.
+        """
         if is_key(text):
             return text.encode()
         if not is_name(text):
@@ -185,7 +194,7 @@ class KeyFolder:
             raise KeysError(f"{self.trusted_path / text} can't be read: {error.strerror}") from error
 
     def _names(self) -> Iterator[str]:
-        """What may be keys, in order; unfinished and hidden files are not."""
+        """Yield names of possible keys, in order, without unfinished and hidden files."""
         try:
             found = sorted(os.listdir(self.trusted_path))
         except FileNotFoundError:
@@ -194,16 +203,16 @@ class KeyFolder:
         yield from filter(is_name, found)
 
     def _refuse_if_foreign(self) -> None:
-        """Raises KeysError if somebody else could have put a key here."""
+        """Raise KeysError if another user could have put a key here."""
         for path in (self.path, self.trusted_path):
             with suppress(FileNotFoundError):
                 _refuse_if_foreign(path, path.stat())
 
 
 def of_user(setting: str | None = None) -> KeyFolder:
-    """The folder that the settings name; `setting` is `security.keys_dir` where they have been read already.
+    """Return the folder of the settings; `setting` is `security.keys_dir` if it has been read already.
 
-    Makes nothing. Raises ConfigError for broken settings, KeysError for a user without a home.
+    Creates no files. Raises ConfigError for invalid settings, KeysError for a user without a home.
     """
     from telemetry.config.load import load, user_config_path
 
@@ -217,7 +226,7 @@ def of_user(setting: str | None = None) -> KeyFolder:
 
 
 def is_key(text: str) -> bool:
-    """Whether it is a key in Z85: each five characters are 32 bits."""
+    """Return whether the text is a key in Z85: each five characters are 32 bits."""
     return (
         len(text) == KEY_CHARS
         and all(char in _DIGITS for char in text)
@@ -230,12 +239,12 @@ def _number(digits: str) -> int:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of a trusted key."""
+    """Return whether the text can be the name of a trusted key."""
     return _NAME.match(text) is not None
 
 
 def check_name(name: str) -> None:
-    """Raises UsageError unless it can be the name of a trusted key."""
+    """Raise UsageError unless the text can be the name of a trusted key."""
     if not is_name(name):
         raise UsageError(
             f"{name[:60]!r} can't be the name of a key",
@@ -244,7 +253,7 @@ def check_name(name: str) -> None:
 
 
 def _public_key(path: Path) -> bytes:
-    """Raises OSError, and KeysError for a file that is not believed."""
+    """Return the public key in the file. Raises OSError, and KeysError for a rejected file."""
     text, facts = _read(path)
     _refuse_if_foreign(path, facts)
     key = text.strip()
@@ -256,14 +265,14 @@ def _public_key(path: Path) -> bytes:
 
 
 def _read(path: Path) -> tuple[str, os.stat_result]:
-    """The text of a small file, and what the very file is."""
+    """Return the text of a small file, and the facts of that same file."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         data = file.read(limits.KEY_FILE_BYTES)
         return data.decode("ascii", "replace"), os.fstat(file.fileno())
 
 
 def _refuse_if_foreign(path: Path, facts: os.stat_result) -> None:
-    """Raises KeysError if others could have written it."""
+    """Raise KeysError if another user could have written it."""
     if facts.st_uid not in (os.geteuid(), 0):
         raise KeysError(f"{path} belongs to another user", hint="use a folder of your own: security.keys_dir")
     if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -271,12 +280,12 @@ def _refuse_if_foreign(path: Path, facts: os.stat_result) -> None:
 
 
 def _identity(facts: os.stat_result) -> tuple[int, ...]:
-    """`st_ctime_ns` changes with the content, the name and the mode."""
+    """Return a value that changes with the file; `st_ctime_ns` changes with the content, the name and the mode."""
     return facts.st_ino, facts.st_ctime_ns, facts.st_size
 
 
 def _write_private(path: Path, text: str, *, replace: bool) -> None:
-    """A file that nobody else can read at any moment, whole or absent. Raises OSError."""
+    """Write a file atomically that other users can never read. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:
@@ -287,7 +296,7 @@ def _write_private(path: Path, text: str, *, replace: bool) -> None:
         if replace:
             os.replace(temporary, path)
         else:
-            os.link(temporary, path)  # unlike a rename it fails if there is one
+            os.link(temporary, path)  # unlike a rename it fails if the file exists
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()

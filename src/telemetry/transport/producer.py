@@ -12,13 +12,13 @@ from telemetry.transport.handshake import Handshakes
 from telemetry.wire.codec import Malformed, decode_response, encode_control
 from telemetry.wire.control import Request, Response
 
-_SUBSCRIBED: Final = 1  # first byte of a subscription frame; 0 takes the subscription back
+_SUBSCRIBED: Final = 1  # first byte of a subscription frame; 0 ends the subscription
 
 
 class ProducerLink:
-    """Control is connected on construction, events once the aggregator has said where.
+    """The sockets of a producer. Control connects on construction, events when the aggregator has sent the address.
 
-    Nothing here blocks but `receive_control`.
+    Only `receive_control` blocks.
     """
 
     def __init__(self, control: str, producer: str) -> None:
@@ -28,7 +28,7 @@ class ProducerLink:
         self._heard_subscription = False
         self._poller = zmq.Poller()
         self.unreadable = 0
-        """Control messages that were none of ours."""
+        """Number of control messages that are not of this protocol."""
         try:
             self._control = sockets.make_socket(self._context, sockets.CONTROL_OUT, 0, producer.encode())
             self._handshakes = Handshakes(self._context, self._control, control)
@@ -39,7 +39,7 @@ class ProducerLink:
             raise
 
     def connect_events(self, address: str) -> None:
-        """Connects, or moves, the data socket. Raises EndpointError or KeysError."""
+        """Connect the data socket, or move it to another address. Raises EndpointError or KeysError."""
         if address == self._events_address:
             return
         if self._events is not None:
@@ -52,9 +52,9 @@ class ProducerLink:
         self._poller.register(self._events, zmq.POLLIN)
 
     def send_events(self, frame: bytes | bytearray) -> bool:
-        """False if the aggregator does not listen yet or the pipe is full: try again later.
+        """Send a frame. Return False if the aggregator does not listen yet or the pipe is full: try again later.
 
-        Until its first subscription frame has come, whatever is sent vanishes without an error.
+        Before its first subscription frame arrives, ZeroMQ would drop every frame without an error.
         """
         if self._events is None or not (self._heard_subscription or self._hear_subscription()):
             return False
@@ -65,7 +65,7 @@ class ProducerLink:
         return True
 
     def send_control(self, message: Request) -> bool:
-        """False if the queue is full."""
+        """Send a message. Return False if the queue is full."""
         try:
             self._control.send(encode_control(message), zmq.NOBLOCK)
         except zmq.Again:
@@ -73,9 +73,12 @@ class ProducerLink:
         return True
 
     def receive_control(self, timeout_s: float = 0.0) -> list[Response]:
-        """Messages that are here. Waits at most `timeout_s` for the first, or for the aggregator to subscribe, and
-        a second more when a handshake has just failed. Raises KeysError once it is certain that there never will
-        be one, because the two don't know each other's keys."""
+        """Return received messages.
+
+        Waits at most `timeout_s` for the first message, or for the aggregator to subscribe, and a second more after
+        a failed handshake. Raises KeysError when it is certain that no message can arrive, because the peers don't
+        know each other's keys.
+        """
         if timeout_s > 0 and self._events in dict(self._poller.poll(round(timeout_s * 1_000))):
             self._hear_subscription()
         found: list[Response] = []
@@ -92,7 +95,7 @@ class ProducerLink:
             return found
 
     def _hear_subscription(self) -> bool:
-        """Takes subscription frames that are here. Once it has listened, the aggregator always will again."""
+        """Process received subscription frames. An aggregator that has subscribed once always subscribes again."""
         if self._events is not None:
             try:
                 while True:
@@ -103,5 +106,5 @@ class ProducerLink:
         return self._heard_subscription
 
     def close(self, linger_s: float) -> None:
-        """Sends what is queued for at most `linger_s`. May be called twice."""
+        """Send queued messages for at most `linger_s`, then close. Can be called twice."""
         self._context.destroy(round(linger_s * 1_000))

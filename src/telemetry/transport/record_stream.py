@@ -1,4 +1,4 @@
-"""The record stream without holes: `rec/1` as it comes, and catch-up through control for what did not."""
+"""The record stream without gaps: published records (`rec/1`), and catch-up over control for lost ones."""
 
 from __future__ import annotations
 
@@ -24,33 +24,37 @@ _CHECK_EVERY_S: Final = 1.0
 
 
 class RecordStream:
-    """Every record from `from_seq` on, in order and once. One thread.
+    """A stream of all records from `from_seq` on, in order and once. One thread.
 
-    A gap in what is published, or a late join, is filled from the aggregator's record log, page by page as records
-    are taken: while the run goes on, no more than a page waits here. What that log does not have either is skipped
-    and counted in `missed`.
+    A gap in the published records, or a late join, is filled from the aggregator's record log. That happens page by
+    page as records are taken: during the run at most one page waits here. Records that the log does not have either
+    are skipped and counted in `missed`.
     """
 
     def __init__(self, endpoint: str, from_seq: int = 0, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> None:
-        """Blocks for the handshake and the first page of a catch-up. Raises EndpointError, KeysError or
-        ProtocolError."""
+        """Connect. Blocks for the handshake and the first page of a catch-up.
+
+        Raises EndpointError, KeysError or ProtocolError.
+        """
         self.next_seq = from_seq
-        """One above the last record that was taken in."""
+        """One above the last record received."""
         self.known = from_seq
-        """One above the newest record that is known of."""
+        """One above the newest known record."""
         self.missed = 0
         self.ended = False
-        """The run is over and all its records were handed out, or its aggregator is gone."""
+        """True if the run is over and all its records were returned, or its aggregator is gone."""
         self.gone = False
-        """It ends, or has ended, because nobody listens at the address any more."""
+        """True if the stream ends or has ended because no process listens at the address any more."""
         self._timeout_s = timeout_s
         self._ready: deque[StreamRecord] = deque()
         self._over = False
         self._behind = True
-        """The log may have records that were not taken in; what is published meanwhile waits, or is lost and found
-        there."""
+        """True if the log may have records that were not received.
+
+        Records published meanwhile wait, or are lost and then read from the log.
+        """
         self._early: StreamRecord | None = None
-        """What showed a gap, for when the log has said all it has."""
+        """Record that revealed a gap; it follows when the log has filled the gap."""
         self._context: sockets.ZmqContext = zmq.Context()
         self._control = ControlClient(endpoint)
         try:
@@ -75,11 +79,11 @@ class RecordStream:
         self.close()
 
     def recv(self, timeout_s: float) -> StreamRecord | None:
-        """The next record, or None if there is none in time or the stream has ended.
+        """Return the next record, or None after the timeout or the end of the stream.
 
-        Once a second the aggregator is asked for its state and for records whose publication was lost, so a call
-        may take `timeout_s` plus the time of a request. Raises ProtocolError, KeysError if this user is trusted no
-        longer, and EndpointError if a gap can't be filled because nobody answers; the next call tries again.
+        Once a second the aggregator is asked for its state and for lost records, so a call may take `timeout_s`
+        plus the time of a request. Raises ProtocolError, KeysError if this user is no longer trusted, and
+        EndpointError if a gap can't be filled because the aggregator does not answer; the next call tries again.
         """
         deadline = time.monotonic() + timeout_s
         while not self._ready:
@@ -99,17 +103,17 @@ class RecordStream:
         return self._ready.popleft()
 
     def skip_to(self, seq: int) -> None:
-        """Records below `seq` are not wanted any more: who asks has them from elsewhere."""
+        """Skip records below `seq`: the caller has them from elsewhere."""
         self.next_seq = max(self.next_seq, seq)
         while self._ready and self._ready[0].seq < seq:
             self._ready.popleft()
 
     def hurry(self) -> None:
-        """The next `recv` asks the aggregator for its state first."""
+        """Make the next `recv` ask the aggregator for its state first."""
         self._check_at = 0.0
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the sockets. Can be called twice."""
         self._control.close()
         self._context.destroy(0)
 
@@ -131,13 +135,15 @@ class RecordStream:
         self.known = max(self.known, self.next_seq)
 
     def _check(self) -> None:
-        """The state is asked first: once it is terminal, the log behind it is whole. One that is silent may only be
-        stopped for a while; one whose address refuses is gone."""
+        """Ask for the state, then for lost records: after a terminal state the log is complete.
+
+        A silent aggregator may only be stopped for a while. If its address refuses connections, it is gone.
+        """
         try:
             pong = self._control.request(Ping(), self._timeout_s)
             over = isinstance(pong, Pong) and pong.state in TERMINAL
             self._catch_up()
-            while over and self._behind:  # soon there will be nobody to ask
+            while over and self._behind:  # soon the aggregator will be gone
                 self._catch_up()
             self._over = over
         except EndpointError:
@@ -145,7 +151,7 @@ class RecordStream:
         self._check_at = time.monotonic() + _CHECK_EVERY_S
 
     def _go_on(self) -> None:
-        """The next page. Raises EndpointError if nobody answers, unless nobody will."""
+        """Read the next page. Raises EndpointError if the aggregator does not answer but may do so later."""
         try:
             self._catch_up()
         except EndpointError:
@@ -154,7 +160,7 @@ class RecordStream:
             self._over, self.gone, self._behind = True, True, False
 
     def _catch_up(self) -> None:
-        """Takes in one page of the log, from `next_seq` on. Blocks. Raises EndpointError or ProtocolError."""
+        """Read one page of the log, from `next_seq` on. Blocks. Raises EndpointError or ProtocolError."""
         answer = self._control.request(Catchup(from_seq=self.next_seq), self._timeout_s)
         if not isinstance(answer, CaughtUp):
             raise ProtocolError(f"{self._control.endpoint} answered catchup with {type(answer).__name__}")

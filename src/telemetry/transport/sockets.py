@@ -1,4 +1,4 @@
-"""Which options each socket has. All of them are set before bind or connect: later they'd change nothing."""
+"""The options of each kind of socket. All are set before bind or connect: later they would have no effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DOOR: Final[dict[zmq.SocketOption, int]] = {
     zmq.BACKLOG: limits.BACKLOG,
     zmq.HANDSHAKE_IVL: round(limits.HANDSHAKE_S * 1_000),
 }
-"""Of sockets that are bound."""
+"""Options of bound sockets."""
 
 EVENTS_IN: Final[SocketKind] = (zmq.SUB, {**_GUARD, **_DOOR, zmq.RCVHWM: limits.DATA_RCVHWM})
 EVENTS_OUT: Final[SocketKind] = (
@@ -30,7 +30,7 @@ EVENTS_OUT: Final[SocketKind] = (
         zmq.SNDHWM: limits.DATA_SNDHWM,
         zmq.IMMEDIATE: 0,  # batches wait in the pipe while the aggregator restarts
         zmq.XPUB_NODROP: 1,  # a full pipe is EAGAIN, not silence
-        zmq.XPUB_VERBOSER: 1,  # a second subscriber's frame is passed up too
+        zmq.XPUB_VERBOSER: 1,  # the frame of a second subscriber is passed up too
     },
 )
 CONTROL_IN: Final[SocketKind] = (
@@ -40,8 +40,8 @@ CONTROL_IN: Final[SocketKind] = (
         **_DOOR,
         zmq.SNDHWM: limits.CONTROL_HWM,
         zmq.RCVHWM: limits.CONTROL_HWM,
-        zmq.ROUTER_HANDOVER: 1,  # a peer that reconnects takes its id over from its dead connection
-        zmq.ROUTER_MANDATORY: 1,  # a peer that is gone or full is an error, not silence
+        zmq.ROUTER_HANDOVER: 1,  # a peer that reconnects takes over the id from its dead connection
+        zmq.ROUTER_MANDATORY: 1,  # a missing or full peer is an error, not silence
     },
 )
 CONTROL_OUT: Final[SocketKind] = (
@@ -59,7 +59,7 @@ FOREIGN_IN: Final[SocketKind] = (
 
 
 def make_socket(context: ZmqContext, kind: SocketKind, linger_ms: int, identity: bytes | None = None) -> ZmqSocket:
-    """A socket with its options, neither bound nor connected."""
+    """Create a socket with its options, neither bound nor connected."""
     socket_type, options = kind
     made = context.socket(socket_type)
     made.setsockopt(zmq.LINGER, linger_ms)
@@ -71,15 +71,15 @@ def make_socket(context: ZmqContext, kind: SocketKind, linger_ms: int, identity:
 
 
 def allow_ipv6(made: ZmqSocket, endpoint: str) -> None:
-    """Only for addresses that need it: machines without IPv6 refuse the option's sockets."""
+    """Enable IPv6 if the address needs it: machines without IPv6 refuse sockets with this option."""
     if "[" in endpoint:
         made.setsockopt(zmq.IPV6, 1)
 
 
 def connect(made: ZmqSocket, endpoint: str) -> None:
-    """Connects in the background, encrypted if the address has a key: then this user's keys are read.
+    """Connect in the background. If the address has a key, read this user's keys and encrypt.
 
-    Raises EndpointError for an address that is none, KeysError for keys that can't be used.
+    Raises EndpointError for an invalid address, KeysError for unusable keys.
     """
     address, key = split_key(endpoint)
     allow_ipv6(made, address)

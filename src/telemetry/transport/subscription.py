@@ -1,4 +1,4 @@
-"""Snapshots as they come, for loops and for `async for`."""
+"""A stream of snapshots, for loops and for `async for`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 
 class HasEndpoint(Protocol):
-    """A run, or anything else that knows its aggregator's control address."""
+    """A run, or another object that has its aggregator's control address."""
 
     @property
     def endpoint(self) -> str: ...
 
 
 def subscribe(source: str | HasEndpoint, *, conflate: bool = True, timeout_s: float | None = None) -> Subscription:
-    """Subscribes to the snapshots of a run, given by its control address or an object that has one.
+    """Subscribe to the snapshots of a run, given by its control address or an object that has one.
 
-    With `conflate` a slow reader skips to the newest snapshot; without, it gets every one as long as it keeps up
-    roughly. `timeout_s` bounds the handshake and each wait inside an iteration (30 s by default; `math.inf` waits
-    for ever). Raises EndpointError if no aggregator answers, KeysError if it does not know this user's key.
+    With `conflate` a slow reader skips to the newest snapshot. Without it, the reader gets every snapshot, unless
+    it falls far behind. `timeout_s` bounds the handshake and each wait inside an iteration (30 s by default;
+    `math.inf` waits for ever). Raises EndpointError if no aggregator answers, KeysError if it does not know this
+    user's key.
     """
     endpoint = source if isinstance(source, str) else source.endpoint
     if "://" not in endpoint:
@@ -51,9 +52,9 @@ class Subscription:
     def __init__(self, address: str, *, conflate: bool = True, timeout_s: float = limits.LOST_AFTER_S) -> None:
         self.address = address
         self.unreadable = 0
-        """Frames that were no snapshot of ours."""
+        """Number of frames that were not a snapshot of this protocol."""
         self.newest: MetricsSnapshot | None = None
-        """The last snapshot that was taken."""
+        """Last snapshot received."""
         self._timeout_s = timeout_s
         self._ended = False
         self._context: sockets.ZmqContext = zmq.Context()
@@ -75,7 +76,7 @@ class Subscription:
         self.close()
 
     def recv(self, timeout_s: float) -> MetricsSnapshot | None:
-        """The next snapshot, or None if there is none in time. Goes on after a terminal one."""
+        """Return the next snapshot, or None after the timeout. Continues after a terminal one."""
         deadline = time.monotonic() + timeout_s
         while True:
             left_ms = max(0.0, (deadline - time.monotonic()) * 1_000)
@@ -109,12 +110,12 @@ class Subscription:
         return snapshot
 
     def close(self) -> None:
-        """Ends the subscription. May be called twice."""
+        """End the subscription. Can be called twice."""
         self._ended = True
         self._context.destroy(0)
 
     async def _readable(self, timeout_s: float) -> bool:
-        """Waits for ZeroMQ's descriptor, which announces changes: the caller has emptied the socket before."""
+        """Wait for ZeroMQ's descriptor. It signals changes only: the caller must have emptied the socket before."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -130,7 +131,7 @@ class Subscription:
         return True
 
     def _take(self) -> MetricsSnapshot | None:
-        """The next readable snapshot that is here. Never blocks."""
+        """Return the next readable snapshot that has arrived, or None. Never blocks."""
         while True:
             try:
                 frame = self._socket.recv(zmq.NOBLOCK)

@@ -1,7 +1,7 @@
-"""Who gets in: ZeroMQ asks for each connection (ZAP, RFC 27), and the folder of trusted keys answers.
+"""Authentication of connections (ZAP, RFC 27): ZeroMQ asks for each connection, the folder of trusted keys answers.
 
-Without an answer ZeroMQ lets in everybody who knows the aggregator's public key. So the domain is enforced as well:
-where nobody answers, nobody gets in.
+Without an answer ZeroMQ accepts every peer that knows the aggregator's public key. So the domain is enforced as
+well: without an answer, the peer is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LOG: Final = logging.getLogger("telemetry.transport")
 _ADDRESS: Final = "inproc://zeromq.zap.01"
 _DOMAIN: Final = b"telemetry"
 _LOOK_EVERY_S: Final = 1.0
-_STRANGERS_NAMED: Final = 100  # in the log; whoever knocks on for ever does not fill the disk
+_STRANGERS_NAMED: Final = 100  # in the log, so that endless attempts can't fill the disk
 _OWN: Final = "own"
 
 
 def keys_for(endpoints: Endpoints, config: Config) -> KeyFolder | None:
-    """The keys with which an aggregator has to bind there, or None if anybody who gets there may talk to it.
+    """Return the keys that an aggregator needs to bind there, or None if every peer may connect.
 
     Raises KeysError if it needs a pair and there is none.
     """
@@ -53,19 +53,22 @@ def keys_for(endpoints: Endpoints, config: Config) -> KeyFolder | None:
 
 
 class Authenticator:
-    """Answers in the context of the sockets it protects, on the thread that owns them."""
+    """The responder to authentication requests.
+
+    Runs in the context and on the thread of the sockets it protects.
+    """
 
     def __init__(self, context: ZmqContext, folder: KeyFolder) -> None:
-        """Raises KeysError if there is no pair, or if others could read it or add to those who are trusted."""
+        """Read the keys. Raises KeysError if there is no pair, or if others could read it or add trusted keys."""
         self.own: KeyPair = folder.own()
         self.refused = 0
-        """Connections that came with an unknown key."""
+        """Number of connections with an unknown key."""
         self._folder = folder
         self._state: tuple[object, ...] | None = None
         self._names: dict[bytes, str] = {}
-        """Public key → the name it is trusted under."""
+        """Public key → the name under which it is trusted."""
         self._inside: set[bytes] = set()
-        """Keys that were let in since the last cut."""
+        """Keys accepted since connections were last cut."""
         self._strangers: set[tuple[str, bytes]] = set()
         self._problems: set[str] = set()
         self._look_at = 0.0
@@ -78,25 +81,25 @@ class Authenticator:
 
     @property
     def trusted(self) -> int:
-        """Keys besides our own."""
+        """Number of trusted keys besides this user's own."""
         return len(self._names.keys() - {self.own.public})
 
     def protect(self, made: ZmqSocket) -> None:
-        """To be called before the socket is bound."""
+        """Protect a socket. Call this before the socket is bound."""
         made.setsockopt(zmq.CURVE_SERVER, 1)
         made.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
         made.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
         made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
 
     def answer(self) -> None:
-        """Decides on the connections that wait, a bounded number. Never blocks."""
+        """Decide on waiting connections, a bounded number. Never blocks."""
         self._look_again()
         with suppress(zmq.Again):
             for _ in range(limits.HANDSHAKES_A_TURN):
                 self.socket.send_multipart(self._reply(self.socket.recv_multipart(zmq.NOBLOCK)), zmq.NOBLOCK)
 
     def must_cut(self) -> bool:
-        """Whether somebody who was let in is no longer trusted. Looks once a second; says so once."""
+        """Return whether an accepted key is no longer trusted. Looks once a second; returns True once."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + _LOOK_EVERY_S
@@ -126,7 +129,7 @@ class Authenticator:
             _LOG.warning("refused %d keys: others are not named", _STRANGERS_NAMED)
 
     def _look_again(self) -> None:
-        """A folder that can't be read, or that others could have changed, leaves things as they are."""
+        """Read the folder again. Keep the current keys if it can't be read, or if others could have changed it."""
         try:
             self._look()
         except (OSError, KeysError) as error:
@@ -138,14 +141,14 @@ class Authenticator:
             return
         found = self._folder.trusted()
         names = {key: name for name, key in found.keys.items()}
-        with suppress(KeysError):  # a pair that was replaced while we run: this user's processes have the new one
+        with suppress(KeysError):  # pair replaced during the run: other processes of this user have the new one
             names[self._folder.own().public] = _OWN
         names[self.own.public] = _OWN
         self._names, self._state = names, state
         self._complain(found.problems)
 
     def _complain(self, problems: list[str]) -> None:
-        """Each once."""
+        """Log each problem once."""
         for problem in problems:
             if problem not in self._problems:
                 self._problems.add(problem)

@@ -1,4 +1,4 @@
-"""What the ZeroMQ library on this machine is and can do."""
+"""Version and capabilities of the ZeroMQ library on this machine."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class ZmqFacts(NamedTuple):
 
 
 def zmq_facts() -> ZmqFacts:
-    """Versions and capabilities; opens no socket."""
+    """Return versions and capabilities, without opening a socket."""
     return ZmqFacts(zmq.pyzmq_version(), zmq.zmq_version(), bool(zmq.has("ipc")), bool(zmq.has("curve")))

@@ -144,7 +144,7 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     value: int | float = 0
     events: int = 0
     rate: float = 0.0
-    """Increase per second, over the window."""
+    """Per second, over the window."""
     extent: Extent | None = None
     imprecise: int = 0
     """Number of increments that are integers beyond 2**53, which float64 rounds. 1 if only the total is rounded."""

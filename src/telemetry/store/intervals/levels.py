@@ -2,13 +2,13 @@
 
     <level>s-<first roll>-<start ns>.seg    frames of `telemetry.store.framing`: one interval each
 
-An interval is packed (see `packed.py`). A short one is one msgpack array, and so are those of earlier versions.
+An interval is packed (see `packed.py`). A short interval is one msgpack array, as are those of earlier versions.
 
-A frame is stamped with the first roll of its interval, on the coarser levels a multiple of their seconds.
+A frame is stamped with the first roll of its interval; on the coarser levels that is a multiple of their seconds.
 Segments begin at multiples of sixty rolls on every level.
 
-Segments of the coarsest level may be thinned: their intervals added up in steps of 120 s, 240 s and so on. They are
-older than all that finer levels have:
+Segments of the coarsest level may be thinned: their intervals are summed in steps of 120 s, 240 s and so on. They
+are older than all data of finer levels:
 
     <step>s-<first roll>-<start ns>-<roll behind the last>.seg
 """
@@ -43,7 +43,7 @@ LEVELS: Final = (1, 10, 60)
 _TIMES: Final = struct.Struct("<qq")
 _ALIGN: Final = LEVELS[-1]
 _SEGMENTS_KEPT: Final = 8  # a level keeps at most an eighth more than its retention
-_WORTH_IT_BYTES: Final = 1_024  # a run of a few series: packing takes 0.1 ms or more, and would save 2 MB an hour
+_WORTH_IT_BYTES: Final = 1_024  # a run with few series: packing takes 0.1 ms or more, and would save 2 MB an hour
 _LONGEST_SEGMENT: Final = 86_400
 _SEGMENT_NAME: Final = re.compile(r"(\d+)s-(\d+)-(-?\d+)(?:-(\d+))?\.seg")
 
@@ -51,13 +51,13 @@ _SEGMENT_NAME: Final = re.compile(r"(\d+)s-(\d+)-(-?\d+)(?:-(\d+))?\.seg")
 class Segment(NamedTuple):
     level: int
     first: int
-    """The roll it begins with, or the multiple of sixty before."""
+    """First roll, or the multiple of sixty before it."""
     start_ns: int
     path: Path
     step: int
-    """Seconds that an interval lasts; more than `level` in a thinned segment."""
+    """Seconds per interval; more than `level` in a thinned segment."""
     end: int
-    """The roll that a thinned segment ends before; 0 of others."""
+    """Roll after the last one of a thinned segment; 0 for others."""
 
 
 @dataclass(slots=True)
@@ -69,26 +69,29 @@ class _Kept:
     path: Path
     step: int
     size: int = 0
-    """Once it is not written to any more."""
+    """Size, set when writing to it has ended."""
     is_damaged: bool = False
-    """It, or the segment after it, can't be read, so they are not thinned together."""
+    """True if it, or the segment after it, can't be read: then they are not thinned together."""
 
 
 class Level:
-    """Appends to the segments of one level. Every method may raise OSError."""
+    """A writer of the segments of one level. Every method may raise OSError."""
 
     def __init__(
         self, directory: Path, seconds: int, retention_s: float | None, segment_bytes: int | None = None
     ) -> None:
-        """`segment_bytes`: a larger segment ends at the next multiple of sixty rolls."""
+        """Prepare a level without touching files.
+
+        `segment_bytes`: a larger segment ends at the next multiple of sixty rolls.
+        """
         self.seconds = seconds
         self._segment_bytes = segment_bytes
         self.end = 0
-        """All rolls of this level lie before it."""
+        """Roll after the last one of this level."""
         self.sum = RollUp()
-        """What will be the next interval of the coarser level."""
+        """Sum for the next interval of the coarser level."""
         self.sum_begin = self.sum_end = 0
-        """The roll which that one begins with, and the one after its last so far."""
+        """First roll of that sum, and the roll after its last one so far."""
         self._directory = directory
         self._retention_rolls = None if retention_s is None else int(retention_s)
         span = (
@@ -100,16 +103,16 @@ class Level:
 
     @property
     def bytes(self) -> int:
-        """Of all segments."""
+        """Size of all segments in bytes."""
         return sum(kept.size for kept in self._segments) + (self._file.size if self._file is not None else 0)
 
     @property
     def first(self) -> int | None:
-        """The roll that the oldest segment begins with, or the multiple of sixty before."""
+        """First roll of the oldest segment, or the multiple of sixty before it."""
         return self._segments[0].first if self._segments else None
 
     def write(self, first_roll: int, interval: Interval) -> int:
-        """Returns the bytes written."""
+        """Append an interval. Return the number of bytes written."""
         written = 0
         if self._file is None or self._is_full(self._file.size, first_roll - self._segments[-1].first):
             written += self._begin(first_roll, interval.start_ns)
@@ -118,9 +121,10 @@ class Level:
         return written + self._file.append(_frame(interval, first_roll))
 
     def take_over(self, before: int | None = None) -> int:
-        """Goes on with what is in the directory; returns the bytes of torn tails, which are cut.
+        """Continue the files in the directory. Return the size of torn tails, which are cut.
 
-        So are intervals that don't end before roll `before`. Raises RunDirectoryError for files of a newer version.
+        Intervals that don't end before roll `before` are cut too. Raises RunDirectoryError for files of a newer
+        version.
         """
         torn_bytes = 0
         found = [segment for segment in segments(self._directory) if segment.level == self.seconds]
@@ -142,7 +146,7 @@ class Level:
         return torn_bytes
 
     def stored(self, from_roll: int) -> Iterator[tuple[int, Interval]]:
-        """(first roll, interval) of what is on disk from a roll on. Raises RunDirectoryError."""
+        """Yield (first roll, interval) of the intervals on disk from a roll on. Raises RunDirectoryError."""
         for at, kept in enumerate(self._segments):
             if at + 1 < len(self._segments) and self._segments[at + 1].first <= from_roll:
                 continue
@@ -152,16 +156,17 @@ class Level:
                         yield item.stamp, decoded(item, kept.path)
 
     def drop_oldest(self) -> bool:
-        """Delete the oldest segment, but never the newest one. Return whether there was one to delete."""
+        """Delete the oldest segment, but never the newest one. Return whether a segment was deleted."""
         if len(self._segments) <= 1:
             return False
         self._segments.popleft().path.unlink(missing_ok=True)
         return True
 
     def thin(self, before: int) -> bool:
-        """Add up pairs of intervals in the oldest of the segments with the shortest intervals. They become one.
+        """Sum pairs of intervals in the oldest of the segments with the shortest intervals.
 
-        They lie before roll `before` as a whole. Return whether there were any.
+        These segments become one segment. All of them end before roll `before`. Return whether there were such
+        segments.
         """
         group = self._thinnable(before)
         if not group:
@@ -169,7 +174,7 @@ class Level:
         oldest, step = group[0], 2 * group[0].step
         try:
             frames, end = _thinned([kept.path for kept in group], step)
-        except RunDirectoryError:  # what can't be read stays as it is, for those who look after it
+        except RunDirectoryError:  # unreadable files stay as they are, for manual repair
             oldest.is_damaged = True
             return True
         if len(frames) < 2 and oldest is self._segments[0] and len(group) == len(self._segments) - 1:
@@ -188,7 +193,10 @@ class Level:
         return True
 
     def _thinnable(self, before: int) -> list[_Kept]:
-        """Two neighbouring segments, or as many as come to the size of one; one if it has no neighbour like it."""
+        """Return two neighbouring segments, or more if they still fit into one.
+
+        Return one segment if no neighbour has the same step.
+        """
         old = [kept for kept, following in pairwise(self._segments) if following.first <= before]
         step = min((kept.step for kept in old if not kept.is_damaged), default=0)
         group: list[_Kept] = []
@@ -208,12 +216,15 @@ class Level:
             self._file = None
 
     def _is_full(self, size: int, rolls: int) -> bool:
-        """Whether a segment of so many bytes is to end before a roll that is so many after its first."""
+        """Return whether a segment of this size must end before the roll that is `rolls` after its first."""
         too_large = self._segment_bytes is not None and size >= self._segment_bytes
         return rolls >= (_ALIGN if too_large else self._segment_rolls)
 
     def _scan(self, path: Path, step: int, before: int | None) -> tuple[int, int]:
-        """(bytes up to the end of the last interval that is kept, torn bytes); takes over where that one ends."""
+        """Return (bytes up to the end of the last interval that is kept, torn bytes).
+
+        Set `end` to the end of that interval.
+        """
         kept_bytes = 0
         with path.open("rb", buffering=0) as file:
             reader = SegmentReader(file, path, MAGIC)
@@ -232,7 +243,7 @@ class Level:
         return self._file.append([segment_header(MAGIC)])
 
     def _forget(self, now_roll: int) -> None:
-        """Deletes segments that lie before the retention as a whole."""
+        """Delete segments that lie completely before the retention."""
         if self._retention_rolls is None:
             return
         while len(self._segments) > 1 and self._segments[1].first <= now_roll - self._retention_rolls:
@@ -244,8 +255,10 @@ def _name(step: int, first: int, start_ns: int, end: int | None = None) -> str:
 
 
 def _thinned(paths: Sequence[Path], step: int) -> tuple[list[list[Buffer]], int]:
-    """The frames of segments that follow each other, with their intervals added up in steps, and the roll behind
-    them. Raises RunDirectoryError if they are damaged."""
+    """Return the frames of consecutive segments, with intervals summed in steps, and the roll after them.
+
+    Raises RunDirectoryError if they are damaged.
+    """
     frames: list[list[Buffer]] = []
     group: list[Interval] = []
     first = end = 0
@@ -277,7 +290,7 @@ def _frame(interval: Interval, first_roll: int) -> list[Buffer]:
 
 
 def segments(directory: Path) -> list[Segment]:
-    """Ordered by level, then by roll. A thinned segment takes the place of what it was made of."""
+    """Return the segments by level, then by roll. A thinned segment replaces its source segments."""
     found = []
     for path in directory.iterdir():
         match = _SEGMENT_NAME.fullmatch(path.name)
@@ -294,7 +307,7 @@ def segments(directory: Path) -> list[Segment]:
 
 
 def remove_replaced(directory: Path) -> None:
-    """Delete segments that were thinned by a writer that was killed before it could do so. May raise OSError."""
+    """Delete source segments of a thinning whose writer was killed before it deleted them. May raise OSError."""
     kept = {segment.path for segment in segments(directory)}
     for path in list(directory.iterdir()):
         if _SEGMENT_NAME.fullmatch(path.name) and path not in kept:
@@ -302,8 +315,10 @@ def remove_replaced(directory: Path) -> None:
 
 
 def damaged_bytes(directory: Path) -> dict[Path, int]:
-    """Bytes that can't be read of each segment, if there are any. Reads all of the history. May raise OSError,
-    RunDirectoryError."""
+    """Return the unreadable bytes of each damaged segment.
+
+    Reads the whole history. May raise OSError, RunDirectoryError.
+    """
     damaged = {}
     for segment in segments(directory):
         with segment.path.open("rb", buffering=0) as file:
@@ -316,7 +331,10 @@ def damaged_bytes(directory: Path) -> dict[Path, int]:
 
 
 def decoded(item: Frame, path: Path) -> Interval:
-    """The interval in a frame of `KINDS`, one that can be added up. Raises RunDirectoryError for anything else."""
+    """Return the interval in a frame of `KINDS`, checked for summing.
+
+    Raises RunDirectoryError for any other content.
+    """
     try:
         if item.kind == PACKED:
             return unpack(item.data, item.stamp, item.kind)
@@ -328,8 +346,10 @@ def decoded(item: Frame, path: Path) -> Interval:
 
 
 def within(item: Frame, path: Path, start_ns: int, end_ns: int) -> tuple[int, Interval | None]:
-    """When the interval in a frame of `KINDS` ends; and itself, if it overlaps `[start_ns, end_ns)`. Raises as
-    `decoded`, but for what need not be unpacked."""
+    """Return the end of the interval in a frame of `KINDS`; and the interval, if it overlaps `[start_ns, end_ns)`.
+
+    Raises as `decoded`, but only if the interval must be unpacked.
+    """
     if item.kind == PACKED and len(item.data) >= _TIMES.size:
         starts_ns, ends_ns = _TIMES.unpack_from(item.data)
         overlaps = starts_ns < end_ns and ends_ns > start_ns
@@ -340,5 +360,5 @@ def within(item: Frame, path: Path, start_ns: int, end_ns: int) -> tuple[int, In
 
 
 def damage(path: Path, error: Malformed) -> RunDirectoryError:
-    """For what can't be read although its checksums are right."""
+    """Return the error for data that has right checksums but can't be read."""
     return RunDirectoryError(f"{path} is damaged: {error}")

@@ -1,15 +1,15 @@
-"""One interval in as few bytes as it takes, and one series of it without the others.
+"""A compact form of one interval, from which a single series can be read without the others.
 
     packed    = opening, directory, u32 crc, group …, counters, gauges
     opening   = i64 start_ns, i64 end_ns, u32 groups, u32 rows and u32 bytes of counters, the same of gauges,
                 u8[12] masks
     directory = (u32 first index, u32 rows, u32 cells, u32 bytes, u32 crc) for each group
 
-A group has some neighbouring rows of `SeriesColumns`, and their cells: slots and counts, made small (`_small`) and
-taken apart (`telemetry.store.intervals.planes`).
+A group holds neighbouring rows of `SeriesColumns` and their cells: slots and counts, as small differences
+(`_small`), split into byte planes (`telemetry.store.intervals.planes`).
 
-The first CRC covers length, stamp and kind of the frame, the opening and the directory. Who knows it to be right
-may go to the next frame, or read one group, whose own CRC is in the directory, and nothing else.
+The first CRC covers length, stamp and kind of the frame, the opening and the directory. If it is right, a reader
+can skip to the next frame, or read a single group, whose own CRC is in the directory.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _FLOATS: Final = struct.Struct("<3d")
 _I64: Final = range(-(1 << 63), 1 << 63)
 _ZERO: Final = np.uint64(0)
 
-_INDEX, _OCCUPIED = 0, 2  # of the columns of `ROWS`
-_SLOTS, _COUNTS = 0, 1  # of `CELLS`
-_GROUP_BYTES: Final = 16_384  # of planes: half as many take 2 % more on disk, twice as many longer to read one of
+_INDEX, _OCCUPIED = 0, 2  # in the columns of `ROWS`
+_SLOTS, _COUNTS = 0, 1  # in `CELLS`
+_GROUP_BYTES: Final = 16_384  # of planes: half as many take 2 % more on disk, twice as many slow down `pick`
 _ROW_BYTES: Final = 40  # of the columns of an interval
 _CELL_BYTES: Final = 8
 _VALUE_BYTES: Final = 12
@@ -69,23 +69,23 @@ OPENING_BYTES: Final = _OPENING.size
 
 
 class Group(NamedTuple):
-    """Where some series lie."""
+    """The position of some series."""
 
     first: int
-    """Index of the first one."""
+    """Index of the first series."""
     rows: int
     cells: int
     bytes: int
     crc: int
     begin: int
-    """In the payload."""
+    """Offset in the payload."""
 
 
 class Row(NamedTuple):
-    """One series of an interval."""
+    """A series of one interval."""
 
     values: int
-    """Its count."""
+    """Number of its values."""
     total: float
     min: float
     max: float
@@ -94,18 +94,18 @@ class Row(NamedTuple):
 
 
 def unpacked_bytes(interval: Interval) -> int:
-    """Of its columns, which fit together."""
+    """Return the size of its columns in bytes. The columns must fit together."""
     series, values = interval.series, len(interval.counters.index) + len(interval.gauges.index)
     return _unpacked(len(series.index) // U32.itemsize, len(series.slots) // U32.itemsize, values // U32.itemsize)
 
 
 def _unpacked(rows: int, cells: int, values: int) -> int:
-    """Bytes of the columns of an interval."""
+    """Return the size of the columns of an interval in bytes."""
     return _ROW_BYTES * rows + _CELL_BYTES * cells + _VALUE_BYTES * values
 
 
 def _most(length: int) -> int:
-    """Bytes that a payload of this length may come to."""
+    """Return the largest unpacked size allowed for a payload of this length."""
     return max(limits.HISTORY_UNPACKED_BYTES, limits.HISTORY_UNPACKED_TIMES * length)
 
 
@@ -117,10 +117,10 @@ def _crc(head: Buffer, length: int, stamp: int, kind: int) -> int:
 
 
 def pack(interval: Interval, stamp: int, kind: int) -> bytes | None:
-    """The payload of a frame with this stamp and kind. Columns fit together and are in order.
+    """Return the payload of a frame with this stamp and kind. The columns must fit together and be in order.
 
-    None for what `Head` would refuse: times that are no i64, and what comes to more than
-    `limits.HISTORY_UNPACKED_BYTES` and is too many times as large as this.
+    Return None for intervals that `Head` would refuse: times beyond i64, and unpacked data above
+    `limits.HISTORY_UNPACKED_BYTES` that is also too many times larger than the payload.
     """
     if interval.start_ns not in _I64 or interval.end_ns not in _I64:
         return None
@@ -142,12 +142,12 @@ def pack(interval: Interval, stamp: int, kind: int) -> bytes | None:
 
 
 def _small(series: SeriesColumns) -> tuple[SplitColumns, SplitColumns, _Array]:
-    """Columns of rows and of cells, and where the cells of each row begin, and those of the last one end.
+    """Return columns of rows and of cells, and the begin of the cells of each row, then the end of the last ones.
 
-    An index is kept as the number of indices it skips; of a count, what its cells don't add up to; of a slot, how
-    far it is from the one before in its row; of a cell's count, what is above 1. One value is minimum, maximum and
-    total at once: of a row with that count, the last two are kept as the bits in which they differ from the first.
-    All of it modulo 2**32 or 2**64.
+    Small numbers are stored. For an index: the number of indices skipped before it. For a count: its difference
+    from the sum of its cells. For a slot: its distance from the previous slot of the row. For the count of a cell:
+    its excess over 1. If a row has a single value, that is minimum, maximum and total at once: maximum and total
+    are then stored as the bits in which they differ from the minimum. All arithmetic is modulo 2**32 or 2**64.
     """
     index, occupied, slots, counts = (
         np.frombuffer(data, U32) for data in (series.index, series.occupied, series.slots, series.counts)
@@ -166,7 +166,7 @@ def _small(series: SeriesColumns) -> tuple[SplitColumns, SplitColumns, _Array]:
 
 
 def _passed(index: _Array) -> _Array:
-    """How many lie between each and the one before."""
+    """Return the number of skipped indices before each index."""
     passed = index.copy()
     passed[1:] -= index[:-1]
     passed[1:] -= np.uint32(1)
@@ -174,10 +174,10 @@ def _passed(index: _Array) -> _Array:
 
 
 def _sums(cells: _Array, begins: _Array) -> _Array:
-    """Of the cells of each row; 0 where it has none. All cells are of some row."""
+    """Return the sum of the cells of each row; 0 for rows without cells. Every cell belongs to a row."""
     sums = np.zeros(begins.size - 1, np.uint64)
     filled = np.flatnonzero(begins[1:] != begins[:-1])
-    if filled.size:  # what has no end would take the next row's first cell
+    if filled.size:  # an empty row would take the first cell of the next row
         sums[filled] = np.add.reduceat(cells, begins[filled], dtype=np.uint64)
     return sums
 
@@ -189,7 +189,7 @@ def _apart_values(columns: ValueColumns, what: ColumnLayout) -> SplitColumns:
 def _groups(
     index: _Array, rows: SplitColumns, cells: SplitColumns, begins: _Array
 ) -> tuple[list[bytes], list[bytes]]:
-    """Groups of about `_GROUP_BYTES` of planes, and their entries in the directory."""
+    """Return groups of about `_GROUP_BYTES` of planes, and their entries in the directory."""
     costs = begins[1:] * len(cells.planes) + np.arange(1, index.size + 1) * max(len(rows.planes), 1)
     cuts = np.flatnonzero(np.diff((costs - 1) // _GROUP_BYTES, prepend=-1)).tolist()
     groups, entries = [], []
@@ -205,27 +205,30 @@ def _groups(
 
 
 class Head(NamedTuple):
-    """The head in front of the groups. The sizes it names are within the bounds."""
+    """The head before the groups. Its sizes are checked against the bounds."""
 
     start_ns: int
     end_ns: int
     masks: bytes
     directory: NDArray[np.uint32]
-    """A line for each group: first index, rows, cells, bytes, CRC."""
+    """Table with a row for each group: first index, rows, cells, bytes, CRC."""
     body: int
-    """Where in the payload the first group begins."""
+    """Offset of the first group in the payload."""
     values: tuple[int, int, int, int]
     """Rows and bytes of the counters, then of the gauges."""
 
     @staticmethod
     def size(opening: Buffer) -> int:
-        """Of the head, by its first `OPENING_BYTES`."""
+        """Return the size of the head, from its first `OPENING_BYTES`."""
         groups: int = _OPENING.unpack_from(opening)[2]
         return OPENING_BYTES + _ENTRY.size * groups + _CRC.size
 
     @staticmethod
     def of(data: Buffer, length: int) -> Head:
-        """`data` begins a payload of `length` bytes. Raises Malformed, also where it ends too early."""
+        """Read the head from `data`, the beginning of a payload of `length` bytes.
+
+        Raises Malformed, also if `data` is too short.
+        """
         if len(data) < OPENING_BYTES or len(data) < (body := Head.size(data)):
             raise damaged("it is cut short")
         start_ns, end_ns, groups, counters, counter_bytes, gauges, gauge_bytes, masks = _OPENING.unpack_from(data)
@@ -243,7 +246,7 @@ class Head(NamedTuple):
             yield Group(first, rows, cells, size, crc, begin)
 
     def group_of(self, index: int) -> Group | None:
-        """The one that has the series, if any has."""
+        """Return the group that holds the series, or None."""
         at = int(np.searchsorted(self.directory[:, 0], index, "right")) - 1
         if at < 0:
             return None
@@ -252,14 +255,14 @@ class Head(NamedTuple):
 
 
 def intact(head: Buffer, length: int, stamp: int, kind: int) -> bool:
-    """Whether these first bytes of a payload, `Head.size` of them, are what was written with that frame."""
+    """Return whether the head of a payload (its first `Head.size` bytes) is unchanged since it was written."""
     end = len(head) - _CRC.size
     (crc,) = _CRC.unpack_from(head, end)
     return bool(crc == _crc(memoryview(head)[:end], length, stamp, kind))
 
 
 def unpack(data: Buffer, stamp: int, kind: int) -> Interval:
-    """Columns fit together and are in order. Raises Malformed for anything else."""
+    """Return the interval with columns that fit together and are in order. Raises Malformed for any other data."""
     view = memoryview(data)
     head = Head.of(view, len(view))
     if not intact(view[: head.body], len(view), stamp, kind):
@@ -285,7 +288,7 @@ def unpack(data: Buffer, stamp: int, kind: int) -> Interval:
 
 
 def pick(head: Head, group: Group, data: bytes, index: int) -> Row | None:
-    """One series of a group, of which `data` are the bytes; None if it is not in it. Raises Malformed."""
+    """Return one series of a group from the group's bytes; None if the group does not hold it. Raises Malformed."""
     rows, cells = places_of(ROWS, head.masks), places_of(CELLS, head.masks)
     of_rows, of_cells = inflated(_checked(group, data), [(rows, group.rows), (cells, group.cells)])
     ahead = _indices(one_column(ROWS, rows, of_rows, _INDEX)[1:]) + np.uint64(1)
@@ -326,7 +329,7 @@ def _series(directory: _Array, rows: Joined, cells: Joined) -> SeriesColumns:
     ends = _sums(steps, begins)
     if max(int(index.max(initial=0)), int(ends.max(initial=0))) >= U32_END:
         raise damaged("its columns are not in order")
-    # Each row begins at 0 again: its first step takes back where the row before it ended, modulo 2**32.
+    # Each row begins at 0 again: its first step subtracts the end of the previous row, modulo 2**32.
     filled = np.flatnonzero(occupied)
     steps[begins[filled[1:]]] -= ends[filled[:-1]].astype(U32)
     slots = np.cumsum(steps, dtype=U32)
@@ -338,7 +341,7 @@ def _series(directory: _Array, rows: Joined, cells: Joined) -> SeriesColumns:
 
 
 def _indices(passed: _Array) -> _Array:
-    """Wider than they are written."""
+    """Return the indices as u64, wider than on disk, so that an overflow is visible."""
     indices: _Array = np.cumsum(passed, dtype=np.uint64) + np.arange(passed.size, dtype=np.uint64)
     return indices
 

@@ -1,8 +1,8 @@
-"""How the columns of a packed interval are taken apart and put together.
+"""Splitting the columns of a packed interval into byte planes, and joining them again.
 
-A plane is one byte of each number of a column. A mask has a bit for each byte that is not zero in all of the
-interval: other planes are not there. Planes lie one after the other in a raw deflate stream, or as they are if that
-is no longer.
+A plane is one byte of each number of a column. A mask has a bit for each byte that is not zero in the whole
+interval; planes of zeros are not stored. Planes lie one after the other in a raw deflate stream, or uncompressed if
+that is not longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from telemetry.wire.codec import Malformed
 
 Bytes = NDArray[np.uint8]
 Place = tuple[int, int]
-"""(column, byte of its numbers)."""
+"""A pair (column, byte of its numbers)."""
 Places = tuple[Place, ...]
 Blocks = tuple[Places, ...]
 
@@ -31,9 +31,9 @@ U32: Final = np.dtype("<u4")
 U64: Final = np.dtype("<u8")
 U32_END: Final = 1 << 32
 
-_MEMORY: Final = 8  # of the compressor: 256 KiB, and no more than 16,384 bytes to a block of deflate
+_MEMORY: Final = 8  # of the compressor: 256 KiB, and at most 16,384 bytes per block of deflate
 _REMEMBERED: Final = 256  # masks; the intervals of a history have a few
-_WORTH_IT: Final = 64  # bytes; fewer hardly become less
+_WORTH_IT: Final = 64  # bytes; fewer hardly compress
 
 
 def _down(column: int, highest: int) -> tuple[Place, ...]:
@@ -42,10 +42,10 @@ def _down(column: int, highest: int) -> tuple[Place, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ColumnLayout:
-    """Columns of one length, and the order of their planes.
+    """The kinds of columns of one length, and the order of their planes.
 
-    The planes of one of `blocks` share a block of deflate, which has a code of its own: what hardly changes, what
-    is skewed and what is noise don't get into each other's way.
+    The planes of each item of `blocks` share a deflate block with its own code. This separates nearly constant,
+    skewed and random bytes, which compress badly together.
     """
 
     kinds: tuple[np.dtype[Any], ...]
@@ -72,11 +72,11 @@ MASKS: Final = 12
 
 
 class SplitColumns(NamedTuple):
-    """Columns taken apart."""
+    """Columns split into planes."""
 
     masks: bytes
     blocks: Blocks
-    """The planes that are present."""
+    """Planes that are present."""
     planes: dict[Place, Bytes]
 
 
@@ -96,7 +96,7 @@ def _mask(column: NDArray[Any]) -> int:
 
 
 def _there(masks: bytes, what: ColumnLayout) -> Blocks:
-    """Without the planes of nothing but zeros."""
+    """Return the layout without planes of zeros only."""
     found = (tuple(place for place in block if masks[place[0]] >> place[1] & 1) for block in what.blocks)
     return tuple(block for block in found if block)
 
@@ -107,7 +107,10 @@ def _places(masks: bytes, what: ColumnLayout) -> Places:
 
 
 def deflated(parts: Sequence[tuple[SplitColumns, slice]]) -> bytes:
-    """The planes of some rows of each part. Neighbours repeat themselves or are noise: only runs are looked for."""
+    """Return the planes of some rows of each part, compressed.
+
+    Neighbours repeat or are random, so the compressor searches for runs only.
+    """
     blocks = [
         [columns.planes[place][rows].tobytes() for place in block]
         for columns, rows in parts
@@ -131,9 +134,9 @@ def places_of(what: ColumnLayout, masks: bytes) -> Places:
 
 
 def inflated(data: Buffer, parts: Sequence[tuple[Places, int]]) -> list[Bytes]:
-    """Undo `deflated`: for each part, with its number of rows, one line per plane. Raises Malformed.
+    """Undo `deflated`: return one row per plane for each part with its number of rows. Raises Malformed.
 
-    Never holds more than the planes take.
+    Never allocates more than the planes need.
     """
     sizes = [len(places) * rows for places, rows in parts]
     planes = np.frombuffer(_inflated(data, sum(sizes)), np.uint8)
@@ -157,7 +160,7 @@ def _inflated(data: Buffer, size: int) -> Buffer:
 
 
 class Joined:
-    """Columns that are put together from the planes of neighbouring rows."""
+    """Columns that are joined from the planes of neighbouring rows."""
 
     def __init__(self, what: ColumnLayout, masks: bytes, size: int) -> None:
         self.size = size
@@ -166,7 +169,7 @@ class Joined:
         self._planes = np.empty((len(self.places), size), np.uint8)
 
     def put(self, planes: Bytes, first: int = 0) -> None:
-        """A line for each place; their first row becomes row `first`. Every row is to be put."""
+        """Store planes, one row for each place, from row `first` on. The caller must store all rows."""
         self._planes[:, first : first + planes.shape[1]] = planes
 
     def columns(self) -> list[NDArray[Any]]:
@@ -174,7 +177,7 @@ class Joined:
 
 
 def one_column(what: ColumnLayout, places: Places, planes: Bytes, wanted: int) -> NDArray[Any]:
-    """Put together from planes, a line for each place."""
+    """Join one column from planes, one row for each place."""
     kind = what.kinds[wanted]
     own = [(byte, plane) for (column, byte), plane in zip(places, planes, strict=True) if column == wanted]
     if not own:
@@ -186,7 +189,7 @@ def one_column(what: ColumnLayout, places: Places, planes: Bytes, wanted: int) -
 
 
 def _moved(byte: int, plane: Bytes, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers that have nothing but this byte."""
+    """Return numbers with only this byte set."""
     numbers = plane.astype(kind)
     if byte:
         numbers <<= 8 * byte
@@ -194,7 +197,7 @@ def _moved(byte: int, plane: Bytes, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def one_row(what: ColumnLayout, places: Places, planes: Bytes, row: int) -> list[int]:
-    """A number of each column."""
+    """Return the number of each column in one row."""
     numbers = [0] * len(what.kinds)
     for (column, byte), value in zip(places, planes[:, row].tolist(), strict=True):
         numbers[column] |= value << 8 * byte
@@ -202,7 +205,7 @@ def one_row(what: ColumnLayout, places: Places, planes: Bytes, row: int) -> list
 
 
 def _bytes(column: NDArray[Any]) -> Bytes:
-    """A view: a line for each number."""
+    """Return a view with one row of bytes for each number."""
     return column.view(np.uint8).reshape(-1, column.itemsize)
 
 

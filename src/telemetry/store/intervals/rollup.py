@@ -1,4 +1,4 @@
-"""Intervals of history added up: counts, totals and increases add, extremes widen, gauges keep the last value."""
+"""Sums of history intervals: counts, totals and increases are added, extremes widened, last gauge values kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class SeriesArrays:
-    """The columns of `SeriesColumns` as arrays, wide enough to add up."""
+    """The columns of `SeriesColumns` as arrays, wide enough for sums."""
 
     index: _Array
     count: _Array
@@ -36,13 +36,13 @@ class SeriesArrays:
     min: _Array
     max: _Array
     keys: _Array
-    """index << 32 | slot, ascending."""
+    """Keys `index << 32 | slot`, ascending."""
     counts: _Array
-    """u32 while that is enough: most of what a roll-up holds."""
+    """Counts of the slots; u32 while that is enough, because they are most of a roll-up."""
 
     @staticmethod
     def of(columns: SeriesColumns) -> SeriesArrays:
-        """Of columns that fit together. Raises Malformed for those that are not in order."""
+        """Convert columns that fit together. Raises Malformed if they are not in order."""
         index = np.frombuffer(columns.index, _U32)
         keys = np.repeat(index.astype(_U64) << _INDEX_SHIFT, np.frombuffer(columns.occupied, _U32))
         keys |= np.frombuffer(columns.slots, _U32)
@@ -60,7 +60,7 @@ class SeriesArrays:
 
     @staticmethod
     def sum(parts: Sequence[SeriesArrays]) -> SeriesArrays:
-        """All of them added up. At least one."""
+        """Return the sum of all parts. Needs at least one."""
         if len(parts) == 1:
             return parts[0]
         series = _Groups(np.concatenate([part.index for part in parts]))
@@ -76,7 +76,10 @@ class SeriesArrays:
         )
 
     def columns(self) -> SeriesColumns:
-        """A count too large for its column is split over repeated slots: their sum is what counts."""
+        """Return the columns.
+
+        A count too large for its column is split over repeated slots; readers add them up.
+        """
         keys, counts = _split(self.keys, self.counts)
         begins = np.searchsorted(keys, self.index.astype(_U64) << _INDEX_SHIFT)
         return SeriesColumns(
@@ -92,7 +95,7 @@ class SeriesArrays:
 
 
 class RollUp:
-    """Adds up intervals as they come. Holds one sum, and at most `_PENDING_SLOTS` not yet in it."""
+    """A running sum of intervals. Holds one sum, and at most `_PENDING_SLOTS` not yet in it."""
 
     def __init__(self) -> None:
         self._start_ns: int | None = None
@@ -118,11 +121,11 @@ class RollUp:
         self._gauges.update(_values(interval.gauges))
 
     def take(self, span_s: int = 0) -> Interval:
-        """Return the sum since the last `take`. There must be one.
+        """Return the sum since the last `take`. Needs at least one interval.
 
-        `span_s`: the seconds that its rolls stand for, with those that are missing between them. A sum that lasts
-        longer, or shorter than its intervals, had the clock set in it: it ends when the last one did and lasts as
-        long as they did.
+        `span_s`: the seconds that its rolls stand for, including missing ones. If the sum lasts longer than that,
+        or shorter than its intervals together, the clock was changed meanwhile. Then the sum ends with the last
+        interval and lasts as long as all its intervals.
         """
         assert self._start_ns is not None
         start_ns = self._start_ns
@@ -143,7 +146,9 @@ class RollUp:
 
 
 def merge(intervals: Iterable[Interval], span_s: int = 0) -> Interval:
-    """Add up intervals to one, from the first start to the last end. They are in order of time, and at least one.
+    """Sum intervals to one, from the first start to the last end.
+
+    Needs at least one; they must be in order of time.
 
     `span_s` as in `RollUp.take`.
     """
@@ -154,7 +159,7 @@ def merge(intervals: Iterable[Interval], span_s: int = 0) -> Interval:
 
 
 class _Groups:
-    """Equal keys found by sorting. Runs that are sorted already, as columns are, merge in almost linear time."""
+    """Equal keys, grouped by sorting. Runs that are already sorted, as columns are, merge in almost linear time."""
 
     def __init__(self, keys: _Array) -> None:
         self._order = np.argsort(keys, kind="stable")
@@ -164,10 +169,10 @@ class _Groups:
         np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
         self._begins = np.flatnonzero(begins)
         self.keys: _Array = ordered[self._begins]
-        """Distinct, ascending."""
+        """Distinct keys, ascending."""
 
     def reduce(self, ufunc: np.ufunc, columns: Sequence[_Array]) -> _Array:
-        """One value for each key, from columns in the order of the keys this was made of."""
+        """Return one value for each key, from columns in the order of the original keys."""
         column = np.concatenate(columns)
         if not len(column):
             return column
@@ -176,14 +181,14 @@ class _Groups:
 
 
 def _sum_cells(parts: Sequence[SeriesArrays]) -> tuple[_Array, _Array]:
-    """(keys, counts) of all parts added up, block by block: every block is a range of keys."""
+    """Return (keys, counts) of the sum of all parts. Works block by block, where a block is a range of keys."""
     largest = max(parts, key=lambda part: len(part.keys))
     bounds = largest.keys[:: max(1, _BLOCK_SLOTS // len(parts))][1:]
     cuts = [[0, *np.searchsorted(part.keys, bounds).tolist(), len(part.keys)] for part in parts]
     total = sum(len(part.keys) for part in parts)
     highest = sum(int(part.counts.max(initial=0)) for part in parts)
-    kind = _U32 if highest < _COUNT_MAX else _U64  # a part that holds the largest count may go on in the same slot
-    keys, counts = np.empty(total, _U64), np.empty(total, kind)  # memory that is not written to costs nothing
+    kind = _U32 if highest < _COUNT_MAX else _U64  # a slot with the largest count may continue in a second cell
+    keys, counts = np.empty(total, _U64), np.empty(total, kind)  # memory that is never written costs nothing
     end = 0
     for block in range(len(bounds) + 1):
         spans = [slice(cut[block], cut[block + 1]) for cut in cuts]

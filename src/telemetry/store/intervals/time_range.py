@@ -1,4 +1,4 @@
-"""Which intervals of which level a time range is made of, found by reading little more than where they lie."""
+"""Selection of the intervals that cover a time range, from the best levels, reading little beyond their heads."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NO_SLOTS: Final = np.zeros(0, np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What one series did in `[start_ns, end_ns)`."""
+    """The values of one series in `[start_ns, end_ns)`."""
 
     start_ns: int
     end_ns: int
     count: int
     total: float
     min: float
-    """inf without values, and `max` is -inf."""
+    """Smallest value; inf without values (`max` is then -inf)."""
     max: float
     slots: NDArray[np.uint32]
-    """HDR slots, ascending; where one comes again, both counts are of it."""
+    """HDR slots, ascending. A slot may repeat; then its counts must be added."""
     counts: NDArray[np.uint32]
 
 
@@ -51,15 +51,15 @@ class Opened(NamedTuple):
 
 
 class FoundInterval:
-    """An interval that lies whole in its file, as its head says.
+    """An interval that, by its head, is complete in its file.
 
-    Reading it may raise OSError, and RunDirectoryError for what has its checksums and can't be read.
+    Reading it may raise OSError, and RunDirectoryError for data that has right checksums but can't be read.
     """
 
     __slots__ = ("_data", "_steps", "end_ns", "place", "start_ns")
 
     def __init__(self, steps: SegmentSteps, place: FramePosition, data: bytes | Interval) -> None:
-        """`data`: its head, or all of it if it has none."""
+        """Take the head of the interval as `data`, or the whole interval if it has no head."""
         self.place = place
         self._steps = steps
         self._data = data
@@ -69,13 +69,13 @@ class FoundInterval:
             self.start_ns, self.end_ns = _TIMES.unpack_from(data)
 
     def interval(self) -> Interval | None:
-        """None if it is torn."""
+        """Return the interval; None if it is torn."""
         if isinstance(self._data, Interval):
             return self._data
         return _whole(self._steps, self.place)
 
     def pick(self, index: int) -> Picked | None:
-        """One series, also if it has no values; None if it is torn."""
+        """Return one series, even without values; None if the frame is torn."""
         try:
             row = self._row(index)
         except Malformed as error:
@@ -113,7 +113,7 @@ def _row_of(series: SeriesColumns, index: int) -> Row | None:
 
 
 def _whole(steps: SegmentSteps, place: FramePosition) -> Interval | None:
-    """Read with all its checks; None if it is torn."""
+    """Read the interval with all checks; None if it is torn."""
     payload = steps.payload(place)
     if payload is None:
         steps.tear(place)
@@ -122,7 +122,7 @@ def _whole(steps: SegmentSteps, place: FramePosition) -> Interval | None:
 
 
 def _head(steps: SegmentSteps, place: FramePosition) -> bytes | None:
-    """The head of a packed interval; None if there is none, or it is not what was written."""
+    """Return the head of a packed interval; None if it has none, or if the head is damaged."""
     if place.kind == PACKED:
         head = steps.read(place, 0, _HEAD_BYTES)
         if len(head) >= OPENING_BYTES:
@@ -135,7 +135,7 @@ def _head(steps: SegmentSteps, place: FramePosition) -> bytes | None:
 
 
 def _is_intact(steps: SegmentSteps, place: FramePosition) -> bool:
-    """Whether its stamp, kind and length are those that were written. If not, it is torn."""
+    """Return whether its stamp, kind and length are intact. If not, mark the frame as torn."""
     if _head(steps, place) is None and steps.payload(place) is None:
         steps.tear(place)
         return False
@@ -143,7 +143,7 @@ def _is_intact(steps: SegmentSteps, place: FramePosition) -> bool:
 
 
 def _found(steps: SegmentSteps, place: FramePosition) -> FoundInterval | None:
-    """None if it is torn. Raises as `FoundInterval`."""
+    """Return the interval; None if it is torn. Raises as `FoundInterval`."""
     head = _head(steps, place)
     if head is not None:
         return FoundInterval(steps, place, head)
@@ -152,7 +152,10 @@ def _found(steps: SegmentSteps, place: FramePosition) -> FoundInterval | None:
 
 
 def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
-    """The next frame of roll `first` or a later one. A stamp that was changed must not hide what it was on."""
+    """Return the next frame of roll `first` or later.
+
+    Check skipped frames: a damaged stamp must not hide an interval.
+    """
     while (place := steps.next()) is not None and place.stamp < first:
         _is_intact(steps, place)
     return place
@@ -163,15 +166,15 @@ class _Level:
 
     def __init__(self, opened: Sequence[Opened]) -> None:
         self.torn: dict[Path, int] = {}
-        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
+        """Unreadable bytes of each damaged segment that was read to its end."""
         self.first = opened[0].segment.first if opened else _END
-        """Rolls before this one are in no segment."""
+        """First roll of the level: no segment holds earlier rolls."""
         self.starts = {item.segment.first: item.segment.start_ns for item in opened}
-        """When rolls began, of those that begin a segment."""
+        """Start times of the first rolls of segments."""
         self._left = deque(opened)
         self._steps: SegmentSteps | None = None
         self._ahead: FramePosition | None = None
-        """What lies beyond the rolls that were asked for."""
+        """Next frame, if it lies beyond the requested rolls."""
 
     def between(self, first: int, end: int) -> Iterator[FoundInterval]:
         """Yield intervals of rolls in `[first, end)` that were not passed yet. Raises as `FoundInterval`."""
@@ -205,11 +208,15 @@ class _Level:
 
 
 class RangeReader:
-    """The intervals of some time, once: not of one level, but of the coarsest that serve. For one pass over it."""
+    """The intervals of a time range, each moment once, from the coarsest suitable levels. For a single pass."""
 
     def __init__(self, opened: Sequence[Opened], start_ns: int, end_ns: int, longest_s: int) -> None:
-        """Those that overlap `[start_ns, end_ns)`: none above `longest_s` where a finer one is there, and at the
-        edges, where it does not lie inside, the finest. `opened` is in the order of `levels.segments`."""
+        """Select intervals that overlap `[start_ns, end_ns)`.
+
+        Levels above `longest_s` are used only if no finer level has the data. At the edges of the time range the
+        finest intervals are used if a coarser one is not completely inside. `opened` is in the order of
+        `levels.segments`.
+        """
         self._start_ns, self._end_ns, self._longest_s = start_ns, end_ns, longest_s
         by_level = [[item for item in opened if item.segment.level == level] for level in LEVELS]
         by_level[-1] = by_level[-1][skipped(by_level[-1], start_ns) :]
@@ -217,18 +224,22 @@ class RangeReader:
 
     @property
     def torn(self) -> dict[Path, int]:
-        """Bytes that can't be read of each segment that it has come to the end of, if there are any."""
+        """Unreadable bytes of each damaged segment that was read to its end."""
         return {path: count for level in self._levels for path, count in level.torn.items()}
 
     def __iter__(self) -> Iterator[FoundInterval]:
-        """In order of time. Raises as `FoundInterval`."""
+        """Yield the intervals in order of time. Raises as `FoundInterval`."""
         coarsest = len(LEVELS) - 1
         first = self._levels[coarsest].first
         yield from self._rolls(coarsest, 0 if first == _END else first, _END)
 
     def _rolls(self, at: int, first: int, end: int, *, jumped: bool = False) -> Iterator[FoundInterval]:
-        """Of rolls from `first` up to before `end`. Those that this level has not, a finer one may have. `jumped`:
-        the clock was set in or before the first of them."""
+        """Yield intervals of rolls from `first` up to before `end`.
+
+        Rolls missing in this level are read from a finer one.
+
+        `jumped`: the clock was changed in or before the first of them.
+        """
         until_ns: int | None = None
         for found in self._levels[at].between(first, end):
             begin = found.place.stamp
@@ -251,7 +262,10 @@ class RangeReader:
             yield from self._rolls(at - 1, first, end)
 
     def _is_split(self, at: int, found: FoundInterval, *, overlaps: bool, jumped: bool) -> bool:
-        """Whether finer intervals take its place. Where the clock was set, they know what time it was."""
+        """Return whether finer intervals replace this one.
+
+        If the clock was changed, finer ones have the right times.
+        """
         jumped = jumped or found.end_ns < found.start_ns
         inside = not jumped and self._start_ns <= found.start_ns <= found.end_ns <= self._end_ns
         if not (overlaps or jumped) or (inside and LEVELS[at] <= self._longest_s):
@@ -260,5 +274,5 @@ class RangeReader:
 
 
 def skipped(opened: Sequence[Opened], start_ns: int) -> int:
-    """How many segments have a successor that begins no later than `start_ns`."""
+    """Return how many segments have a successor that begins no later than `start_ns`."""
     return sum(item.segment.start_ns <= start_ns for item in opened[1:])

@@ -1,4 +1,4 @@
-"""`python -m telemetry` is the `telemetry` command."""
+"""Entry point of `python -m telemetry`, which is the `telemetry` command."""
 
 from telemetry.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Time, injected. Durations come from the monotonic clock, timestamps for people from the wall clock."""
+"""Clocks that are passed in. Durations come from the monotonic clock, timestamps for people from the wall clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a component that needs the time asks for."""
+    """The interface of a clock, for components that need the time."""
 
     def monotonic_ns(self) -> int: ...
 

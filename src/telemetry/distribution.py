@@ -1,6 +1,6 @@
 """The distribution that installs this package: its name on PyPI, its version, and how to get its extras.
 
-`telemetry` on PyPI is another project. The import name and the command are `telemetry` all the same.
+`telemetry` on PyPI is another project. The import name and the command of this package are still `telemetry`.
 """
 
 from __future__ import annotations

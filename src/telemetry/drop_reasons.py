@@ -1,6 +1,6 @@
-"""Why an event did not become a number, and the counters that prove nothing vanished.
+"""Reasons for which an event did not become a number, and the counters that prove that no event vanished.
 
-The law, held by property tests:
+Property tests check this rule:
 
     emitted  = received + dropped by the producer + missing on the way
     received = applied  + dropped by the aggregator
@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from msgspec import Meta
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 50)]
-"""Of events in a saved state: no run comes to more, and the sum over all producers fits into 64 bits."""
+"""Number of events in a saved state: no run reaches more, and the sum over all producers fits into 64 bits."""
 
 
 class Reason(StrEnum):
@@ -44,7 +44,7 @@ class Reason(StrEnum):
     STEPS_FULL = "steps_full"
     STEP_TOO_LATE = "step_too_late"
 
-    # whole frames the aggregator could not read: their events show as missing
+    # whole frames that the aggregator could not read: their events appear as missing
     FRAME_TOO_LARGE = "frame_too_large"
     FRAME_UNREADABLE = "frame_unreadable"
     WRONG_TOPIC = "wrong_topic"
@@ -77,7 +77,7 @@ EVENT_REASONS = frozenset(Reason) - PRODUCER_REASONS - FRAME_REASONS
 
 
 class Ledger:
-    """Counts of one side of the flow. Not thread-safe: one owner."""
+    """The counts of one side of the flow. Not thread-safe: one owner."""
 
     __slots__ = ("applied", "dropped", "received")
 
@@ -111,7 +111,7 @@ class Ledger:
 
 
 def merge_reasons(*sources: Mapping[str, int]) -> dict[str, int]:
-    """Sum of several reason maps, sorted by reason."""
+    """Return the sum of several reason maps, sorted by reason."""
     total: Counter[str] = Counter()
     for source in sources:
         total.update(source)

@@ -1,4 +1,4 @@
-"""Every exception of the package, split by who has to act.
+"""The exceptions of the package, grouped by who has to act.
 
     TelemetryError
     ├── UsageError          the caller: a wrong argument, a wrong command line      exit 2
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 
 class TelemetryError(Exception):
-    """Base of all errors raised on purpose. `str(error)` is one line, hint included."""
+    """The base of all errors raised on purpose. `str(error)` is one line, hint included."""
 
     exit_code = 1
 
@@ -46,11 +46,11 @@ class ConfigError(UsageError):
 
 
 class EndpointError(TelemetryError):
-    """An address can't be bound, reached, or is not one of ours."""
+    """An address can't be bound or reached, or does not belong to an aggregator."""
 
 
 class NoRoomError(EndpointError):
-    """The run takes no more producers, or this process has no descriptors left: it can't take part."""
+    """The run accepts no more producers, or this process has no descriptors left, so it can't join."""
 
 
 class KeysError(TelemetryError):
@@ -58,7 +58,7 @@ class KeysError(TelemetryError):
 
 
 class ProtocolError(TelemetryError):
-    """A peer speaks a version we can't talk to, or sent what the protocol forbids."""
+    """A peer speaks an incompatible version, or sent a message that the protocol forbids."""
 
 
 class RunDirectoryError(TelemetryError):
@@ -66,4 +66,4 @@ class RunDirectoryError(TelemetryError):
 
 
 class RunNotFoundError(TelemetryError):
-    """No run answers to the given name, id or directory."""
+    """The given name, id or directory matches no run."""

@@ -1,6 +1,6 @@
-"""Numbers as people read them: three significant digits and a unit of fitting size.
+"""Numbers as people read them: three significant digits and a unit of suitable size.
 
-The functions only round and scale; they never compute something that was not given.
+The functions only round and scale. They never compute new values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from telemetry.wire.units import BYTES, TIME_NS
 
 NOTHING: Final = "–"
-"""Stands where there is no value."""
+"""Text for a missing value."""
 
 _TIME_STEPS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 _SIZE_STEPS: Final = tuple(
@@ -26,15 +26,15 @@ _SIZE_STEPS: Final = tuple(
 _PLAIN_STEPS: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
 _UNUSUAL: Final = re.compile(r"[^\n\r\t -~]")
 _FULL_BELOW: Final = 10_000
-"""Whole numbers are written out below this."""
+"""Whole numbers below this are written in full."""
 _RATE_FROM: Final = 1_000
-"""Rates, which are seldom whole, are scaled from here on."""
+"""Rates from here on are scaled; they are seldom whole."""
 _LONG_S: Final = 120
-"""From here on durations are minutes and seconds: 90 s is easier to compare than 1 min 30 s."""
+"""Durations from here on are minutes and seconds: below, 90 s is easier to compare than 1 min 30 s."""
 
 
 def count(value: int | float | None) -> str:
-    """A number that counts things, in full: `1,234,567`."""
+    """Format a count in full: `1,234,567`."""
     if value is None or not _is_finite(value):
         return NOTHING
     if isinstance(value, float) and not value.is_integer():
@@ -43,12 +43,12 @@ def count(value: int | float | None) -> str:
 
 
 def number_of(number: float, one: str, more: str = "") -> str:
-    """`1 event`, `2,000 events`; `more` where it takes no `s`."""
+    """Format a number with its noun: `1 event`, `2,000 events`. `more` is a plural that is not formed with `s`."""
     return f"{count(number)} {one if number == 1 else more or f'{one}s'}"
 
 
 def scaled(value: int | float | None) -> str:
-    """`4.50 k`, `12.3 M`, `0.00123`, `5`."""
+    """Format a number with three significant digits: `4.50 k`, `12.3 M`, `0.00123`, `5`."""
     if value is None or not _is_finite(value):
         return NOTHING
     if value == 0:
@@ -61,7 +61,7 @@ def scaled(value: int | float | None) -> str:
 
 
 def duration_ns(value: int | float | None) -> str:
-    """Nanoseconds as `950 ns`, `1.23 ms`, `95.0 s`, `2 min 5 s`, `3 h 12 min`."""
+    """Format nanoseconds as `950 ns`, `1.23 ms`, `95.0 s`, `2 min 5 s`, `3 h 12 min`."""
     if value is None or not _is_finite(value):
         return NOTHING
     if abs(value) < _LONG_S * 1e9:
@@ -74,19 +74,19 @@ def duration_ns(value: int | float | None) -> str:
 
 
 def duration_s(value: float | None) -> str:
-    """Seconds, as `duration_ns` writes them."""
+    """Format seconds as `duration_ns` does."""
     return NOTHING if value is None or not _is_finite(value) else duration_ns(value * 1e9)
 
 
 def size(value: int | float | None) -> str:
-    """Bytes as `12.3 MiB`."""
+    """Format bytes as `12.3 MiB`."""
     if value is None or not _is_finite(value):
         return NOTHING
     return f"{int(value)} B" if abs(value) < 1 << 10 and float(value).is_integer() else _stepped(value, _SIZE_STEPS)
 
 
 def quantity(value: int | float | None, unit: str) -> str:
-    """A value in `unit`: times and sizes change to a fitting unit, all others stay plain numbers."""
+    """Format a value in `unit`: times and sizes change to a suitable unit, all others stay plain numbers."""
     if value is None or not _is_finite(value):
         return NOTHING
     if unit in TIME_NS:
@@ -97,7 +97,7 @@ def quantity(value: int | float | None, unit: str) -> str:
 
 
 def with_decimals(value: float, unit: str, decimals: int) -> str:
-    """As `quantity`, for what three digits don't tell apart: `23.561 ms`. Long times stay in seconds."""
+    """Format as `quantity` does, with more digits: `23.561 ms`. Long times stay in seconds."""
     if not carries_unit(unit):
         return f"{value:,.{decimals}f}"
     value *= TIME_NS.get(unit) or BYTES.get(unit, 1)
@@ -106,12 +106,12 @@ def with_decimals(value: float, unit: str, decimals: int) -> str:
 
 
 def carries_unit(unit: str) -> bool:
-    """Whether `quantity` writes a unit beside the number."""
+    """Return whether `quantity` writes a unit beside the number."""
     return unit in TIME_NS or unit in BYTES or unit in ("B", "bytes")
 
 
 def rate(per_second: float | None, unit: str = "") -> str:
-    """`4.50 k/s`; sizes as `12.3 MiB/s`. One that happens to be whole is scaled as those before and after it."""
+    """Format a rate as `4.50 k/s`; sizes as `12.3 MiB/s`. Whole rates are scaled like the others."""
     if per_second is None:
         return NOTHING
     if not carries_unit(unit) and _RATE_FROM <= abs(per_second) < _FULL_BELOW:
@@ -120,25 +120,25 @@ def rate(per_second: float | None, unit: str = "") -> str:
 
 
 def percent(fraction: float) -> str:
-    """`0.1 %`."""
+    """Format a fraction as `0.1 %`."""
     return f"{fraction * 100:.3g} %"
 
 
 def timestamp(wall_ns: int) -> str:
-    """Wall-clock nanoseconds as `2026-03-01 12:00:00 UTC`."""
+    """Format wall-clock nanoseconds as `2026-03-01 12:00:00 UTC`."""
     moment = _moment(wall_ns // 1_000_000_000)
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else NOTHING
 
 
 def clock_time(wall_ns: int) -> str:
-    """Wall-clock nanoseconds as `12:00:00.123`, UTC."""
+    """Format wall-clock nanoseconds as `12:00:00.123`, UTC."""
     whole, rest = divmod(wall_ns, 1_000_000_000)
     moment = _moment(whole)
     return f"{moment:%H:%M:%S}.{rest // 1_000_000:03d}" if moment else NOTHING
 
 
 def printable(text: str) -> str:
-    """Text from outside, safe to show: control and direction characters become visible escapes."""
+    """Make external text safe to show: control and direction characters become visible escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -147,19 +147,19 @@ def printable(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    """The same JSON, safe to show: control and direction characters in its texts become JSON escapes."""
+    """Return the same JSON, safe to show: control and direction characters in its texts become JSON escapes."""
     return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else dumps(found[0])[1:-1], document)
 
 
 def columns(text: str) -> int:
-    """Terminal columns that printable text takes."""
+    """Return the terminal columns that printable text takes."""
     if text.isascii():
         return len(text)
     return sum(_char_columns(ch) for ch in text)
 
 
 def _is_finite(value: int | float) -> bool:
-    """Also false for integers beyond all floats."""
+    """Return whether a value is finite; False also for integers beyond the range of floats."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -167,7 +167,7 @@ def _is_finite(value: int | float) -> bool:
 
 
 def _moment(wall_s: int) -> datetime | None:
-    """None for one that no calendar has."""
+    """Return the moment as a datetime; None if no calendar has it."""
     try:
         return datetime.fromtimestamp(wall_s, UTC)
     except (OverflowError, ValueError, OSError):
@@ -182,18 +182,18 @@ def _char_columns(ch: str) -> int:
 
 
 def _stepped(value: int | float, steps: tuple[tuple[float, str], ...]) -> str:
-    """Three significant digits in the step that fits."""
+    """Format with three significant digits and the unit that fits."""
     factor, unit = _step(value, steps)
     text = _three_digits(value / factor)
     return f"{text} {unit}" if unit else text
 
 
 def _step(value: int | float, steps: tuple[tuple[float, str], ...]) -> tuple[float, str]:
-    """The largest step that leaves at least 1."""
+    """Return the largest step that leaves at least 1."""
     factor, unit = steps[0]
     for step, name in steps:
         part = abs(value) / step
-        # Rounding comes first, so that 999.9 µs becomes 1.00 ms and never 1000 µs.
+        # Round first, so that 999.9 µs becomes 1.00 ms and never 1000 µs.
         if part < 0.99 or (part < 1 and float(f"{part:.3g}") < 1):
             break
         factor, unit = step, name
@@ -210,12 +210,12 @@ def _three_digits(value: float) -> str:
 
 
 def process(name: str, pid: int, host: str = "") -> str:
-    """Return a process as people know it: `worker-a (pid 12)`, with a host `worker-a (pid 12 on node-2)`."""
+    """Format a process for people: `worker-a (pid 12)`, with a host `worker-a (pid 12 on node-2)`."""
     where = " on ".join(filter(None, (f"pid {pid}" if pid else "", host)))
     return printable(f"{name} ({where})" if where else name)
 
 
 def listed(names: Sequence[str], shown: int) -> str:
-    """Return the first of some names, and how many more there are: `a, b, 3 more`."""
+    """Return the first `shown` names, and the number of the others: `a, b, 3 more`."""
     more = [f"{len(names) - shown:,} more"] if len(names) > shown else []
     return ", ".join([*names[:shown], *more])

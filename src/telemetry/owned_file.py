@@ -1,4 +1,4 @@
-"""Reading a file in a folder in which other users may write, such as the one for temporary files."""
+"""Reading a file in a folder where other users may write, such as the folder for temporary files."""
 
 from __future__ import annotations
 

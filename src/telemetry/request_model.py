@@ -1,7 +1,7 @@
-"""Requests, gathered from the counters and series of a snapshot: where they are, and how fast they went.
+"""Requests, gathered from the counters and series of a snapshot: their outcomes and rates.
 
-A kind of request is there if there is a counter `<kind>.issued` in requests. Kinds with different labels are apart,
-and so are tracking windows, finish reasons, reasons of failures and turns, which are labels as well. Pure.
+A kind of request exists if there is a counter `<kind>.issued` in requests. Kinds with different labels are
+separate, and so are tracking windows, finish reasons, failure reasons and turns, which are labels too. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from telemetry.wire.report import Rate, Rates
 from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat, WindowStat
 
 Labels = tuple[tuple[str, str], ...]
-"""Sorted."""
+"""Pairs of label and value, sorted."""
 Number = int | float
 _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
@@ -34,42 +34,42 @@ _PERCENTILE: Final = re.compile(r"(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests of one kind, in one tracking window or all together."""
+    """Requests of one kind, in one tracking window or in total."""
 
     kind: str
     labels: Mapping[str, str]
-    """Those of the kind: without window, finish reason, reason and turn."""
+    """Labels of the kind, without window, finish reason, reason and turn."""
     window: str | None = None
-    """None: all together. Empty: outside any window."""
+    """Tracking window. None: the total. Empty: requests outside any window."""
     issued: Number = 0
     completed: Number = 0
     failed: Mapping[str, Number] = field(default_factory=dict)
-    """By reason."""
+    """Failed requests by reason."""
     expired: Number = 0
     in_flight: Number = 0
-    """Issued and not heard of since. Below 0 where what was issued is in no number, as in a part of a run."""
+    """Issued requests without an outcome yet. Below 0 if issues are not counted, as in a time range of a run."""
     after_end: Number = 0
-    """Calls for requests that had ended, or that nobody knows."""
+    """Number of calls for requests that had ended, or for unknown requests."""
     out_of_order: Number = 0
-    """Durations left out because their end lies before their beginning."""
+    """Number of durations left out because their end lies before their beginning."""
     finishes: Mapping[str, Number] = field(default_factory=dict)
-    """Completed ones by finish reason; those without one are in none."""
+    """Completed requests by finish reason, without those that have no finish reason."""
     series: Mapping[str, SeriesStat] = field(default_factory=dict)
-    """By word of `telemetry.wire.requests`. Of several windows together: see `together`."""
+    """Series by word of `telemetry.wire.requests`. `together` merges those of several windows."""
     turns: Mapping[str, Mapping[str, SeriesStat]] = field(default_factory=dict)
-    """By turn of the conversation, in their order, then by word."""
+    """Series by turn of the conversation, in order of turns, then by word."""
     rates: Rates = field(default_factory=Rates)
     windows: Sequence[RequestCounts] = ()
-    """Only of all together: each tracking window, and what was outside if there are any."""
+    """List of the tracking windows, and of the requests outside any window if there are any. Only in the total."""
 
     @property
     def failures(self) -> Number:
-        """For whatever reason."""
+        """Number of failed requests, for any reason."""
         return _sum(self.failed.values())
 
 
 def request_counts(snapshot: MetricsSnapshot) -> list[RequestCounts]:
-    """One for each kind and labels, in the order in which they came. Empty if there are no requests."""
+    """Return the requests of each kind and labels, in the order of the snapshot; empty if there are none."""
     kinds = set(_kinds(snapshot.counters))
     if not kinds:
         return []
@@ -84,20 +84,22 @@ def request_counts(snapshot: MetricsSnapshot) -> list[RequestCounts]:
 
 
 def without_requests(stats: Sequence[_Stat], snapshot: MetricsSnapshot) -> list[_Stat]:
-    """Those counters or series of a snapshot that `funnels` has no use for."""
+    """Return the counters or series of a snapshot that do not belong to requests."""
     kinds = set(_kinds(snapshot.counters))
     return [stat for stat in stats if not _split(stat, kinds)[1]] if kinds else list(stats)
 
 
 def issued_kind(name: str, unit: str) -> str:
-    """The kind of request whose issues a counter of this name and unit counts; empty if it counts none."""
+    """Return the kind of request that a counter of this name and unit counts the issues of; empty if none."""
     kind, _, word = name.rpartition(".")
     return kind if word == words.ISSUED and unit == words.INSTRUMENTS[word][1] else ""
 
 
 def rates_of(snapshot: MetricsSnapshot, kind: str, labels: Mapping[str, str]) -> Rates:
-    """Of the requests of one kind that have the labels of one of its series, so of one tracking window: as
-    `funnels` has them. All unknown if there are none."""
+    """Return the rates of one kind of request, in the tracking window of these labels.
+
+    `labels` are those of one of its series. All rates are unknown if there are no such requests.
+    """
     if kind not in _kinds(snapshot.counters):
         return Rates()
     names = {words.name_of(kind, word) for word in (words.COMPLETED, *words.WITHIN)}
@@ -112,7 +114,7 @@ def rates_of(snapshot: MetricsSnapshot, kind: str, labels: Mapping[str, str]) ->
 
 
 def _place(labels: Mapping[str, str]) -> tuple[Labels, str]:
-    """Labels of the kind, and the tracking window."""
+    """Return the labels of the kind, and the tracking window."""
     return tuple(sorted(item for item in labels.items() if item[0] not in _OWN)), labels.get(words.WINDOW, "")
 
 
@@ -121,7 +123,10 @@ def _kinds(counters: Iterable[CounterStat]) -> Iterator[str]:
 
 
 def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
-    """Kind and word; no word if it is none of a request. `turn.latency` is a word where there is a label for it."""
+    """Return kind and word; an empty word if the instrument does not belong to a request.
+
+    `turn.latency` is a word only if the instrument has the label of the turn.
+    """
     head, _, last = stat.name.rpartition(".")
     kind, _, before = head.rpartition(".")
     for one, word in ((kind, f"{before}.{last}"), (head, last)):
@@ -133,7 +138,7 @@ def _split(stat: CounterStat | SeriesStat, kinds: set[str]) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Part:
-    """What there is of one window."""
+    """The instruments of one window."""
 
     counts: dict[str, Number] = field(default_factory=dict)
     failed: dict[str, Number] = field(default_factory=dict)
@@ -184,7 +189,7 @@ class _Part:
 
     @property
     def rates(self) -> Rates:
-        """Unknown where there is no extent, or no time between its ends."""
+        """Completion rates; unknown without an extent, or without time between its ends."""
         completed = self.counts.get(words.COMPLETED, 0)
         latency, tokens = self.series.get(words.LATENCY), self.series.get(words.OUTPUT_TOKENS)
         extent = latency.extent if latency is not None else None
@@ -211,7 +216,7 @@ def _rate(requests: Number, tokens: Number | None, extent: Extent, until_ns: int
 
 
 def _sum(numbers: Iterable[Number]) -> Number:
-    """Infinite where no float can say it."""
+    """Return the sum; infinity if no float can hold it."""
     try:
         return sum(numbers)
     except OverflowError:
@@ -219,7 +224,7 @@ def _sum(numbers: Iterable[Number]) -> Number:
 
 
 def _quotient(one: Number, other: Number) -> float | None:
-    """None for what no float can say."""
+    """Return the quotient; None if no float can hold it."""
     try:
         return one / other
     except (OverflowError, ZeroDivisionError):
@@ -227,7 +232,7 @@ def _quotient(one: Number, other: Number) -> float | None:
 
 
 def _counts(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part]) -> RequestCounts:
-    order = sorted(parts, key=bool)  # what is outside comes first, the rest as it came
+    order = sorted(parts, key=bool)  # outside any window first, the rest in the order of the snapshot
     named = any(window and parts[window].has_requests for window in order)
     shown = [window for window in order if named and parts[window].has_requests]
     windows = [parts[window].request_counts(kind, labels, window) for window in shown]
@@ -235,7 +240,7 @@ def _counts(kind: str, labels: Mapping[str, str], parts: Mapping[str, _Part]) ->
 
 
 def _added(parts: Sequence[_Part]) -> _Part:
-    """All windows together; one alone is what it is."""
+    """Return the sum of all windows. A single window is returned unchanged."""
     if len(parts) == 1:
         return parts[0]
     turns = dict.fromkeys(turn for part in parts for turn in part.turns)
@@ -262,15 +267,16 @@ def _by_word(parts: Sequence[Mapping[str, SeriesStat]]) -> dict[str, SeriesStat]
 
 
 def _turn_order(turn: str) -> tuple[bool, int, str]:
-    """By number; "32+" and what is none come last."""
+    """Sort turns by number; "32+" and other texts come last."""
     number = turn.isascii() and turn.isdigit()
     return not number, int(turn) if number else 0, turn
 
 
 def joined(extents: Sequence[Extent | None]) -> Extent | None:
-    """Of things that happened apart, from the first beginning to the last end; None if one of them is unknown.
+    """Return the extent of several things, from the first beginning to the last end; None if one is unknown.
 
-    How much of all came inside nobody knows then: `last_ns` is 0. So is `last_done_ns` if it was of one of them.
+    The number of events inside is then unknown, so `last_ns` is 0. `last_done_ns` is 0 too if one of the extents
+    was already such a sum.
     """
     known = [extent for extent in extents if extent is not None]
     if not known or len(known) < len(extents):
@@ -286,7 +292,7 @@ def joined(extents: Sequence[Extent | None]) -> Extent | None:
 
 
 def shifted(extent: Extent | None, by_ns: int) -> Extent | None:
-    """By the clock of somebody who is so much ahead. 0 stands for no time."""
+    """Return the extent on a clock that is ahead by `by_ns`. A time of 0 means "unknown" and stays 0."""
     if extent is None or not by_ns:
         return extent
     times = ("first_ns", "last_ns", "last_done_ns", "end_ns")
@@ -297,10 +303,12 @@ def shifted(extent: Extent | None, by_ns: int) -> Extent | None:
 
 
 def together(stats: Sequence[SeriesStat]) -> SeriesStat:
-    """Windows of one series as one, without a label for the window. One with values stands for itself.
+    """Merge the windows of one series, and remove the label of the window.
 
-    Count, total, extremes, mean and deviation are those of all values. A percentile is the highest that it can be,
-    by the percentiles of the windows and their display histograms; `error_bound` says how far that may be above.
+    A single window with values is unchanged.
+
+    Count, total, extremes, mean and deviation are those of all values. A percentile is the highest possible one, by
+    the percentiles of the windows and their display histograms; `error_bound` is the largest possible excess.
     """
     stats = [stat for stat in stats if stat.count > 0] or list(stats[:1])
     if len(stats) == 1:
@@ -354,8 +362,10 @@ def _cells(stats: Sequence[SeriesStat]) -> list[tuple[int, int]]:
 def _between(
     key: str, stats: Sequence[SeriesStat], cells: Sequence[tuple[int, int]]
 ) -> tuple[Number, Number] | None:
-    """Where a percentile of all lies: between those of the parts, and in the cell of its rank. None for a key that
-    is no number."""
+    """Return bounds of a percentile of all values: those of the parts, narrowed by the cell of its rank.
+
+    Return None for a key that is not a number.
+    """
     match = _PERCENTILE.fullmatch(key)
     if match is None:
         return None
@@ -372,7 +382,7 @@ def _between(
 
 
 def _error(between: Iterable[tuple[Number, Number]], stats: Sequence[SeriesStat]) -> float | None:
-    """Relative, the worst of all; None if one of the parts has no bound."""
+    """Return the largest relative error; None if a part has no bound."""
     bounds = [stat.error_bound for stat in stats if stat.error_bound is not None]
     if len(bounds) < len(stats):
         return None
@@ -381,7 +391,7 @@ def _error(between: Iterable[tuple[Number, Number]], stats: Sequence[SeriesStat]
 
 
 def _window(windows: Sequence[WindowStat]) -> WindowStat:
-    """The last seconds; their percentiles are known if they were of one window."""
+    """Merge the last seconds. Percentiles are kept only if a single window has values."""
     busy = [window for window in windows if window.count]
     if len(busy) < 2:
         return busy[0] if busy else windows[0]

@@ -1,4 +1,4 @@
-"""Texts in less room than they need, such as the values of one label, still told apart from each other."""
+"""Shortening of texts, such as the values of one label, so that they can still be distinguished."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ MORE: Final = "…"
 _WORD: Final = re.compile(r"[^\W_]+|[\W_]")
 """A word, or one character between words."""
 _MOST_WORDS: Final = 4
-"""That tell a text from the others; one that needs more is told apart as a whole only."""
+"""Largest number of words that distinguish a text; a text that needs more is only shown whole."""
 _SHORT: Final = 8
-"""A text of so many columns needs them all: of less little can be read."""
+"""Number of columns that a text keeps in any case, because less can hardly be read."""
 _LONE: Final = 3
-"""A text that has no other to be told from: its ends."""
+"""Columns for the ends of a text that is the only one."""
 _Span = tuple[int, int]
 
 
 class Shortened:
-    """What is too long loses its middle. Where that makes it look like another, it shows the few words that no
-    other text has, with those around them that have room: `…200…` of `measured at 200 per second`.
+    """Texts shortened to fit, so that different texts look different.
 
-    Texts without a `…` look different wherever each has the room that it needs, whatever rooms those are. `columns`
-    says how wide a text is where it will stand."""
+    A text that is too long loses its middle. If it then looks like another, it shows the few words that only it
+    has, with as many neighbours as fit: `…200…` of `measured at 200 per second`.
+
+    Texts without a `…` look different if each has the width that it needs, whatever the widths are. `columns`
+    returns the width of a text on its output device.
+    """
 
     def __init__(self, texts: Iterable[str], columns: Callable[[str], int] = formatting.columns) -> None:
         self._columns = columns
@@ -35,28 +38,28 @@ class Shortened:
         self._middles: dict[int, Counter[str]] = {}
 
     def needs(self, text: str) -> int:
-        """Columns from which on it looks like no other, nor like nothing."""
+        """Return the columns from which on the text is readable and looks like no other."""
         span, whole = self._telling.get(text), self._columns(text)
         if len(self._words) == 1:
             return min(whole, _LONE)
         return whole if span is None or whole <= _SHORT else min(whole, self._columns(self._said(text, span)))
 
     def cut(self, text: str, width: int) -> str:
-        """At most `width` columns of one of the texts."""
+        """Return one of the texts, shortened to at most `width` columns."""
         if self._columns(text) <= width:
             return text
         middle = without_middle(text, width, self._columns)
         return middle if self._middles_at(width)[middle] == 1 else self._around(text, width) or middle
 
     def _middles_at(self, width: int) -> Counter[str]:
-        """How many texts lose their middle to the same remains."""
+        """Return how many texts get the same result when they lose their middle."""
         if width not in self._middles:
             long = (text for text in self._words if self._columns(text) > width)
             self._middles[width] = Counter(without_middle(text, width, self._columns) for text in long)
         return self._middles[width]
 
     def _around(self, text: str, width: int) -> str:
-        """The telling words and as many as have room before them, then behind them; empty if they have none."""
+        """Return the distinguishing words, with as many neighbours as fit; empty if there are none."""
         span = self._telling.get(text)
         if span is None or self._columns(self._said(text, span)) > width:
             return ""
@@ -77,7 +80,10 @@ class Shortened:
 
 
 def without_middle(text: str, width: int, columns: Callable[[str], int] = formatting.columns) -> str:
-    """At most `width` columns of it: what is too long loses its middle, as texts often differ at the end alone."""
+    """Return the text with at most `width` columns.
+
+    A long text loses its middle: texts often differ at the end only.
+    """
     if columns(text) <= width:
         return text
     if width < 1:
@@ -92,14 +98,17 @@ def without_middle(text: str, width: int, columns: Callable[[str], int] = format
 
 
 def shared_out(needs: Sequence[int], wholes: Sequence[int], room: int) -> list[int]:
-    """Columns for each of several texts: first as many as they need, then all have more alike."""
+    """Return columns for each of several texts: first as many as they need, then an equal share of the rest."""
     rooms = _shares(needs, room)
     missing = [whole - had for whole, had in zip(wholes, rooms, strict=True)]
     return [had + more for had, more in zip(rooms, _shares(missing, room - sum(rooms)), strict=True)]
 
 
 def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """As much as each wants; where there is not enough, the modest have theirs, and the others the same each."""
+    """Return the width that each wants.
+
+    If there is not enough, small demands are met and the others get equal shares.
+    """
     shares = [0] * len(wanted)
     for done, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
         shares[index] = max(0, min(wanted[index], -(-room // (len(wanted) - done))))
@@ -108,7 +117,7 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
 
 
 def _telling(texts: Mapping[str, list[str]], columns: Callable[[str], int]) -> dict[str, _Span]:
-    """Of each text the fewest words in a row that are in no other; none where all that it has is in another."""
+    """Return for each text the shortest run of words that no other text has; omit texts without one."""
     found: dict[str, _Span] = {}
     for size in range(1, _MOST_WORDS + 1):
         if len(found) == len(texts):
@@ -127,5 +136,5 @@ def _runs(words: list[str], size: int) -> list[str]:
 
 
 def _cost(words: list[str], columns: Callable[[str], int]) -> tuple[int, int]:
-    """Words before what stands between them, then the shortest."""
+    """Return the sort key: words before separators, then the shortest."""
     return sum(not word.isalnum() for word in words), columns("".join(words))

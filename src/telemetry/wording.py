@@ -1,6 +1,6 @@
-"""What parts of a snapshot are called, the same in every report and on every screen.
+"""Words for parts of a snapshot, the same in every report and on every screen.
 
-All text from outside passes through `printable`.
+All external text passes through `printable`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ Health = Literal["good", "calm", "warn", "bad"]
 
 
 class BackendWording(NamedTuple):
-    """`✓ 12,300`, so much was delivered, or what is wrong: `retrying`; how much of what: `, 3,200 queued`; and why,
-    if that is known."""
+    """The state of a backend in words.
+
+    `state`: `✓ 12,300` (items delivered), or a problem such as `retrying`. `amounts`: what is left, such as `,
+    3,200 queued`. `why`: the reason, if known.
+    """
 
     state: str
     amounts: str
@@ -67,9 +70,9 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.TOO_MANY_PRODUCERS: "too many producers",
     Reason.IMPLAUSIBLE: "its numbering can't be true",
 }
-"""Why an event or a frame is lost, short enough for 80 columns."""
+"""Reasons for the loss of an event or a frame, short enough for 80 columns."""
 HANGING_S: Final = 5.0
-"""A call into a tracker's library that takes longer is worth a word: most take milliseconds."""
+"""Duration from which a call into a tracker's library is reported: most take milliseconds."""
 _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
     "starting": ("starting", "calm"),
     "writing": ("writing", "good"),
@@ -83,16 +86,16 @@ _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str = "") -> str:
-    """`name{key=value} [unit]`; the unit only where the numbers don't carry it."""
+    """Format `name{key=value} [unit]`, with the unit only if the numbers don't include it."""
     inside = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     text = f"{name}{{{inside}}}" if inside else name
     return printable(text if not unit or unit == "1" or formatting.carries_unit(unit) else f"{text} [{unit}]")
 
 
 def error_bound(stat: SeriesStat) -> str:
-    """`exact`, `±0.1 %`, `±0.1 % or ±1.00 ns`, `unbounded`; nothing for a series without values.
+    """Format `exact`, `±0.1 %`, `±0.1 % or ±1.00 ns`, `unbounded`; a dash for a series without values.
 
-    The resolution is named only where the smallest value is small enough for it to matter.
+    The resolution is shown only if the smallest value is so small that it matters.
     """
     if not stat.count:
         return NOTHING
@@ -117,7 +120,7 @@ def batches(number: int) -> str:
 
 
 def waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
-    """What has come and is in no number: while a run drains that is what it waits for, beside producers."""
+    """Yield texts about events that arrived and are in no number yet: a draining run waits for them."""
     pending, yet = snapshot.pending, "" if snapshot.state in TERMINAL else " yet"
     if pending.events:
         yield f"{number_of(pending.events, 'event')} without a definition"
@@ -126,7 +129,7 @@ def waiting(snapshot: MetricsSnapshot) -> Iterator[str]:
 
 
 def outside(stat: SeriesStat | CounterStat | GaugeStat) -> str:
-    """Values that an instrument could not count as they are; empty if there are none."""
+    """Describe values that an instrument could not count exactly; empty if there are none."""
     parts = {"beyond 2^53, rounded": stat.imprecise}
     if isinstance(stat, SeriesStat):
         parts = {"below the range": stat.below, "above the range": stat.above, **parts}
@@ -134,14 +137,14 @@ def outside(stat: SeriesStat | CounterStat | GaugeStat) -> str:
 
 
 def ending(command: CommandFacts) -> str:
-    """How a command ended: `exit code 0`, `ended by SIGTERM`, `still running`."""
+    """Describe how a command ended: `exit code 0`, `ended by SIGTERM`, `still running`."""
     if command.signal:
         return printable(f"ended by {command.signal}")
     return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
 
 
 def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:
-    """What a writer does, in few words, and whether that is well; `now_ns`: wall clock."""
+    """Return the activity of a writer in few words, and its health; `now_ns`: wall clock."""
     if is_silent(stat, now_ns):
         return f"silent for {_seconds((now_ns - stat.time_ns) / 1e9)}", "warn"
     if stat.calling_s > HANGING_S and stat.state not in BACKEND_ENDED:
@@ -151,20 +154,23 @@ def backend_state(stat: BackendStat, now_ns: int) -> tuple[str, Health]:
 
 
 def looked_at_ns(stat: BackendStat, snapshot: MetricsSnapshot) -> int:
-    """When a writer's report is looked at, wall clock: at the moment of the snapshot that has it; now, if it came
-    after the end of its run, as only a writer on this machine is heard then, and no snapshot follows."""
+    """Return the wall clock at which to judge a writer's report: the time of its snapshot.
+
+    Return the current time for a report after the end of its run: such a report comes from a writer on this
+    machine, and no snapshot follows.
+    """
     afterwards = snapshot.state in TERMINAL and stat.time_ns > snapshot.time_ns
     return time.time_ns() if afterwards else snapshot.time_ns
 
 
 def is_silent(stat: BackendStat, now_ns: int) -> bool:
-    """Whether a writer that has not ended should have said something since."""
+    """Return whether the newest report of a writer that has not ended is too old."""
     silent_s = (now_ns - stat.time_ns) / 1e9 if stat.time_ns else 0.0
     return stat.state not in BACKEND_ENDED and silent_s > limits.BACKEND_SILENT_S
 
 
 def backend(stat: BackendStat, now_ns: int) -> BackendWording:
-    """How a backend is, in part of a line."""
+    """Describe a backend in part of a line."""
     state, health = backend_state(stat, now_ns)
     dropped = sum(stat.dropped.values())
     behind = stat.queued > limits.BACKEND_QUEUE_ITEMS
@@ -177,7 +183,7 @@ def backend(stat: BackendStat, now_ns: int) -> BackendWording:
 
 
 def shortfall(stat: BackendStat, directory: str) -> str:
-    """What a writer that has ended did not deliver, in words, and what to do; empty if it is nothing."""
+    """Describe what an ended writer did not deliver, and the remedy; empty if everything was delivered."""
     words = undelivered(stat)
     if words:
         how = f"; {'once that is mended, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
@@ -190,7 +196,7 @@ def shortfall(stat: BackendStat, directory: str) -> str:
 
 
 def undelivered(stat: BackendStat) -> str:
-    """What a writer that has ended has left to be delivered, in words; empty if it is nothing."""
+    """Describe what an ended writer still has to deliver; empty if that is nothing."""
     why = f" ({printable(stat.last_error)})" if stat.last_error else ""
     if stat.state == "failed":
         what = "has given up" if stat.next_record or stat.written else "could not begin"
@@ -202,21 +208,23 @@ def undelivered(stat: BackendStat) -> str:
 
 
 def resumable(stat: BackendStat) -> bool:
-    """Whether there is anything to go on with, for a writer that has not delivered all. One that failed before it
-    could say anything, such as for a backend that nobody has, has left nothing."""
+    """Return whether a writer that has not delivered everything can be resumed.
+
+    A writer that failed before its first report, such as one for an unknown backend, left nothing to resume.
+    """
     return stat.state != "failed" or stat.time_ns > 0
 
 
 def resume_command(directory: str) -> str:
-    """What delivers it."""
+    """Return the command that delivers the rest."""
     return printable(f"telemetry export --resume {shlex.quote(directory) if directory else 'RUN'}")
 
 
 def counted(numbers: Mapping[str, int]) -> str:
-    """`12 refused, 3 too_large`, in the order of the alphabet."""
+    """Format numbers by name, in alphabetical order: `12 refused, 3 too_large`."""
     return ", ".join(f"{formatting.count(number)} {printable(what)}" for what, number in sorted(numbers.items()))
 
 
 def _seconds(duration_s: float) -> str:
-    """Whole ones: they are always moving."""
+    """Format a duration in whole seconds, because it changes all the time."""
     return f"{duration_s:.0f} s" if duration_s < 120 else formatting.duration_s(duration_s)

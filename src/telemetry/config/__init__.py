@@ -1,4 +1,4 @@
-"""Settings: one schema, read once at the edge, handed down as frozen data."""
+"""Settings: one schema, read once at the start, passed on as frozen data."""
 
 from telemetry.config.load import Loaded, load
 from telemetry.config.schema import (

@@ -1,4 +1,4 @@
-"""The settings as people and editors read them: one line each, TOML, and JSON Schema."""
+"""The settings for people and editors: one line each, TOML, and JSON Schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Setting(Struct, kw_only=True, frozen=True):
-    """One setting in force."""
+    """A setting with its value and origin."""
 
     key: str
     value: Any
@@ -27,17 +27,17 @@ class Setting(Struct, kw_only=True, frozen=True):
 
 
 def settings(loaded: Loaded) -> list[Setting]:
-    """All settings in the order of the schema."""
+    """Return all settings in the order of the schema."""
     return [_setting(key, info, loaded) for key, info in FIELDS.items()]
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of `telemetry.toml`."""
+    """Return the JSON Schema of `telemetry.toml`."""
     return {"$schema": JSON_SCHEMA_DIALECT, "title": "telemetry.toml", **msgspec.json.schema(Config)}
 
 
 def to_toml(loaded: Loaded) -> str:
-    """The settings in force as a valid `telemetry.toml`, each with its origin in a comment."""
+    """Return the current settings as a valid `telemetry.toml`, each with its origin in a comment."""
     lines: list[str] = []
     section = ""
     for item in settings(loaded):
@@ -69,8 +69,10 @@ def _description(info: FieldInfo) -> str:
 
 
 def _toml_value(value: object) -> str:
-    """JSON's spelling of strings, numbers, booleans and lists is TOML's too; tables are written inline, without
-    what is as it is by default."""
+    """Return the value in TOML.
+
+    TOML spells strings, numbers, booleans and lists like JSON. Tables are written inline, without default values.
+    """
     if isinstance(value, Struct):
         value = msgspec.to_builtins(value)
     if isinstance(value, dict):

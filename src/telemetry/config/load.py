@@ -1,9 +1,9 @@
-"""Reads the settings from all their places into one frozen `Config`, and remembers where each came from.
+"""Loading of the settings from all sources into one frozen `Config`, with the origin of each.
 
     flag > TELEMETRY_SECTION__KEY > telemetry.toml > [tool.telemetry] in pyproject.toml > user config > default
 
-The two project files are looked for in the working directory alone: a file that lies further up, perhaps in a
-folder anybody can write to, never changes a run.
+The two project files are read from the working directory only. A file in a parent folder, where other users may be
+able to write, never changes a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN_CHARS: Final = 200
 _SHOWN_LEVELS: Final = 20
 _BACKENDS: Final = "backends.to"
 _VALUES: Final = "backends.values"
-_LINE_DOTS: Final = 1_000  # the parser takes memory by the square of a key's parts
+_LINE_DOTS: Final = 1_000  # the parser's memory grows with the square of the parts of a key
 
 _SECTIONS: Final[dict[str, type[Struct]]] = {info.name: info.type for info in msgspec.structs.fields(Config)}
 
@@ -47,18 +47,18 @@ FIELDS: Final[dict[str, FieldInfo]] = _all_fields()
 
 
 class Loaded(NamedTuple):
-    """The settings in force, and the origin of each by its dotted key."""
+    """The current settings, and the origin of each by its dotted key."""
 
     config: Config
     origins: dict[str, str]
 
 
 class SettingsFile(NamedTuple):
-    """A file settings can come from, whether or not it exists."""
+    """A file for settings, which may not exist."""
 
     path: Path
     table: str
-    """The table inside the file that is ours, dotted; empty: the whole file."""
+    """Dotted name of the table with the settings; empty: the whole file."""
     origin: str
 
 
@@ -67,7 +67,7 @@ class _Entry(NamedTuple):
     value: object
     origin: str
     spelled: str
-    """The key as the user wrote it."""
+    """Key as the user wrote it."""
 
 
 def load(
@@ -76,9 +76,11 @@ def load(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Settings from all places. `flags` maps dotted keys to values; None means the flag was not given.
+    """Load the settings from all sources.
 
-    Reads at most three small files. Raises ConfigError that names every problem at once.
+    `flags` maps dotted keys to values; None means that the flag was not given.
+
+    Reads at most three small files. Raises ConfigError, which names all problems at once.
     """
     environ = os.environ if environ is None else environ
     problems: list[str] = []
@@ -95,7 +97,7 @@ def load(
 
 
 def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) -> list[SettingsFile]:
-    """The files that are looked at, the weakest first."""
+    """Return the files that are read, in ascending priority."""
     environ = os.environ if environ is None else environ
     cwd = cwd or Path()
     user = user_config_path(environ)
@@ -108,7 +110,7 @@ def places(cwd: Path | None = None, environ: Mapping[str, str] | None = None) ->
 
 
 def user_config_path(environ: Mapping[str, str]) -> Path | None:
-    """`telemetry/config.toml` under XDG_CONFIG_HOME, else under ~/.config; None without a home."""
+    """Return `telemetry/config.toml` under XDG_CONFIG_HOME, else under ~/.config; None without a home."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if base and Path(base).is_absolute():
         return Path(base) / "telemetry" / "config.toml"
@@ -117,17 +119,17 @@ def user_config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def default_of(info: FieldInfo) -> Any:
-    """What a setting is without anybody's word. Tables are made afresh."""
+    """Return the default of a setting. Tables are created anew."""
     return info.default if info.default_factory is msgspec.NODEFAULT else info.default_factory()
 
 
 def env_name(key: str) -> str:
-    """`emit.flush_ms` → `TELEMETRY_EMIT__FLUSH_MS`."""
+    """Return the name of an environment variable: `emit.flush_ms` → `TELEMETRY_EMIT__FLUSH_MS`."""
     return ENV_PREFIX + key.upper().replace(".", ENV_NEST)
 
 
 def closest(word: str, known: Collection[str]) -> str:
-    """The known word that was probably meant, or nothing."""
+    """Return the known word that was probably meant, or an empty text."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.6)), "")
@@ -136,7 +138,7 @@ def closest(word: str, known: Collection[str]) -> str:
 def _entries(
     flags: Mapping[str, object], cwd: Path, environ: Mapping[str, str], problems: list[str]
 ) -> Iterator[_Entry]:
-    """Every value that was given, the weakest place first."""
+    """Yield every given value, in ascending priority."""
     for place in places(cwd, environ):
         yield from _from_file(place, problems)
     for name, text in sorted(environ.items()):
@@ -181,7 +183,7 @@ def _read_toml(path: Path, problems: list[str]) -> Any:
             return {}
     try:
         return tomllib.loads(text.decode())
-    except (ValueError, RecursionError) as error:  # it also lets through what `int` says of thousands of digits
+    except (ValueError, RecursionError) as error:  # it also passes on errors of `int` about thousands of digits
         problems.append(f"{path} is no valid TOML: {error}")
         return {}
 
@@ -206,7 +208,7 @@ def _admit(entry: _Entry, values: dict[str, dict[str, Any]], origins: dict[str, 
 
 
 def _convert(value: object, info: FieldInfo) -> Any:
-    """A value as its field wants it. Raises ValueError (msgspec's own error is one)."""
+    """Convert a value to the type of its field. Raises ValueError (msgspec's own error is one)."""
     if isinstance(default_of(info), tuple):
         value = _as_list_of_text(value)
     elif isinstance(default_of(info), dict) and isinstance(value, str):
@@ -218,7 +220,10 @@ def _convert(value: object, info: FieldInfo) -> Any:
 
 
 def _split(entry: _Entry) -> object:
-    """Backends in the environment: what follows a comma and is no `NAME` or `NAME:…` belongs to the one before."""
+    """Split a list of backends from the environment at commas.
+
+    A piece that is not `NAME` or `NAME:…` belongs to the backend before it.
+    """
     if entry.key != _BACKENDS or not isinstance(entry.value, str):
         return entry.value
     found: list[str] = []
@@ -233,7 +238,7 @@ def _split(entry: _Entry) -> object:
 
 
 def _unknown_inside(entry: _Entry) -> Iterator[str]:
-    """Unknown keys of the tables inside a table."""
+    """Yield messages about unknown keys in tables inside a table."""
     if entry.key != _VALUES or not isinstance(entry.value, dict):
         return
     for name, table in entry.value.items():
@@ -244,8 +249,8 @@ def _unknown_inside(entry: _Entry) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    """As Python writes it, as far as a line can hold it."""
-    if _is_deep(value):  # how deep `repr` goes depends on the version of Python
+    """Return the value as Python writes it, shortened to a line."""
+    if _is_deep(value):  # the depth limit of `repr` depends on the version of Python
         return "a value of many levels"
     try:
         text = repr(value)
@@ -255,7 +260,7 @@ def _shown(value: object) -> str:
 
 
 def _is_deep(value: object) -> bool:
-    """Tell whether lists and tables lie in each other on more levels than a line shows."""
+    """Return whether lists and tables are nested deeper than a line shows."""
     level = [value]
     for _ in range(_SHOWN_LEVELS):
         inner = [
@@ -284,7 +289,7 @@ def _wanted(error: ValueError) -> str:
 
 
 def _as_list_of_text(value: object) -> object:
-    """Lists are comma-separated in the environment; a percentile may be written as a number."""
+    """Convert a value to a list of texts. Lists are comma-separated in the environment; numbers become text."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, list | tuple):
@@ -293,7 +298,7 @@ def _as_list_of_text(value: object) -> object:
 
 
 def _as_table_of_text(text: str) -> dict[str, str]:
-    """Tables are comma-separated `name=value` in the environment. Raises ValueError."""
+    """Parse a table: comma-separated `name=value` in the environment. Raises ValueError."""
     table: dict[str, str] = {}
     for part in text.split(","):
         if not part.strip():

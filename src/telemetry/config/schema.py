@@ -1,4 +1,4 @@
-"""Every setting: its name, type, default, range and meaning. One frozen struct for each section.
+"""The settings: name, type, default, range and meaning of each. One frozen struct for each section.
 
 The JSON Schema, `telemetry config show` and the checks of the loader all read these definitions.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from telemetry.wire.report import EarlyRule
 
 PERCENTILE_PATTERN: Final = r"^(100|[1-9][0-9]?(\.[0-9]{0,5}[1-9])?|0\.[0-9]{0,5}[1-9])$"
-"""One spelling for each percentile above 0 and up to 100: "50" and "99.9", not "50.0" or "099"."""
+"""Pattern with one spelling for each percentile above 0 and up to 100: "50" and "99.9", not "50.0" or "099"."""
 
 PERCENTILES: Final = ("50", "75", "90", "95", "99", "99.9", "99.99")
 
@@ -30,7 +30,7 @@ class _Section(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class RunConfig(_Section, kw_only=True, frozen=True):
-    """The run and the aggregator's rhythm."""
+    """The run and the refresh cycle of the aggregator."""
 
     dir: Annotated[str, Meta(min_length=1, description="Folder in which each run makes its own directory.")] = (
         "runs"
@@ -112,7 +112,7 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
 
 
 class JournalConfig(_Section, kw_only=True, frozen=True):
-    """The record of all admitted batches: exact percentiles and recovery need it."""
+    """The journal of all accepted batches: exact percentiles and recovery need it."""
 
     enabled: Annotated[
         bool, Meta(description="Write the journal. Without it percentiles have the stated error bound.")
@@ -172,7 +172,7 @@ class TransportConfig(_Section, kw_only=True, frozen=True):
 
 
 class SecurityConfig(_Section, kw_only=True, frozen=True):
-    """Keys: who may talk to an aggregator over the network, and how it proves who it is."""
+    """Keys: who may connect to an aggregator over the network, and how a peer proves its identity."""
 
     keys_dir: Annotated[
         str,
@@ -188,7 +188,7 @@ class SecurityConfig(_Section, kw_only=True, frozen=True):
 
 
 class LimitsConfig(_Section, kw_only=True, frozen=True):
-    """Bounds a user may want to move."""
+    """Bounds that a user may want to change."""
 
     series: Annotated[
         int,
@@ -201,7 +201,7 @@ class LimitsConfig(_Section, kw_only=True, frozen=True):
 
 
 class TuiConfig(_Section, kw_only=True, frozen=True):
-    """The cockpit, `telemetry top`."""
+    """The live view, `telemetry top`."""
 
     theme: Annotated[
         str,
@@ -220,11 +220,11 @@ class TuiConfig(_Section, kw_only=True, frozen=True):
             description='Other keys for actions, `{ figures = "f" }`; in the environment `figures=f,reverse=v`.',
         ),
     ] = field(default_factory=dict)
-    """Action → key. Whether both exist is checked where the table of actions is: in the cockpit."""
+    """Action → key. The live view checks that both exist, because it has the table of actions."""
 
 
 class GatesConfig(_Section, kw_only=True, frozen=True):
-    """Conditions that a run has to meet: `telemetry gate`, and `telemetry run`. docs/GATES.md has the language."""
+    """Conditions that a run must meet: `telemetry gate`, and `telemetry run`. The language: docs/GATES.md."""
 
     expressions: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.GATE_CHARS)], ...],
@@ -239,7 +239,7 @@ class GatesConfig(_Section, kw_only=True, frozen=True):
 
 
 class EarlyStoppingConfig(_Section, kw_only=True, frozen=True):
-    """What percentiles of requests are surely below, as MLPerf's early stopping has it. docs/STATISTICS.md."""
+    """Upper bounds for percentiles of requests, as in MLPerf's early stopping. docs/STATISTICS.md."""
 
     confidence: Annotated[float, Meta(gt=0, lt=1, description="How often the bound is right, between 0 and 1.")] = (
         0.99
@@ -251,14 +251,14 @@ class EarlyStoppingConfig(_Section, kw_only=True, frozen=True):
 
     @property
     def rule(self) -> EarlyRule:
-        """As a report has it."""
-        from telemetry.wire.report import EarlyRule  # what records needs no reports
+        """Rule in the form that reports use."""
+        from telemetry.wire.report import EarlyRule  # recording needs no reports
 
         return EarlyRule(confidence=self.confidence, tolerance=self.tolerance)
 
 
 class TokensConfig(_Section, kw_only=True, frozen=True):
-    """Counting the tokens of texts that producers hand in. docs/TOKENS.md."""
+    """The counting of tokens in texts from producers. docs/TOKENS.md."""
 
     tokenizer: Annotated[
         str, Meta(description="Path of a `tokenizer.json`; empty: texts that come are counted as failed.")
@@ -273,11 +273,11 @@ class TokensConfig(_Section, kw_only=True, frozen=True):
 
 
 Pattern = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS)]
-"""Of names: `*` is anything, also nothing and also slashes; all other characters are themselves."""
+"""Pattern of names: `*` matches any text, also empty text and slashes; other characters match themselves."""
 
 
 class BackendValues(_Section, kw_only=True, frozen=True, omit_defaults=True):
-    """Which values go to a backend, under which names, and how often. docs/BACKENDS.md."""
+    """The choice of values for a backend, their names there, and how often. docs/BACKENDS.md."""
 
     include: Annotated[
         tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names that go there; none: all do.")
@@ -294,14 +294,14 @@ class BackendValues(_Section, kw_only=True, frozen=True, omit_defaults=True):
         ),
     ] = field(default_factory=dict)
     every_s: Annotated[float, Meta(ge=1, le=DAY_S)] | None = None
-    """Instead of `backends.every_s`."""
+    """Seconds between readings, instead of `backends.every_s`."""
     every_steps: Annotated[
         int, Meta(ge=1, le=1_000_000_000, description="Only steps that are multiples of it, and the last one.")
     ] = 1
 
 
 class BackendsConfig(_Section, kw_only=True, frozen=True):
-    """Where a run goes beside its directory: trackers and monitors. docs/BACKENDS.md."""
+    """Destinations of a run besides its directory: trackers and monitors. docs/BACKENDS.md."""
 
     to: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.TEXT_CHARS)], ...],
@@ -328,7 +328,7 @@ class BackendsConfig(_Section, kw_only=True, frozen=True):
 
 
 class Config(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """All settings of telemetry."""
+    """The settings of telemetry."""
 
     run: RunConfig = field(default_factory=RunConfig)
     emit: EmitConfig = field(default_factory=EmitConfig)

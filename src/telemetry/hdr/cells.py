@@ -26,7 +26,7 @@ _SPREAD: Final = -1
 
 
 def cells_of(ticks: Integers) -> Integers:
-    """Cells of tick counts in [0, 2**53)."""
+    """Return the cells of tick counts in [0, 2**53)."""
     exponents = (ticks.astype(np.float64).view(np.int64) >> MANTISSA_BITS) - EXPONENT_BIAS
     shifts = np.maximum(exponents - _PER_DOUBLING_BITS, 0)
     cells: Integers = (ticks >> shifts) + PER_DOUBLING * shifts
@@ -34,7 +34,7 @@ def cells_of(ticks: Integers) -> Integers:
 
 
 class RowCells(NamedTuple):
-    """Occupied cells by ascending row and cell; those of the i-th row asked for are `starts[i]:starts[i + 1]`."""
+    """The occupied cells by ascending row and cell; requested row i has `starts[i]:starts[i + 1]`."""
 
     starts: Integers
     cells: Integers
@@ -42,9 +42,9 @@ class RowCells(NamedTuple):
 
 
 def count_cells(index: PageIndex, layout: Layout, rows: NDArray[np.intp], scales: NDArray[np.float64]) -> RowCells:
-    """The display histograms of some rows. `scales` has the cell ticks in one tick of each row.
+    """Return the display histograms of some rows. `scales` has the cell ticks in one tick of each row.
 
-    A page whose slots share one cell counts by its sum; only the others are looked into slot by slot.
+    A page whose slots share one cell is counted by its sum; only other pages are read slot by slot.
     """
     places = index.pages_between(rows)
     lines = np.repeat(np.arange(rows.size), _lengths(index, rows))
@@ -72,7 +72,7 @@ def _lengths(index: PageIndex, rows: NDArray[np.intp]) -> Integers:
 
 @cache
 def _page_cells(layout: Layout) -> Integers:
-    """The cell of each page, or _SPREAD if it has several."""
+    """Return the cell of each page, or _SPREAD if it has several."""
     firsts = np.arange(layout.pages, dtype=np.int64) << PAGE_BITS
     lasts = np.minimum(firsts + PAGE_SLOTS, layout.slots) - 1
     first_cells = cells_of(layout.lowest_of(firsts))
@@ -83,7 +83,10 @@ def _page_cells(layout: Layout) -> Integers:
 def _spread_pages(
     index: PageIndex, layout: Layout, places: Integers, lines: Integers, scales: NDArray[np.float64]
 ) -> tuple[Integers, Integers, Integers]:
-    """(line, cell, count) of each occupied slot of the given pages. A slot is in the cell of its lowest tick."""
+    """Return (line, cell, count) of each occupied slot of the given pages.
+
+    A slot belongs to the cell of its lowest tick.
+    """
     counts = index.counts.counts_of(index.order[places]).reshape(-1)
     found = np.flatnonzero(counts != 0)
     owners = found >> PAGE_BITS
@@ -94,7 +97,7 @@ def _spread_pages(
 
 
 def _merge(keys: Integers, counts: Integers, rows: int) -> RowCells:
-    """Adds up neighbours with the same key."""
+    """Add up neighbours with the same key."""
     new = np.ones(keys.size, dtype=np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
     firsts = np.flatnonzero(new)

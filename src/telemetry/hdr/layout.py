@@ -1,7 +1,7 @@
-"""Where a value falls: HdrHistogram's bucket arithmetic, vectorised.
+"""The slots of values: HdrHistogram's bucket arithmetic, vectorised.
 
-A histogram counts whole ticks. Its slots are as wide as one tick up to `2 * 10**digits`, and twice as wide with
-each doubling above, so that a slot is never wider than `10**-digits` of the values in it.
+A histogram counts whole ticks. Its slots are one tick wide up to `2 * 10**digits`, and twice as wide with each
+doubling above, so that a slot is never wider than `10**-digits` of the values in it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Floats = NDArray[np.float64]
 PAGE_BITS: Final = 8
 PAGE_SLOTS: Final = 1 << PAGE_BITS
 TICK_BITS: Final = 53
-"""Ticks are below 2**53, where float64 still tells every integer from the next."""
+"""Number of bits of a tick count: below 2**53 float64 represents every integer."""
 MANTISSA_BITS: Final = 52
 EXPONENT_BIAS: Final = 1023
 DIGITS: Final = range(1, 6)
 
 
 def constant(value: int) -> Integers:
-    """An operand that numpy need not convert: with an int, a thousand rows take it half as long again."""
+    """Return an operand that numpy need not convert: an int makes a thousand rows take half as long again."""
     return np.array(value, np.int64)
 
 
 class Layout:
-    """Slots of one precision. Get it with `Layout.of(digits)`; instances are immutable and shared.
+    """The slots of one precision. Get it with `Layout.of(digits)`; instances are immutable and shared.
 
     The slot of a tick count equals the counts index of `HdrHistogram(1, 2**53 - 1, digits)`.
     """
@@ -51,7 +51,7 @@ class Layout:
 
     @staticmethod
     def of(digits: int) -> Layout:
-        """The layout of 1 to 5 significant digits. Raises UsageError for others."""
+        """Return the layout of 1 to 5 significant digits. Raises UsageError for other numbers."""
         return _layout(digits)
 
     @property
@@ -60,16 +60,16 @@ class Layout:
         return float(10.0**-self.digits)
 
     def slot_of(self, ticks: Integers) -> Integers:
-        """Slots of tick counts in [0, 2**53)."""
+        """Return the slots of tick counts in [0, 2**53)."""
         whole = ticks.astype(np.float64)
         return self.slot_of_whole(whole, bool(whole.size) and float(whole.min()) < self.linear)
 
     def slot_of_whole(self, ticks: Floats, small: bool) -> Integers:
-        """Slots of tick counts held as whole floats in [0, 2**53). `small` has to be true if any is below `linear`.
+        """Return the slots of tick counts that are whole floats in [0, 2**53). `small`: some are below `linear`.
 
-        A float64 is a log-linear number by itself: exponent and leading mantissa bits, taken as one integer, count
-        the slots. Below `linear`, where slots are one tick wide, that count runs ahead of the ticks downwards, so
-        the larger of both is the slot.
+        A float64 is itself a log-linear number: exponent and leading mantissa bits, read as one integer, count the
+        slots. Below `linear`, where slots are one tick wide, that number is smaller than the ticks, so the larger
+        of both is the slot.
         """
         slots: Integers = np.right_shift(ticks.view(np.int64), self._shift)
         np.subtract(slots, self._offset, out=slots)
@@ -80,13 +80,13 @@ class Layout:
         return slots
 
     def lowest_of(self, slots: Integers) -> Integers:
-        """Smallest tick count of each slot."""
+        """Return the smallest tick count of each slot."""
         doublings = self._doublings(slots)
         lowest: Integers = (slots - (doublings << self.half_bits)) << doublings
         return lowest
 
     def highest_of(self, slots: Integers) -> Integers:
-        """Largest tick count of each slot."""
+        """Return the largest tick count of each slot."""
         doublings = self._doublings(slots)
         highest: Integers = ((slots - (doublings << self.half_bits) + 1) << doublings) - 1
         return highest

@@ -1,7 +1,7 @@
-"""Counts of many histograms in one pool of small pages, so that each costs the range it occupies.
+"""Counts of many histograms in one pool of small pages, so that each costs only the range it occupies.
 
-Counts arrive in `fresh` pages. `settle` moves them into the `settled` pages and returns what it moved; a count is
-the sum of both.
+Counts are added to `fresh` pages. `settle` moves them into the `settled` pages and returns the moved counts. The
+total is the sum of both.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _PAGE_SHIFT: Final = constant(PAGE_BITS)
 _ONE_FRESH: Final = np.uint32(1)
 _ONE: Final = np.int64(1)
 BLOCK_PAGES: Final = 512
-"""Pages worked on at once: half a mebibyte of fresh counts."""
+"""Number of pages worked on at once: half a mebibyte of fresh counts."""
 _MOST: Final = 1 << 62
 FRESH_LIMIT: Final = (1 << 32) - 1
 """Counts that may be added between two calls of `settle`: a fresh count is 32 bits wide."""
 
 
 class SparseCounts(NamedTuple):
-    """Occupied slots only, by ascending row and slot. Eight times smaller than pages, or better."""
+    """The occupied slots only, by ascending row and slot. At least eight times smaller than pages."""
 
     pages: NDArray[np.int32]
     """Pool pages with at least one count."""
     occupied: NDArray[np.uint16]
-    """Occupied slots of each."""
+    """Number of occupied slots of each page."""
     offsets: NDArray[np.uint8]
     """Slot within its page."""
     counts: NDArray[np.unsignedinteger[Any]]
-    """As narrow as the largest allows."""
+    """Counts in the narrowest type that holds the largest."""
 
     def fit(self, pages: int) -> bool:
-        """Whether these can be counts of the first `pages` pages of a pool."""
+        """Return whether these can be counts of the first `pages` pages of a pool."""
         return bool(
             self.occupied.size == self.pages.size
             and self.offsets.size == self.counts.size == self.occupied.sum(dtype=np.int64)
@@ -55,20 +55,20 @@ class SparseCounts(NamedTuple):
         )
 
     def _ascending(self) -> bool:
-        """Whether no page has a slot twice."""
+        """Return whether no page has a slot twice."""
         ascends = np.diff(self.offsets.astype(np.int16), prepend=-1) > 0
-        ascends[np.cumsum(self.occupied, dtype=np.int64)[:-1]] = True  # where a page begins
+        ascends[np.cumsum(self.occupied, dtype=np.int64)[:-1]] = True  # first slot of a page
         return bool(ascends.all())
 
     def places(self) -> Integers:
-        """Positions in the flat pool."""
+        """Return the positions in the flat pool."""
         starts = self.pages.astype(np.int64) << PAGE_BITS
         places: Integers = np.repeat(starts, self.occupied)
         places += self.offsets
         return places
 
     def blocks(self) -> Iterator[SparseCounts]:
-        """The same in portions of few pages, whose temporary arrays stay in the cache."""
+        """Yield the counts in blocks of few pages, whose temporary arrays stay in the cache."""
         ends = np.cumsum(self.occupied, dtype=np.int64)
         first = 0
         for start in range(0, self.pages.size, BLOCK_PAGES):
@@ -79,7 +79,7 @@ class SparseCounts(NamedTuple):
             first = last
 
     def page_sums(self) -> Integers:
-        """Count of each of `pages`."""
+        """Return the count of each of `pages`."""
         if not self.pages.size:
             return np.zeros(0, dtype=np.int64)
         starts = np.cumsum(self.occupied, dtype=np.int64) - self.occupied
@@ -88,10 +88,10 @@ class SparseCounts(NamedTuple):
 
 
 class PoolCounts(NamedTuple):
-    """Everything in a pool."""
+    """The complete content of a pool."""
 
     keys: Integers
-    """`row * pages of a row + page number` of each page from page 1 on."""
+    """Key `row * pages of a row + page number` of each page from page 1 on."""
     fresh: SparseCounts
     settled: SparseCounts
 
@@ -132,18 +132,18 @@ class PagedCounts:
         self._fresh_events = 0
 
     def add_row(self) -> int:
-        """A new empty histogram; rows count from 0."""
+        """Add a new empty histogram and return its row; rows count from 0."""
         row = self.rows
         self.rows += 1
         needed = self.rows * self.layout.pages
         if needed > self._table.size:
-            # Filled from the keys: a copy would touch memory of rows that hold nothing.
+            # Filled from the keys: a copy would touch memory of empty rows.
             self._table = np.zeros(max(needed, self._table.size + (self._table.size >> 1)), dtype=np.int64)
             self._table[self._keys[1 : self.used]] = np.arange(1, self.used)
         return row
 
     def add(self, rows: NDArray[np.intp], slots: Integers) -> None:
-        """Adds one to each (row, slot). Raises OverflowError after FRESH_LIMIT events without `settle`.
+        """Add one to each (row, slot). Raises OverflowError after FRESH_LIMIT events without `settle`.
 
         `slots` is overwritten.
         """
@@ -158,7 +158,7 @@ class PagedCounts:
         if not pages.item(pages.argmin()):
             self._allocate(keys[pages == 0])
             pages = self._table.take(keys)
-        if pages.size > self.used:  # one pass over the sums costs less than finding each
+        if pages.size > self.used:  # one pass over the sums is cheaper than finding each
             sums = self.fresh_sums[: self.used]
             sums += np.bincount(pages, minlength=self.used)
         else:
@@ -170,16 +170,16 @@ class PagedCounts:
 
     @property
     def table(self) -> Integers:
-        """The page of each row and page number; 0 for none."""
+        """Page of each row and page number; 0 for none."""
         return self._table
 
     @property
     def room(self) -> int:
-        """So many more may be added before `settle`."""
+        """Number of counts that may still be added before `settle`."""
         return FRESH_LIMIT - self._fresh_events
 
     def added(self, events: int) -> None:
-        """Somebody else counted so many into `fresh` and `fresh_sums`."""
+        """Account for events that the caller counted into `fresh` and `fresh_sums`."""
         self._fresh_events += events
 
     @property
@@ -190,37 +190,37 @@ class PagedCounts:
         return self._order
 
     def keys_of(self, pages: NDArray[np.int64] | NDArray[np.int32]) -> tuple[Integers, Integers]:
-        """(row, page number) of each pool page."""
+        """Return (row, page number) of each pool page."""
         rows, numbers = np.divmod(self._keys[pages], self._pages_per_row)
         return rows, numbers
 
     def page_sums(self) -> Integers:
-        """Count of every pool page."""
+        """Return the count of every pool page."""
         sums: Integers = self.settled_sums[: self.used] + self.fresh_sums[: self.used]
         return sums
 
     def counts_of(self, pages: Integers) -> Integers:
-        """Slot counts of pool pages, one row each."""
+        """Return the slot counts of pool pages, one row each."""
         counts: Integers = self.settled[pages]
         counts += self.fresh[pages]
         return counts
 
     def row_counts(self) -> Integers:
-        """Count of every histogram."""
+        """Return the count of every histogram."""
         if self._page_rows is None:
             self._page_rows = self._keys[: self.used] // self._pages_per_row
         sums = np.bincount(self._page_rows, weights=self.page_sums(), minlength=self.rows)
         return sums.astype(np.int64)
 
     def slot_counts(self, row: int) -> Integers:
-        """All slots of one histogram."""
+        """Return all slots of one histogram."""
         first = row * self.layout.pages
         pages = self._table[first : first + self.layout.pages]
         return self.counts_of(pages).reshape(-1)[: self.layout.slots]
 
     @property
     def contents(self) -> PoolCounts:
-        """What it holds. Once, a pool of as many rows that holds nothing can be given it."""
+        """Content of the pool. It can be set once, on an empty pool with the same number of rows."""
         keys = self._keys[1 : self.used]
         return PoolCounts(keys, _sparse(self.fresh, self.fresh_sums), _sparse(self.settled, self.settled_sums))
 
@@ -249,7 +249,7 @@ class PagedCounts:
         self.settled_sums[settled.pages] = settled.page_sums()
 
     def settle(self) -> SparseCounts:
-        """Moves the fresh counts into the settled ones and returns them."""
+        """Move the fresh counts into the settled ones and return them."""
         order = self.order
         pages = order[self.fresh_sums[order] > 0]
         parts = [
@@ -264,7 +264,7 @@ class PagedCounts:
         return SparseCounts(pages.astype(np.int32), occupied, offsets, _narrow(counts))
 
     def _settle_block(self, pages: Integers) -> tuple[NDArray[np.uint16], NDArray[np.uint8], NDArray[np.uint32]]:
-        """Few pages at once, so that all of them stay in the cache between the steps."""
+        """Settle few pages at once, so that all of them stay in the cache between the steps."""
         occupied, found, counts = _occupied(self.fresh.take(pages, axis=0))
         offsets = found.astype(np.uint8)
         found >>= PAGE_BITS
@@ -279,7 +279,7 @@ class PagedCounts:
         self._number(np.unique(keys))
 
     def _number(self, new: Integers) -> None:
-        """Allocates pages in this order."""
+        """Allocate pages in the order of these keys."""
         first, self.used = self.used, self.used + new.size
         if self.used > self.fresh_sums.size:
             self._grow(max(self.used, self.fresh_sums.size + (self.fresh_sums.size >> 1)))
@@ -297,14 +297,14 @@ class PagedCounts:
 
 
 def grown(array: _Array, length: int) -> _Array:
-    """A longer copy, filled up with zeros."""
+    """Return a longer copy, filled up with zeros."""
     longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return cast(_Array, longer)
 
 
 def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp], NDArray[Any]]:
-    """Occupied slots of each page; the place of each in the flat pages; its count."""
+    """Return the number of occupied slots of each page; the place of each slot in the flat pages; its count."""
     flat = pages.reshape(-1)
     taken = flat != 0
     occupied = np.add.reduce(taken.reshape(-1, PAGE_SLOTS), axis=1, dtype=np.uint16)
@@ -313,7 +313,7 @@ def _occupied(pages: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[np.intp]
 
 
 def _sparse(pool: NDArray[Any], sums: Integers) -> SparseCounts:
-    """The pages that hold anything, by ascending page."""
+    """Return the pages with counts, by ascending page."""
     pages = np.flatnonzero(sums)
     parts = []
     for start in range(0, pages.size, BLOCK_PAGES):

@@ -1,4 +1,4 @@
-"""Finding the slots of many ranks in many histograms at once."""
+"""Search for the slots of many ranks in many histograms at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.hdr.pages import BLOCK_PAGES, PagedCounts
 
 
 class Counts(Protocol):
-    """What is searched: all counts of a pool, or those of its window."""
+    """The counts to search: all counts of a pool, or those of its window."""
 
     def page_sums(self) -> Integers: ...
 
@@ -20,7 +20,10 @@ class Counts(Protocol):
 
 
 class PageIndex:
-    """Cumulative counts over the pages of a pool, by row and page number. Valid until the next count is added."""
+    """The cumulative counts over the pages of a pool, by row and page number.
+
+    Valid until the next count is added.
+    """
 
     def __init__(self, pool: PagedCounts, counts: Counts) -> None:
         self.counts = counts
@@ -32,12 +35,12 @@ class PageIndex:
         self.before = np.concatenate(([0], self.cumulative))[self.starts]
 
     def row_counts(self) -> Integers:
-        """Count of every row."""
+        """Return the count of every row."""
         totals: Integers = np.diff(self.before)
         return totals
 
     def pages_between(self, rows: NDArray[np.intp]) -> Integers:
-        """Places in `order` of all pages of the given rows, in the order of the rows."""
+        """Return the places in `order` of all pages of the given rows, in the order of the rows."""
         starts = self.starts[rows]
         lengths = self.starts[rows + 1] - starts
         ends = np.cumsum(lengths)
@@ -46,7 +49,7 @@ class PageIndex:
 
 
 class Found(NamedTuple):
-    """For each row and rank asked for."""
+    """The result for each requested row and rank."""
 
     slots: Integers
     within: Integers
@@ -56,7 +59,10 @@ class Found(NamedTuple):
 
 
 def find_ranks(index: PageIndex, rows: NDArray[np.intp], ranks: Integers) -> Found:
-    """Slots that hold the given ranks: `ranks` has a line for each row, each rank from 1 to the row's count."""
+    """Return the slots that hold the given ranks.
+
+    `ranks` has a line for each row, with ranks from 1 to the row's count.
+    """
     targets = (ranks + index.before[rows][:, None]).reshape(-1)
     places = np.searchsorted(index.cumulative, targets)
     rests = targets - index.cumulative[places] + index.sums[places]
@@ -73,9 +79,9 @@ def find_ranks(index: PageIndex, rows: NDArray[np.intp], ranks: Integers) -> Fou
 
 
 def _first_reaching(running: Integers, rests: Integers) -> tuple[Integers, Integers, Integers]:
-    """In each line of 256 running sums, the first that reaches the rest: its offset, what it adds, the sum before.
+    """Return the first sum in each line of 256 running sums that reaches the rest: offset, own count, sum before.
 
-    Eight halvings of each line, all lines at once.
+    Halves each line eight times, all lines at once.
     """
     flat = running.reshape(-1)
     starts = np.arange(0, flat.size, PAGE_SLOTS)

@@ -1,4 +1,4 @@
-"""Percentiles as integer ratios, and the one rank rule: the value at rank `ceil(p * n)` of the sorted values."""
+"""Percentiles as integer ratios, and the only rank rule: the value at rank `ceil(p * n)` of the sorted values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DECIMAL: Final = re.compile(rf"(\d{{1,3}})(?:\.(\d{{1,{DECIMALS}}}))?", re.ASCI
 
 
 def parse_percentile(key: str) -> Ratio:
-    """`"99.9"` → `(999, 1000)`. Raises UsageError unless it is a decimal number with 0 < p <= 100."""
+    """Parse a percentile: `"99.9"` → `(999, 1000)`. Raises UsageError unless it is a decimal with 0 < p <= 100."""
     match = _DECIMAL.fullmatch(key)
     if match is None:
         hint = f"write it like 50 or 99.9, with at most {DECIMALS} decimals"
@@ -32,13 +32,13 @@ def parse_percentile(key: str) -> Ratio:
 
 
 def rank(ratio: Ratio, count: int) -> int:
-    """`ceil(p * count)`, at least 1."""
+    """Return the rank `ceil(p * count)`, at least 1."""
     numerator, denominator = ratio
     return max(-(-numerator * count // denominator), 1)
 
 
 def ranks(ratios: Sequence[Ratio], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`rank` of every count (rows) and ratio (columns)."""
+    """Return the `rank` of every count (rows) and ratio (columns)."""
     numerators = np.array([ratio[0] for ratio in ratios], dtype=np.int64)
     denominators = np.array([ratio[1] for ratio in ratios], dtype=np.int64)
     wholes, rests = np.divmod(counts[:, None], denominators)

@@ -1,4 +1,4 @@
-"""Counts of the last few intervals."""
+"""The counts of the last few intervals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from telemetry.hdr.pages import PagedCounts, SparseCounts, grown
 
 
 class WindowCounts:
-    """The settled counts of `source`, less what they were before its last `intervals` settlements.
+    """The settled counts of `source`, minus those from before its last `intervals` settlements.
 
-    Counts of the past are kept modulo 2**32: the difference to the present is right as long as no slot takes more
-    than that in one window.
+    Past counts are kept modulo 2**32: the difference to the present is right unless a slot gets more than that in
+    one window.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {"_kept": list[SparseCounts]}
@@ -30,7 +30,7 @@ class WindowCounts:
         self._past_sums = np.zeros(1, dtype=np.int64)
 
     def restored(self) -> None:
-        """The past is what was settled less what is in the window."""
+        """Compute the past: the settled counts minus those in the window."""
         if len(self._kept) > self._intervals or not all(kept.fit(self._source.used) for kept in self._kept):
             raise ValueError("this is no window of these counts")
         self._past = self._source.settled.astype(np.uint32)
@@ -43,7 +43,10 @@ class WindowCounts:
             raise ValueError("a window of more than was counted")
 
     def push(self, newest: SparseCounts) -> None:
-        """Takes in what `source` just settled; the oldest interval leaves when there are more than `intervals`."""
+        """Add the counts that `source` just settled.
+
+        The oldest interval is removed if there are more than `intervals`.
+        """
         self._follow_source()
         self._kept.append(newest)
         if len(self._kept) > self._intervals:
@@ -53,14 +56,14 @@ class WindowCounts:
             self._past_sums[oldest.pages] += oldest.page_sums()
 
     def page_sums(self) -> Integers:
-        """Count of every pool page of `source`."""
+        """Return the count of every pool page of `source`."""
         self._follow_source()
         used = self._source.used
         sums: Integers = self._source.settled_sums[:used] - self._past_sums[:used]
         return sums
 
     def counts_of(self, pages: Integers) -> Integers:
-        """Slot counts of pool pages, one row each."""
+        """Return the slot counts of pool pages, one row each."""
         self._follow_source()
         counts = self._source.settled.take(pages, axis=0).astype(np.uint32)
         counts -= self._past.take(pages, axis=0)

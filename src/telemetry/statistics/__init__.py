@@ -1,1 +1,1 @@
-"""What samples say of what they are samples of. Pure: numbers in, numbers out."""
+"""Statistical conclusions from samples about the process behind them. Pure: numbers in, numbers out."""

@@ -1,7 +1,7 @@
 """The incomplete beta function, and with it the binomial and Student's t distribution.
 
-Relative errors are below 1e-10 for parameters up to 1e7, and below 1e-7 up to 1e9, for want of digits in `1 - x`.
-Time grows with the root of the larger parameter: microseconds for tens, milliseconds for 1e9.
+Relative errors are below 1e-10 for parameters up to 1e7, and below 1e-7 up to 1e9, because `1 - x` has too few
+digits. Time grows with the root of the larger parameter: microseconds for tens, milliseconds for 1e9.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 _HALF_LOG_TAU: Final = 0.5 * math.log(math.tau)
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-_STIRLING_FROM: Final = 16.0  # from here on the first term left out is below 1e-16
+_STIRLING_FROM: Final = 16.0  # from here on the first omitted term is below 1e-16
 _TINY: Final = 1e-300
 _PRECISE: Final = 1e-15
 _STEPS: Final = 100
@@ -20,14 +20,17 @@ _NORMAL: Final = NormalDist()
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b), regularized: from 0 at x = 0 to 1 at x = 1. Raises ValueError unless a, b > 0 and 0 <= x <= 1."""
+    """Return I_x(a, b), regularized: from 0 at x = 0 to 1 at x = 1.
+
+    Raises ValueError unless a, b > 0 and 0 <= x <= 1.
+    """
     if not (a > 0.0 and b > 0.0 and 0.0 <= x <= 1.0):
         raise ValueError(f"no incomplete beta function of a = {a}, b = {b}, x = {x}")
     return _incomplete(a, b, x, 1.0 - x)
 
 
 def binomial_cdf(successes: int, trials: int, chance: float) -> float:
-    """The chance of at most so many successes. Raises ValueError unless 0 <= chance <= 1."""
+    """Return the probability of at most that many successes. Raises ValueError unless 0 <= chance <= 1."""
     if not 0.0 <= chance <= 1.0:
         raise ValueError(f"a chance of {chance}")
     if successes < 0:
@@ -38,19 +41,22 @@ def binomial_cdf(successes: int, trials: int, chance: float) -> float:
 
 
 def binomial_pmf(successes: int, trials: int, chance: float, rest: float) -> float:
-    """The chance of exactly so many of the trials, from 0 to all. `rest` is `1 - chance`; both are above 0."""
+    """Return the probability of exactly that many successes, from 0 to all trials.
+
+    `rest` is `1 - chance`; both are above 0.
+    """
     others = trials - successes
     return _power(successes + 1.0, others + 1.0, chance, rest) / ((trials + 1.0) * chance * rest)
 
 
 def t_cdf(t: float, freedom: float) -> float:
-    """Student's t distribution of so many degrees of freedom, which may be a fraction or infinite."""
+    """Return Student's t distribution with these degrees of freedom, which may be a fraction or infinite."""
     tail = 0.5 * t_two_sided(t, freedom)
     return tail if t < 0.0 else 1.0 - tail
 
 
 def t_two_sided(t: float, freedom: float) -> float:
-    """The chance to be at least so far from 0, in either direction; precise also where it is tiny."""
+    """Return the probability to be at least this far from 0, in either direction; precise also for tiny values."""
     if not freedom > 0.0 or math.isnan(t):
         raise ValueError(f"no t distribution of {freedom} degrees of freedom at {t}")
     if math.isinf(t):
@@ -62,14 +68,14 @@ def t_two_sided(t: float, freedom: float) -> float:
 
 
 def t_quantile(chance: float, freedom: float) -> float:
-    """Where `t_cdf` is `chance`. Raises ValueError unless 0 < chance < 1."""
+    """Return the value for which `t_cdf` is `chance`. Raises ValueError unless 0 < chance < 1."""
     if not 0.0 < chance < 1.0:
         raise ValueError(f"no quantile for a chance of {chance}")
     if chance == 0.5:
         return 0.0
     tail = min(chance, 1.0 - chance)
-    # Upwards of 0 the distribution bends one way, and the normal one reaches the chance earlier: each of Newton's
-    # steps comes nearer to the quantile from below.
+    # Above 0 the distribution is bent in one direction, and the normal quantile is smaller: each Newton step
+    # approaches the quantile from below.
     t = -_NORMAL.inv_cdf(tail)
     for _ in range(_STEPS):
         step = (0.5 * t_two_sided(t, freedom) - tail) / _t_density(t, freedom)
@@ -90,7 +96,7 @@ def _t_density(t: float, freedom: float) -> float:
 
 
 def _incomplete(a: float, b: float, x: float, y: float) -> float:
-    """`y` is `1 - x`, with all its digits where `x` is almost 1."""
+    """Return I_x(a, b). `y` is `1 - x`, with all its digits even if `x` is almost 1."""
     if x == 0.0 or y == 0.0:
         return 0.0 if x == 0.0 else 1.0
     # The fraction converges fast on the side of the mean where the tail is.
@@ -100,7 +106,10 @@ def _incomplete(a: float, b: float, x: float, y: float) -> float:
 
 
 def _power(a: float, b: float, x: float, y: float) -> float:
-    """x^a * y^b / B(a, b), around its maximum at a / (a + b): no difference of large logarithms in it."""
+    """Return x^a * y^b / B(a, b), expanded around its maximum at a / (a + b).
+
+    The expansion avoids differences of large logarithms.
+    """
     whole = a + b
     off = (x * b - y * a) / whole  # x - a / whole
     exponent = a * _log_rest(x * whole / a, off * whole / a) + b * _log_rest(y * whole / b, -off * whole / b)
@@ -109,7 +118,7 @@ def _power(a: float, b: float, x: float, y: float) -> float:
 
 
 def _log_rest(ratio: float, u: float) -> float:
-    """log(ratio) - u, where u is ratio - 1 with all its digits."""
+    """Return log(ratio) - u, where u is ratio - 1 with all its digits."""
     if abs(u) > 0.1:
         return math.log(ratio) - u
     # log(1 + u) = 2 * atanh(s) with s = u / (2 + u), and 2 * s - u = -s * u.
@@ -124,7 +133,7 @@ def _log_rest(ratio: float, u: float) -> float:
 
 
 def _correction(z: float) -> float:
-    """How far Stirling's formula `(z - 1/2) log z - z + log(τ) / 2` is off `lgamma(z)`."""
+    """Return the error of Stirling's formula `(z - 1/2) log z - z + log(τ) / 2` for `lgamma(z)`."""
     if z < _STIRLING_FROM:
         return math.lgamma(z) - (z - 0.5) * math.log(z) + z - _HALF_LOG_TAU
     inverse = 1.0 / z
@@ -135,7 +144,7 @@ def _correction(z: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of I_x(a, b), by Lentz' method."""
+    """Return the continued fraction of I_x(a, b), by Lentz' method."""
     whole, more, less = a + b, a + 1.0, a - 1.0
     c = 1.0
     d = 1.0 / _off_zero(1.0 - whole * x / more)

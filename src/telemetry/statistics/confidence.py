@@ -1,7 +1,7 @@
-"""Where a percentile lies, from the order of the values alone.
+"""Confidence bounds of a percentile, from the order of the values alone.
 
-How many of n values are below the percentile p of their process is binomial, whatever the distribution. So the
-chance that the value of rank r is above the percentile is known, and two ranks that have it between them.
+The number of values, out of n, below the percentile p of their process is binomial for every distribution. So the
+probability that the value of rank r is above the percentile is known, and so are two ranks that enclose it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ Ratio = tuple[int, int]
 
 _NORMAL: Final = NormalDist()
 _EXPANDED_FROM: Final = 30.0
-"""Variance from which the expansion around the normal distribution says what its own error is."""
-_CACHED: Final = 1 << 14  # of 2,000 series with 8 percentiles
+"""Variance from which the expansion around the normal distribution knows its own error."""
+_CACHED: Final = 1 << 14  # for 2,000 series with 8 percentiles
 
 
 @lru_cache(_CACHED)
 def rank_bounds(ratio: Ratio, count: int, confidence: float = 0.95) -> tuple[int | None, int | None]:
-    """Ranks (low, high), from 1, of two of so many values: the percentile of their process lies between them with
-    this confidence at least. Each side alone errs in at most half of the rest, and no narrower rank does.
+    """Return the ranks (low, high), from 1, of two values that enclose the percentile of their process.
 
-    None on a side: of so few values none is such a bound. The 100th percentile has none at all. The values have to
-    be independent. Raises ValueError for a ratio outside (0, 1] and a confidence outside (0, 1).
+    They enclose it with this confidence at least. Each side alone is wrong with at most half of the remaining
+    probability, and no narrower ranks satisfy that.
+
+    A side is None if there are too few values for a bound. The 100th percentile has no bounds. The values must be
+    independent. Raises ValueError for a ratio outside (0, 1] and a confidence outside (0, 1).
     """
     numerator, denominator, tail = _checked(ratio, confidence)
     if count <= 0 or numerator == denominator:
@@ -40,16 +42,16 @@ def rank_bounds(ratio: Ratio, count: int, confidence: float = 0.95) -> tuple[int
 
 
 def least_count(ratio: Ratio, confidence: float = 0.95) -> int | None:
-    """So many values have bounds on both sides, and fewer don't; None for the 100th percentile, which never has.
+    """Return the smallest number of values with bounds on both sides.
 
-    Raises ValueError as `rank_bounds` does.
+    Return None for the 100th percentile, which has no bounds. Raises ValueError as `rank_bounds` does.
     """
     numerator, denominator, tail = _checked(ratio, confidence)
     if numerator == denominator:
         return None
     rarer = min(numerator, denominator - numerator) / denominator
     count = max(math.ceil(math.log(tail) / math.log1p(-rarer)), 1)
-    # Logarithms are rounded: the neighbours decide.
+    # Logarithms are rounded, so the neighbours are checked too.
     return next(
         one for one in range(max(count - 1, 1), count + 2) if None not in rank_bounds(ratio, one, confidence)
     )
@@ -65,9 +67,9 @@ def _checked(ratio: Ratio, confidence: float) -> tuple[int, int, float]:
 
 
 def most_within(trials: int, chance: float, rest: float, tail: float) -> int | None:
-    """The largest k with a chance of at most `tail` that no more than k of the trials succeed. None: not even 0.
+    """Return the largest k for which the probability of at most k successes is at most `tail`; None if not even 0.
 
-    Each succeeds with `chance`; `rest` is `1 - chance`. Both are above 0, and `tail` between 0 and 1.
+    Each trial succeeds with `chance`; `rest` is `1 - chance`. Both are above 0, and `tail` is between 0 and 1.
     """
     variance = trials * chance * rest
     if variance < _EXPANDED_FROM:
@@ -83,8 +85,11 @@ def most_within(trials: int, chance: float, rest: float, tail: float) -> int | N
 
 
 def _expanded(mean: float, variance: float, skew: float, product: float, z: float) -> tuple[float, float]:
-    """The binomial's quantile at z as Cornish and Fisher expand it, minus the half of continuity; and how far that
-    may be off. `skew` is 1 - 2p, `product` p * (1 - p). Even cumulants are those of the curve through the steps."""
+    """Return the binomial's quantile at z by the Cornish-Fisher expansion, and the error of that quantile.
+
+    The quantile includes the continuity correction. `skew` is 1 - 2p, `product` p * (1 - p). Even cumulants are
+    those of the smooth curve through the steps.
+    """
     smooth = variance - 1.0 / 12.0
     sigma = math.sqrt(smooth)
     third = variance * skew / (smooth * sigma)
@@ -103,16 +108,19 @@ def _expanded(mean: float, variance: float, skew: float, product: float, z: floa
 
 
 def _next_term(z: float, variance: float) -> float:
-    """Above what the first term left out comes to, in ranks."""
+    """Return an upper bound of the first omitted term, in ranks."""
     return (1.0 + math.pow(abs(z), 5.0)) / (100.0 * math.pow(variance, 1.5))
 
 
 def _exactly(trials: int, chance: float, rest: float, tail: float, near: int) -> int | None:
-    """As `most_within`, from a number near it: adds up the chances of that and all smaller ones."""
+    """Return the result of `most_within`, computed from a number near it.
+
+    Sums the probabilities of `near` and all smaller numbers, then moves `near` to the result.
+    """
     odds = chance / rest
     own = binomial_pmf(near, trials, chance, rest)
     term = total = own
-    tail *= 1.0 + 1e-12  # halves and quarters are met exactly, but for rounding
+    tail *= 1.0 + 1e-12  # halves and quarters are met exactly, except for rounding
     for k in range(near, 0, -1):
         term *= k / ((trials - k + 1) * odds)
         total += term

@@ -1,8 +1,8 @@
-"""Early stopping as MLPerf does it: how many samples a percentile takes, and the value it is surely not above.
+"""Early stopping as in MLPerf: the samples that a percentile needs, and an upper bound for it.
 
-Of n samples t may be above a limit: the most that a process whose percentile is above the limit stays within no
-more often than the confidence leaves. The t-th largest sample is the bound, so t is at least 1. Samples have to be
-independent.
+Of n samples, t may be above a limit. If the percentile of the process is above the limit, at most t samples are
+above it with a probability of at most one minus the confidence; t is the largest such number. The t-th largest
+sample is the bound, so t must be at least 1. Samples must be independent.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _CACHED: Final = 1 << 12
 
 @lru_cache(_CACHED)
 def bound_rank(ratio: Ratio, count: int, confidence: float = CONFIDENCE, tolerance: float = 0.0) -> int | None:
-    """Rank, from 1 for the smallest, of that of so many samples which the percentile is below with this confidence.
+    """Return the rank, from 1 for the smallest, of the sample that is an upper bound of the percentile.
 
-    With a `tolerance` it is the percentile less that much which is below: 0.01 makes 99 % into 98 %. None if there
-    are fewer samples than `samples_needed`, and always for the 100th percentile without a tolerance. At most
-    milliseconds, up to 1e9 samples. Raises ValueError for a ratio outside (0, 1], a confidence outside (0, 1) and a
-    tolerance outside [0, ratio).
+    The bound holds with this confidence. With a `tolerance` it is a bound for a lower percentile: 0.01 turns 99 %
+    into 98 %. Return None for fewer samples than `samples_needed`, and always for the 100th percentile without a
+    tolerance. Takes milliseconds at most, for up to 1e9 samples. Raises ValueError for a ratio outside (0, 1], a
+    confidence outside (0, 1) and a tolerance outside [0, ratio).
     """
     chance, rest = _checked(ratio, confidence, tolerance)
     if count <= 0 or not chance:
@@ -35,8 +35,11 @@ def bound_rank(ratio: Ratio, count: int, confidence: float = CONFIDENCE, toleran
 
 @lru_cache(_CACHED)
 def samples_needed(ratio: Ratio, confidence: float = CONFIDENCE, tolerance: float = 0.0) -> int:
-    """The least number of samples that have a bound. Raises ValueError as `bound_rank` does, and where no number
-    has one: for the 100th percentile without a tolerance."""
+    """Return the smallest number of samples that have a bound.
+
+    Raises ValueError as `bound_rank` does, and for the 100th percentile without a tolerance, which never has a
+    bound.
+    """
     chance, _ = _checked(ratio, confidence, tolerance)
     if not chance:
         raise ValueError("no number of samples bounds the 100th percentile")
@@ -53,7 +56,7 @@ def samples_needed(ratio: Ratio, confidence: float = CONFIDENCE, tolerance: floa
 
 
 def _checked(ratio: Ratio, confidence: float, tolerance: float) -> tuple[float, float]:
-    """The chance of a sample above the limit, and of one that is not."""
+    """Return the probabilities of a sample above the limit, and of one that is not above it."""
     numerator, denominator = ratio
     if not 0 < numerator <= denominator:
         raise ValueError(f"no percentile is {numerator}/{denominator}")

@@ -1,7 +1,8 @@
-"""Two sides of runs that were made by turns: each run is held against its neighbour.
+"""Comparison of two sides whose runs alternated: each run is compared with its neighbour.
 
-What slows a machine down for a while slows both runs of a pair, so it cancels. What hits one run alone makes one
-pair an outlier, so the fifth of the pairs at each end is not averaged (Tukey and McLaughlin's trimmed t interval).
+A slowdown of the machine that lasts a while affects both runs of a pair, so it cancels. A disturbance of one run
+makes one pair an outlier. So a fifth of the pairs at each end is left out of the mean (Tukey and McLaughlin's
+trimmed t interval).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from telemetry.statistics.beta import t_quantile, t_two_sided
 from telemetry.statistics.runs import Difference
 
 _TRIMMED_OF: Final = 5
-"""One pair of so many is left out at each end."""
+"""Divisor: at each end, one pair in five is left out."""
 _HIGHEST: Final = 700.0
 _quantile: Final = lru_cache(64)(t_quantile)
 
@@ -24,10 +25,11 @@ _quantile: Final = lru_cache(64)(t_quantile)
 def paired_difference(
     before: Sequence[float], after: Sequence[float], confidence: float = 0.95
 ) -> Difference | None:
-    """`after / before - 1` from pairs `before[i], after[i]`: the trimmed mean of the logarithms of their ratios.
+    """Return `after / before - 1` from pairs `before[i], after[i]`.
 
-    None with fewer than 2 pairs, or if a value is not positive. Where all pairs agree the interval is a point.
-    Raises ValueError unless both sides are as long.
+    The result is the trimmed mean of the logarithms of the ratios. Return None with fewer than 2 pairs, or if a
+    value is not positive. If all pairs are equal, the interval is a point. Raises ValueError unless both sides have
+    the same length.
     """
     if len(before) != len(after):
         raise ValueError(f"{len(before)} values can't be pairs with {len(after)}")
@@ -52,17 +54,20 @@ def paired_difference(
 
 
 def _expm1(exponent: float) -> float:
-    """Infinite where it leaves the range of floats."""
+    """Return exp(x) - 1; infinity beyond the range of floats."""
     return math.expm1(exponent) if exponent < _HIGHEST else math.inf
 
 
 def _standard_error(logs: Sequence[float], cut: int) -> float:
-    """Of the trimmed mean: from the deviation with the ends drawn in to the outermost that are kept."""
+    """Return the standard error of the trimmed mean.
+
+    It is based on the deviation after the ends were moved to the outermost kept values.
+    """
     drawn_in = [*[logs[cut]] * cut, *logs[cut : len(logs) - cut], *[logs[-cut - 1]] * cut]
     kept = len(logs) - 2 * cut
     return stdev(drawn_in) * math.sqrt((len(logs) - 1) / (kept * (kept - 1)))
 
 
 def _typical(values: Sequence[float], cut: int) -> float:
-    """The trimmed geometric mean of one side."""
+    """Return the trimmed geometric mean of one side."""
     return math.exp(fmean(math.log(value) for value in sorted(values)[cut : len(values) - cut]))

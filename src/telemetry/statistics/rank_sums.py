@@ -1,7 +1,7 @@
-"""Mann and Whitney's test: do the values of two sides mix as if they were of one kind?
+"""Mann and Whitney's test: are the values of two sides mixed as if they came from one distribution?
 
-It supposes nothing of the distribution but that it is one. Up to `EXACT_TO` values it is exact, with equal values
-too; beyond, the sum of the ranks is as good as normal.
+It makes no assumption about that distribution. Up to `EXACT_TO` values it is exact, also with equal values; above,
+the sum of the ranks is close enough to normal.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 EXACT_TO: Final = 80
-"""Values on both sides together: the sums of 40 of them are found in some milliseconds."""
+"""Largest number of values on both sides together: the sums of 40 of them take some milliseconds."""
 _NORMAL: Final = NormalDist()
 
 
 def rank_sum_test(before: Sequence[float], after: Sequence[float]) -> float:
-    """The p-value of both directions. Raises ValueError without values on a side."""
+    """Return the two-sided p-value. Raises ValueError if a side has no values."""
     if not before or not after:
         raise ValueError("ranks of two sides need values on both")
     everything = sorted([*before, *after])
     doubled: dict[float, int] = {}
-    """Twice the rank from 1: equal values share the mean of theirs."""
+    """Twice the rank, from 1: equal values share the mean of their ranks."""
     first = 1
     for value, equal in groupby(everything):
         size = len(list(equal))
@@ -48,8 +48,11 @@ def rank_sum_test(before: Sequence[float], after: Sequence[float]) -> float:
 
 @lru_cache(256)
 def interval_rank(before: int, after: int, confidence: float) -> int:
-    """Which of all differences between two sides, counted from either end, bounds the shift of one against the
-    other with this confidence; 1, the outermost, also where there are too few for any such bound."""
+    """Return the rank of the difference that bounds the shift between two sides with this confidence.
+
+    The rank counts all differences between the sides, from either end. Return 1, the outermost, also if there are
+    too few values for such a bound.
+    """
     tail = (1.0 - confidence) / 2.0
     if before + after > EXACT_TO:
         sigma = math.sqrt(before * after * (before + after + 1) / 12.0)
@@ -61,7 +64,7 @@ def interval_rank(before: int, after: int, confidence: float) -> int:
 
 
 def _sums(ranks: Sequence[int], size: int) -> NDArray[np.float64]:
-    """How many choices of `size` of the ranks have the sum 0, 1, 2, …"""
+    """Return how many choices of `size` ranks have the sum 0, 1, 2, …"""
     most = sum(sorted(ranks)[-size:])
     ways = np.zeros((size + 1, most + 1))
     ways[0, 0] = 1.0
@@ -72,7 +75,7 @@ def _sums(ranks: Sequence[int], size: int) -> NDArray[np.float64]:
 
 
 def _nearly(ranks: Sequence[int], size: int, off: int) -> float:
-    """The chance of a sum so far off its mean, from the spread of doubled ranks."""
+    """Return the probability of a sum this far from its mean, from the spread of doubled ranks."""
     count = len(ranks)
     mean = count + 1
     spread = sum((rank - mean) ** 2 for rank in ranks) / (count - 1)

@@ -1,10 +1,10 @@
-"""Two sets of runs, each run one value: how much larger is the one than the other, and is that chance?
+"""Comparison of two sets of runs with one value per run: how large is the difference, and is it chance?
 
-Runs of one program differ by more than the values within a run do, so the unit is the run. Differences are ratios,
-so where all values are positive it is logarithms that are compared. With `RANKED_FROM` runs on either side it is
-ranks (Mann and Whitney's test, Hodges and Lehmann's estimate): a run that something else on the machine made slow
-is one rank then, and not a distance. With fewer runs ranks can't tell enough, and it is means (Welch's test).
-docs/STATISTICS.md says what was measured of both.
+Runs of one program differ more than the values within a run, so the unit is the run. Differences are ratios, so the
+logarithms are compared if all values are positive. With at least `RANKED_FROM` runs on both sides ranks are
+compared (Mann and Whitney's test, Hodges and Lehmann's estimate): a run that was disturbed by another process then
+counts as one rank, however slow it was. With fewer runs ranks have too little power, and means are compared
+(Welch's test). docs/STATISTICS.md has the measurements of both.
 """
 
 from __future__ import annotations
@@ -19,30 +19,34 @@ from telemetry.statistics.beta import t_quantile, t_two_sided
 from telemetry.statistics.rank_sums import interval_rank, rank_sum_test
 
 RANKED_FROM: Final = 8
-"""Runs on either side. Of 8 a side no p-value is below 0.00016, of 10 below 0.00001."""
+"""Smallest number of runs on both sides for ranks. With 8 no p-value is below 0.00016, with 10 below 0.00001."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """Of the second set of runs from the first, as a fraction of the first: 0.1 is 10 % more."""
+    """The difference of the second set of runs from the first, as a fraction of the first: 0.1 is 10 % more."""
 
     ratio: float
     low: float
     high: float
-    """The interval of the asked confidence."""
+    """Upper end of the interval with the requested confidence; `low` is the lower end."""
     p_value: float
-    """Of both directions: how often runs that are all alike would differ at least so much."""
+    """Two-sided p-value: how often runs without any difference would differ by at least this much."""
     before: float
     after: float
-    """The typical run: the median where ranks are compared, else the mean, of logarithms if those were compared."""
+    """Typical run of the second set; `before` is that of the first.
+
+    It is the median if ranks are compared, else the mean; of logarithms if those were compared.
+    """
 
 
 def difference(before: Sequence[float], after: Sequence[float], confidence: float = 0.95) -> Difference | None:
-    """`after / before - 1`. Where not all values are positive: `(after - before) / |before|`, of the typical runs.
+    """Return the relative difference `after / before - 1` of the typical runs.
 
-    None with fewer than 2 runs on a side, and if the typical run before is 0 and there is a difference: nothing is
-    relative to that. Where both sides are constant the interval is a point. Raises ValueError for values that are
-    not finite and for a confidence outside (0, 1).
+    Unless all values are positive, it is `(after - before) / |before|`. Return None with fewer than 2 runs on a
+    side, and if the typical run before is 0 and there is a difference, because the ratio is then undefined. If both
+    sides are constant, the interval is a point. Raises ValueError for values that are not finite and for a
+    confidence outside (0, 1).
     """
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"a confidence of {confidence}")
@@ -66,8 +70,11 @@ def difference(before: Sequence[float], after: Sequence[float], confidence: floa
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Each adjusted for all of them, in their order: if those below a level are called differences, the chance of
-    even one false call is at most that level (Holm's steps; the values may depend on each other)."""
+    """Return the p-values adjusted for all of them, in their order (Holm's steps).
+
+    If adjusted values below a level are called differences, the probability of even one false call is at most that
+    level. The values may depend on each other.
+    """
     adjusted = [0.0] * len(p_values)
     least = 0.0
     for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -78,7 +85,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """By what the second side is more than the first, on the scale that is compared."""
+    """The excess of the second side over the first, on the compared scale."""
 
     middle: float
     low: float
@@ -97,14 +104,17 @@ def _shift(before: Sequence[float], after: Sequence[float], confidence: float) -
 
 
 def _constant(before: Sequence[float], after: Sequence[float]) -> _Shift:
-    """No spread to compare with; but that runs which are all alike fall apart so neatly has a chance of its own."""
+    """Return the shift of two constant sides.
+
+    Without spread, the p-value is the chance of such a clean separation.
+    """
     apart = after[0] - before[0]
     chance = min(1.0, 2.0 / math.comb(len(before) + len(after), len(before))) if apart else 1.0
     return _Shift(apart, apart, apart, chance, before[0], after[0])
 
 
 def _by_means(before: Sequence[float], after: Sequence[float], confidence: float) -> _Shift:
-    """Welch's test: the sides may spread differently."""
+    """Apply Welch's test: the sides may have different spreads."""
     old, new = fmean(before), fmean(after)
     parts = [variance(side) / len(side) for side in (before, after)]
     square = sum(parts)
@@ -119,8 +129,10 @@ def _by_means(before: Sequence[float], after: Sequence[float], confidence: float
 
 
 def _by_ranks(before: Sequence[float], after: Sequence[float], confidence: float) -> _Shift:
-    """The median of all differences between a run after and a run before, and the two of them that the test would
-    just not reject."""
+    """Return the median of all differences between a run after and a run before, with its confidence interval.
+
+    The interval ends at the outermost differences that the test would not reject.
+    """
     apart = sorted(new - old for new in after for old in before)
     rank = interval_rank(len(before), len(after), confidence)
     p_value = rank_sum_test(before, after)

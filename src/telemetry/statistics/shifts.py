@@ -1,7 +1,7 @@
-"""One row of figures, a figure a step: does its level shift, and is it a slope?
+"""Detection of shifts and slopes in one row of figures, with one figure per step.
 
-Figures are looked at in units of their own noise, no farther from the median than `_FAR` of them: an outlier is one
-step that is off, however far. The noise is that of neighbouring steps, so a shift does not count as noise.
+Figures are divided by their own noise and limited to `_FAR` around the median: an outlier then counts as one step
+that is off, however far. The noise is measured between neighbouring steps, so that a shift does not count as noise.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ Floats = NDArray[np.float64]
 
 _FAR: Final = 5.0
 _CLEAR_SHIFT: Final = 4.5
-"""Standard errors. Thousands of places are looked at, so chance alone makes three."""
+"""Standard errors. Thousands of places are tested, so chance alone makes three."""
 _CLEAR_INNER_SHIFT: Final = 6.0
-"""The same of a piece of a part: fewer steps say less of the noise, and there are many pieces."""
+"""Standard errors for a piece of a part: fewer steps tell less about the noise, and there are many pieces."""
 _CLEAR_SLOPE: Final = 3.5
 _MOST_ALIKE: Final = 0.7
-"""Correlation of neighbours beyond which it is no noise but what is looked for."""
+"""Correlation of neighbours above which it is not noise but the effect that is searched."""
 _LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
     at: int
-    """The first step after it."""
+    """First step after the shift."""
     clarity: float
-    """In standard errors."""
+    """Size of the shift in standard errors."""
     before: float
-    """Median of the steps before; `after` of those from `at` on."""
+    """Median of the steps before the shift; `after` is that of the steps from `at` on."""
     after: float
 
 
 def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> Shift | None:
-    """Where the level changes most clearly by more than `tolerance` of itself; NaN is a step without a figure.
+    """Return the place where the level changes most clearly by more than `tolerance` of itself.
 
-    None if no change is clear. A slope is one too, at the place where it looks most like a shift. Among the `inner`
-    steps of a part neither a slope counts nor what is off in less than an eighth of the steps.
+    NaN is a step without a figure. Return None if no change is clear. A slope counts too, at the place where it
+    looks most like a shift. For the `inner` steps of a part, slopes don't count, nor shifts of less than an eighth
+    of the steps.
     """
     places = np.flatnonzero(~np.isnan(steps))
     row = _Row.of(steps[places], tolerance)
@@ -68,7 +69,7 @@ def clearest_shift(steps: Floats, tolerance: float, *, inner: bool = False) -> S
 
 
 def differ(one: Floats, other: Floats, tolerance: float) -> bool:
-    """Whether the levels of two parts are clearly more than `tolerance` apart."""
+    """Return whether the levels of two parts are clearly more than `tolerance` apart."""
     one, other = one[~np.isnan(one)], other[~np.isnan(other)]
     row = _Row.of(np.concatenate((one, other)), tolerance)
     if row is None or not one.size or not other.size:
@@ -78,10 +79,9 @@ def differ(one: Floats, other: Floats, tolerance: float) -> bool:
 
 
 def is_slope(steps: Floats, cuts: Sequence[int], tolerance: float) -> bool:
-    """Whether a straight line says more of the steps than a level for each part between the cuts.
+    """Return whether a straight line describes the steps better than a level for each part between the cuts.
 
-    Each number that has to be told costs as much as Schwarz' criterion says: two for a line, two less one for
-    levels.
+    Each parameter costs as much as in Schwarz' criterion: two for a line, two less one for levels.
     """
     places = np.flatnonzero(~np.isnan(steps))
     row = _Row.of(steps[places], tolerance)
@@ -103,15 +103,15 @@ def is_slope(steps: Floats, cuts: Sequence[int], tolerance: float) -> bool:
 class _Row:
     steps: Floats
     free: Floats
-    """In units of the noise, off the median."""
+    """Figures minus the median, in units of the noise."""
     scaled: Floats
-    """And no farther than `_FAR`."""
+    """Figures like `free`, limited to `_FAR`."""
     tolerance: float
-    """In those units, at most 1."""
+    """Tolerance in units of the noise, at most 1."""
 
     @staticmethod
     def of(steps: Floats, tolerance: float) -> _Row | None:
-        """None if there is nothing to see: too few steps, or all alike."""
+        """Prepare the steps; return None if there are too few, or if all are equal."""
         if steps.size < _LEAST or steps.min() == steps.max():
             return None
         middle = float(np.median(steps))
@@ -121,14 +121,14 @@ class _Row:
         return _Row(steps, free, _near(free), small / unit)
 
     def clarity(self, at: int) -> float:
-        """By how many standard errors the level before `at` is off that after it."""
+        """Return the difference between the levels before and after `at`, in standard errors."""
         left, right = self.scaled[:at], self.scaled[at:]
         change = abs(float(left.mean() - right.mean()))
         rest = np.concatenate((left - left.mean(), right - right.mean()))
         return change * math.sqrt(left.size * right.size / self.scaled.size) / _spread(rest)
 
     def slope_clarity(self) -> float:
-        """By how many standard errors the slope is off 0."""
+        """Return the slope in standard errors."""
         line = _line(self.scaled)
         size = self.scaled.size
         slope = float(line[-1] - line[0]) / (size - 1)
@@ -141,14 +141,14 @@ def _near(values: Floats) -> Floats:
 
 
 def _line(values: Floats) -> Floats:
-    """The straight line with the least squares."""
+    """Return the straight line with the least squares."""
     times = np.arange(values.size) - (values.size - 1) / 2.0
     line: Floats = values.mean() + (times * values).sum() / (times * times).sum() * times
     return line
 
 
 def _line_through(values: Floats) -> Floats:
-    """The same, with what is far from it drawn near."""
+    """Return that line, with outliers moved closer to it."""
     line = _line(values)
     for _ in range(5):
         line = _line(line + _near(values - line))
@@ -156,15 +156,17 @@ def _line_through(values: Floats) -> Floats:
 
 
 def _noise(steps: Floats) -> float:
-    """Standard deviation of normal noise whose neighbours differ so much."""
+    """Return the standard deviation of normal noise whose neighbours differ this much."""
     apart = np.abs(np.diff(steps))
     typical = 1.4826 * float(np.median(apart)) / math.sqrt(2.0)
     return typical or float(apart.mean()) * math.sqrt(math.pi) / 2.0
 
 
 def _spread(rest: Floats) -> float:
-    """Deviation that the mean of so many independent steps would have times their root; more than that of a step if
-    neighbours are alike."""
+    """Return the deviation of a step, for use in the error of a mean.
+
+    It is larger than the deviation of the steps if neighbours are correlated.
+    """
     square = float((rest * rest).mean())
     if square < 1e-18:
         return 1e-9

@@ -1,9 +1,9 @@
-"""Where in a run its figures stay as they are: after the warm-up, and in the steady part.
+"""Detection of the warm-up and the steady part of a run.
 
-The figures of equal steps of time, such as the rate and the median of each second, are cut in two at their
-clearest shift, and the parts again, until no part that is long enough has a shift or a slope. Those count if they
-are clear in the noise of the steps, and more than a tolerance. The longest part left is the steady one, unless it
-is a piece of a slope: then nothing was steady. Short disturbances in its midst don't end it.
+The figures of equal steps of time, such as the rate and the median of each second, are cut in two at their clearest
+shift, and the parts again, until no part of sufficient length has a shift or a slope. Shifts and slopes count if
+they are clear in the noise of the steps and larger than a tolerance. The longest remaining part is the steady one,
+unless it is a piece of a slope: then no part was steady. Short disturbances in its middle don't end it.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from telemetry.formatting import number_of
 from telemetry.statistics.shifts import Floats, Shift, clearest_shift, differ, is_slope
 
 LEAST_STEPS: Final = 10
-"""A part of fewer steps shows nothing."""
+"""Smallest number of steps of a part that can be judged."""
 LEAST_SHARE: Final = 4
-"""A part shorter than one of so many of all steps is not what the run was like."""
+"""Divisor: a part shorter than this share of all steps does not represent the run."""
 TOLERANCE: Final = 0.01
 _LEAST_WINDOW: Final = 40
-"""In fewer steps noise that remembers can't be told from levels that come and go."""
+"""Smallest window: in fewer steps correlated noise can't be distinguished from changing levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyRange:
-    """Steps from `begin` up to before `end`; false if there is no such part."""
+    """A range of steps from `begin` up to before `end`; false if it is empty."""
 
     begin: int
     end: int
     reason: str
-    """In words: how it was found, or why there is none."""
+    """Explanation: how the part was found, or why there is none."""
 
     def __bool__(self) -> bool:
         return self.end > self.begin
 
 
 def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> SteadyRange:
-    """The longest part without shift or slope of more than `tolerance` of its level.
+    """Return the longest part without shift or slope of more than `tolerance` of its level.
 
-    `steps` are one row of figures, or several, which have to agree; NaN is a step without values. `names` are those
-    of the rows, for the reason. Raises ValueError for other shapes, infinite figures and names of other rows.
+    `steps` are one row of figures, or several rows that must agree; NaN is a step without values. `names` are those
+    of the rows, for the reason. Raises ValueError for other shapes, infinite figures and a wrong number of names.
     """
     parts = _Parts.of(steps, tolerance, names)
     if isinstance(parts, str):
@@ -56,10 +56,10 @@ def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str
 
 
 def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> SteadyRange:
-    """All from the first step on where the figures are as in the longest part without shift or slope.
+    """Return all steps from the first one on where the figures are as in the longest part without shift or slope.
 
-    It begins at 0 if there was no warm-up. There is none if it would begin in the second half. Arguments and errors
-    as of `steady_part`.
+    The range begins at 0 if there was no warm-up. It is empty if it would begin in the second half. Arguments and
+    errors as of `steady_part`.
     """
     parts = _Parts.of(steps, tolerance, names)
     if isinstance(parts, str):
@@ -74,19 +74,19 @@ def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A run cut at its shifts. Not many rows; the cuts are few."""
+    """A run cut at its shifts. There are few rows and few cuts."""
 
     rows: Floats
     tolerance: float
     names: Sequence[str]
     bounds: list[int]
-    """Where parts begin, and the end."""
+    """Beginnings of the parts, and the end."""
     shifts: dict[int, tuple[str, Shift]]
-    """At each cut: the row that shifts, and how."""
+    """Shifts by cut: the row that shifts, and how."""
 
     @staticmethod
     def of(steps: Floats, tolerance: float, names: Sequence[str]) -> _Parts | str:
-        """A text says why there is no steady part."""
+        """Cut the steps; return the reason as a text if there is no steady part."""
         rows = np.atleast_2d(np.asarray(steps, dtype=np.float64))
         if rows.ndim != 2 or np.isinf(rows).any() or len(names) not in (0, len(rows)):
             raise ValueError("steps are rows of finite figures, with a name for each or none")
@@ -112,14 +112,17 @@ class _Parts:
         return max(pairwise(self.bounds), key=lambda part: part[1] - part[0])
 
     def slope(self) -> str:
-        """In words, if the longest part is a piece of a slope, of all steps or with its neighbours; else empty."""
+        """Describe the slope if the longest part is a piece of one; else return an empty text.
+
+        The slope may cover all steps, or the longest part with its neighbours.
+        """
         begin, end = self.longest
         place = self.bounds.index(begin)
         first = max(self.bounds[max(place - 1, 0)], 2 * begin - end)
         last = min(self.bounds[min(place + 2, len(self.bounds) - 1)], 2 * end - begin)
         for start, stop in ((0, self.size), (first, last), (first, end), (begin, last)):
             if 2 * (stop - start) < 3 * (end - begin):
-                continue  # a tail of a warm-up is sloped, too; a piece of a slope has more of it beside it
+                continue  # the tail of a warm-up is sloped too; a piece of a slope has more of it beside it
             cuts = [at - start for at in self.bounds if start < at < stop]
             for name, row in zip(self.names, self.rows, strict=True):
                 if is_slope(row[start:stop], cuts, self.tolerance):
@@ -127,7 +130,7 @@ class _Parts:
         return ""
 
     def settled(self) -> int:
-        """Where the first part begins whose figures are those of the longest one."""
+        """Return the beginning of the first part whose figures are those of the longest one."""
         main = slice(*self.longest)
         for begin, end in pairwise(self.bounds):
             differing = (differ(row[begin:end], row[main], self.tolerance) for row in self.rows)
@@ -136,7 +139,7 @@ class _Parts:
         raise AssertionError("the longest part is one of them")
 
     def why(self, begin: int, end: int) -> str:
-        """What shifts at both ends."""
+        """Describe the shifts at both ends."""
         shifts = [(at, *self.shifts[at]) for at in (begin, end) if at in self.shifts]
         return ", ".join(
             f"{name} goes from {shift.before:.4g} to {shift.after:.4g} at step {at:,}" for at, name, shift in shifts
@@ -148,7 +151,7 @@ def _least(size: int) -> int:
 
 
 def _shifts(rows: Floats, tolerance: float) -> Iterator[tuple[int, int, Shift]]:
-    """(step, row, shift), of the parts that are long enough to be the steady one."""
+    """Yield (step, row, shift) for the parts that are long enough to be the steady one."""
     least = _least(rows.shape[1])
     waiting = [(0, rows.shape[1])]
     while waiting:
@@ -166,7 +169,10 @@ def _shifts(rows: Floats, tolerance: float) -> Iterator[tuple[int, int, Shift]]:
 
 
 def _windows(begin: int, end: int, least: int) -> Iterator[tuple[int, int]]:
-    """A part, its halves and theirs, and those between: levels that come and go can't be seen in the whole."""
+    """Yield a part, its halves, quarters and so on, and those between them.
+
+    Levels that come and go can't be seen in the whole part.
+    """
     length = end - begin
     if length >= least:
         yield begin, end

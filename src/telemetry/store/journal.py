@@ -262,9 +262,7 @@ class JournalReader:
         self.tail_bytes = 0
         """Number of unreadable bytes after the last good frame of the journal."""
         self.tail_damaged = False
-        """True if a frame was damaged after the last good one; the incomplete frame of a killed writer is no
-        damage.
-        """
+        """True if a frame after the last good one was damaged, and is not just the rest of a killed write."""
         self.damaged = False
         """True if frames between two others could not be read, or are missing."""
         self.dropped_segments = 0

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     import os
 
 LARGEST_TOLERANCE: Final = 0.5
-"""Upper bound of the early-stopping tolerance. Early stopping covers percentiles from the median on, and a
-tolerance this large leaves no percentage.
+"""Bound of the early-stopping tolerance, exclusive.
+
+Early stopping covers percentiles from the median on; the median minus this tolerance is 0 %.
 """
 Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
@@ -109,8 +110,9 @@ class Rates(Struct, frozen=True, kw_only=True):
     while_issuing: Rate = Rate()
     """Requests completed between the first and the last issue of completed requests; stragglers are excluded."""
     loadgen: Rate = Rate()
-    """Rate as defined by MLPerf's LoadGen: all requests but one, from the first issue to the completion of the
-    request that was issued last.
+    """Rate as defined by MLPerf's LoadGen.
+
+    It counts all requests but one, from the first issue to the completion of the request that was issued last.
     """
     overall: Rate = Rate()
     """Rate of all requests, from the first issue to the last completion."""
@@ -128,8 +130,9 @@ class EarlyStop(Struct, frozen=True, kw_only=True):
 
 
 class EarlyRule(Struct, frozen=True, kw_only=True):
-    """The parameters of early stopping, which finds upper bounds of percentiles. Raises UsageError for invalid
-    values.
+    """The parameters of early stopping, which finds upper bounds of percentiles.
+
+    Raises UsageError for invalid values.
     """
 
     confidence: float = 0.99

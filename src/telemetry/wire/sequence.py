@@ -82,7 +82,7 @@ class SequenceTracker:
 
     @property
     def given_up(self) -> list[Range]:
-        """Ranges that were given up, ascending: the last `limits.GAPS_SHOWN` of them."""
+        """List of the ranges that were given up, ascending: the last `limits.GAPS_SHOWN` of them."""
         return list(self._given_up)
 
     def unbroken_from(self, seq: int) -> int:

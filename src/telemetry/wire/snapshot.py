@@ -244,8 +244,9 @@ class BackendStat(Struct, kw_only=True, frozen=True):
     retried: Natural = 0
     """Number of attempts after the first."""
     repeated: Natural = 0
-    """Number of items that may be stored twice: after a crash they were delivered again to a tracker without
-    deduplication.
+    """Number of items that may be stored twice.
+
+    After a crash they were delivered again, to a tracker that can't recognize repeated items.
     """
     dropped: Drops = {}
     """Items that will never be delivered, by reason."""

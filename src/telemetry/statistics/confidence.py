@@ -18,7 +18,7 @@ Ratio = tuple[int, int]
 
 _NORMAL: Final = NormalDist()
 _EXPANDED_FROM: Final = 30.0
-"""Variance from which the expansion around the normal distribution knows its own error."""
+"""Variance from which the expansion around the normal distribution gives its own error."""
 _CACHED: Final = 1 << 14  # for 2,000 series with 8 percentiles
 
 

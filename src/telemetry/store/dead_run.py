@@ -110,7 +110,7 @@ def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
 def _other_signs(run: RunDirectory) -> Iterator[os.stat_result]:
     """Yield files that a live aggregator writes to all the time.
 
-    `serve --resume` and `recover` write to the manifest.
+    The manifest is excluded: resuming rewrites it.
     """
     paths = [run.log]
     for folder in (run.history, run.records):

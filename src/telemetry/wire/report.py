@@ -138,7 +138,7 @@ class EarlyRule(Struct, frozen=True, kw_only=True):
     confidence: float = 0.99
     """Probability that the bound is right, between 0 and 1."""
     tolerance: float = 0.0
-    """Difference between the percentile and the share of values below the bound: 0.01 turns 99 % into 98 %."""
+    """Allowed reduction of the percentile that the bound is for: 0.01 turns 99 % into 98 %."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:

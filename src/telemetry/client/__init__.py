@@ -1,4 +1,4 @@
-"""The producer's side: instruments, requests, the run, and the thread that sends. Light to import."""
+"""Producer side: instruments, requests, the run, and the thread that sends events. Cheap to import."""
 
 from __future__ import annotations
 

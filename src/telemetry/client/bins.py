@@ -1,6 +1,6 @@
-"""Distributions that a program hands over whole: counted here, into bins of equal width.
+"""Bins of equal width for whole distributions that a program hands over.
 
-With numpy where the program has loaded it; without, the same in Python.
+Uses numpy if the program has loaded it, else the same algorithm in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 
 class Counted(NamedTuple):
-    """`counts[i]` values from `edges[i]` up to `edges[i + 1]`; edges ascend. `refused` values were no numbers."""
+    """Bins of a distribution: `counts[i]` values from `edges[i]` up to `edges[i + 1]`, with ascending edges.
+
+    `refused` counts values that were not numbers.
+    """
 
     edges: list[float]
     counts: list[int]
@@ -37,9 +40,10 @@ def encoded(name: object, counted: Counted, place: Place) -> bytes:
 
 
 def count(values: Any) -> Counted:
-    """Counts values, or takes `(edges, counts)` or `(counts, edges)` as they are: there is one edge more.
+    """Count values into bins. A pair `(edges, counts)` or `(counts, edges)` is kept as it is.
 
-    Values that are not finite are left out. Raises TypeError or ValueError for what is no distribution.
+    Edges are the longer part of a pair, by one. Values that are not finite are left out. Raises TypeError or
+    ValueError for input that is not a distribution.
     """
     if isinstance(values, tuple) and len(values) == 2 and all(map(_many, values)):
         return _given(*values)
@@ -71,7 +75,7 @@ def _whole(value: Any) -> int:
 
 
 def edges_between(low: float, high: float) -> list[float]:
-    """At most COUNT bins; fewer where floats lie no closer."""
+    """Return the edges of at most COUNT bins. There are fewer bins if adjacent floats are too far apart."""
     if low == high:
         wide = max(abs(low) * 1e-3, 0.5)
         low, high = max(low - wide, -sys.float_info.max), min(high + wide, sys.float_info.max)
@@ -83,7 +87,7 @@ def edges_between(low: float, high: float) -> list[float]:
 
 
 def _count_plain(values: Iterable[object]) -> Counted:
-    """Nested lists are one."""
+    """Count values in Python. Flattens nested lists."""
     if isinstance(values, str | bytes):
         raise TypeError("text is no distribution")
     finite: list[float] = []
@@ -96,7 +100,7 @@ def _count_plain(values: Iterable[object]) -> Counted:
                 break
             try:
                 plain = number(value)
-            except Exception:  # noqa: BLE001 – a value may raise anything; the others are fine
+            except Exception:  # noqa: BLE001 – a value may raise anything; the others are still counted
                 refused += 1
             else:
                 if plain is not None:
@@ -117,15 +121,15 @@ def _count_plain(values: Iterable[object]) -> Counted:
 
 
 def _array(values: Any) -> Any:
-    """The values as an array of numbers; None if they are none, or numpy is not loaded."""
+    """Return the values as an array of numbers. Return None if they are not, or if numpy is not loaded."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None
-    if hasattr(values, "detach"):  # a tensor: maybe of a device, of a gradient, of a type that numpy does not know
+    if hasattr(values, "detach"):  # a tensor: may be on a device, need gradients, or have a type unknown to numpy
         values = values.detach().cpu().double().numpy()
     try:
         array = numpy.asarray(values)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # rows of different lengths
         return None
     return array.astype(float, copy=False).ravel() if array.ndim and array.dtype.kind in "biuf" else None
 
@@ -139,6 +143,7 @@ def _count_array(array: Any) -> Counted:
         raise ValueError("it has no finite value")
     low, high = float(array.min()), float(array.max())
     edges = edges_between(low, high)
-    even = len(edges) == COUNT + 1 and low < high and isfinite(high - low)  # then numpy need not look each value up
+    # even edges need no search for each value
+    even = len(edges) == COUNT + 1 and low < high and isfinite(high - low)
     counts, bounds = numpy.histogram(array, COUNT, (low, high)) if even else numpy.histogram(array, edges)
     return Counted(bounds.tolist(), counts.tolist())

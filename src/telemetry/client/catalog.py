@@ -1,4 +1,4 @@
-"""The instruments of this process, each defined once and checked when it is defined."""
+"""Instruments of this process. Each is checked and defined once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from telemetry.errors import InstrumentError
 from telemetry.wire.events import KINDS, Define, Kind
 
 NO_ID: Final = -1.0
-"""Instead of a row id, once there are no more."""
+"""Row id of instruments beyond the limit."""
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 class Catalog:
-    """Thread-safe. `definitions` only grows; the place in it is the row id."""
+    """Registry of instruments. Thread-safe. `definitions` only grows; a position in it is a row id."""
 
     def __init__(self, recorders: Recorders, unencodable: Tally) -> None:
         self.lock = threading.Lock()
@@ -47,7 +47,10 @@ class Catalog:
         low: float | None = None,
         high: float | None = None,
     ) -> Instrument:
-        """The instrument of this kind, name and labels. Raises InstrumentError if it can't be, or clashes."""
+        """Return the instrument of this kind, name and labels.
+
+        Raises InstrumentError if it is invalid or conflicts.
+        """
         checked = _checked(kind, name, unit, labels or {}, digits=digits, low=low, high=high)
         key: Key = (checked.kind, checked.name, tuple(sorted(checked.labels.items())))
         with self.lock:
@@ -64,7 +67,10 @@ class Catalog:
             return made
 
     def reserve(self, meanings: Mapping[str, tuple[Kind, str]]) -> None:
-        """Instruments of these names are of these kinds and units, or none at all. Raises InstrumentError."""
+        """Reserve names for these kinds and units.
+
+        Reserves all of them, or raises InstrumentError and reserves no name.
+        """
         with self.lock:
             for name, (kind, unit) in meanings.items():
                 check_text("a name", name, limits.NAME_CHARS)
@@ -72,7 +78,10 @@ class Catalog:
             self._meanings.update(meanings)
 
     def row_id(self, kind: Kind, name: str, unit: str, labels: Mapping[str, str], *, within: str) -> float:
-        """The row id of an instrument, made if need be; NO_ID if there are no more. All has been checked."""
+        """Return the row id of an instrument, and make the instrument if needed. Return NO_ID beyond the limit.
+
+        The arguments have been checked.
+        """
         key: Key = (kind, name, tuple(sorted(labels.items())))
         with self.lock:
             found = self._instruments.get(key)
@@ -85,7 +94,7 @@ class Catalog:
         return float(found.definition.id)
 
     def _make(self, definition: Define) -> Instrument:
-        """The id is announced before anything can be recorded under it."""
+        """Make an instrument. Its definition is queued before any event can use its id."""
         if definition.id >= limits.PRODUCER_IDS:
             return self._make_without_id(definition)
         self.definitions.append(_ENCODE(definition))
@@ -96,7 +105,10 @@ class Catalog:
         return Gauge(definition, record) if definition.kind == "gauge" else Series(definition, record)
 
     def _make_without_id(self, definition: Define) -> Instrument:
-        """Labels without end must not stop a program hours into its run: such events are dropped and counted."""
+        """Make an instrument whose events are dropped and counted.
+
+        Unbounded labels must not stop a program hours into its run.
+        """
         if not self._warned:
             self._warned = True
             notice.warn(
@@ -117,7 +129,7 @@ class Catalog:
 
 
 def _has_id(made: Instrument) -> bool:
-    """Nothing is kept of an instrument without one: there may be any number of them."""
+    """Check that an instrument has an id. Only such instruments are stored; the number of others is unbounded."""
     return made.definition.id < limits.PRODUCER_IDS
 
 
@@ -131,7 +143,7 @@ def _checked(
     low: float | None,
     high: float | None,
 ) -> Define:
-    """The definition, without an id yet. Raises InstrumentError."""
+    """Return a definition without an id. Raise InstrumentError."""
     if kind not in KINDS:
         raise InstrumentError(f"{kind!r} is no kind of instrument", hint=f"use one of {', '.join(KINDS)}")
     check_text("a name", name, limits.NAME_CHARS)
@@ -151,7 +163,7 @@ def _checked(
 
 
 def check_text(what: str, text: object, max_chars: int, *, may_be_empty: bool = False) -> None:
-    """Raises InstrumentError unless `text` is a string that the wire takes."""
+    """Raise InstrumentError unless `text` is a string that is valid on the wire."""
     if not isinstance(text, str):
         raise InstrumentError(f"{what} has to be a string, not {type(text).__name__}")
     if not text and not may_be_empty:

@@ -1,4 +1,7 @@
-"""Counter, Gauge and Series: what a program holds. Definitions are checked here, values at the call."""
+"""Counter, Gauge and Series: the instruments that a program holds.
+
+Definitions are checked when an instrument is made, values at each call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from telemetry.wire.units import TIME_NS
 
 
 class Instrument:
-    """Name, unit and labels. There is one object for each (kind, name, labels) in a process; threads share it."""
+    """Base of instruments: name, unit and labels.
+
+    Threads share one object per (kind, name, labels) in a process.
+    """
 
     __slots__ = ("_definition",)
 
@@ -41,7 +47,7 @@ class Instrument:
 
 
 class Counter(Instrument):
-    """A sum that only grows. A negative increment is dropped and counted by the aggregator."""
+    """A sum that only grows. The aggregator drops and counts negative increments."""
 
     __slots__ = ("add",)
     add: Add
@@ -52,7 +58,7 @@ class Counter(Instrument):
 
 
 class Gauge(Instrument):
-    """A value that is what it is now; over several processes the newest wins."""
+    """A current value. With several processes, the newest value wins."""
 
     __slots__ = ("set",)
     set: Record
@@ -63,7 +69,7 @@ class Gauge(Instrument):
 
 
 class Series(Instrument):
-    """A distribution of values that are not negative."""
+    """A distribution of values from 0 up."""
 
     __slots__ = ("record",)
     record: Record
@@ -73,7 +79,10 @@ class Series(Instrument):
         self.record = record
 
     def time(self) -> Timer:
-        """A `with` block or a decorator that records durations. Raises InstrumentError unless `unit` is a time."""
+        """Return a `with` block or decorator that records durations.
+
+        Raises InstrumentError unless `unit` is a time unit.
+        """
         ns_per_unit = TIME_NS.get(self.unit)
         if ns_per_unit is None:
             raise InstrumentError(

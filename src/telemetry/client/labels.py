@@ -1,4 +1,4 @@
-"""Labels of a call: a mapping, keywords, or both; and the keyword that was meant to be an option."""
+"""Labels of a call: a mapping, keywords, or both. Also finds keywords that were meant to be options."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Final
 from telemetry.errors import InstrumentError
 
 _OPTIONS: Final = ("unit", "digits", "low", "high", "labels", "expire_s", "stop_when")
-"""Options of any instrument. A keyword of one of these names is an option, never a label."""
+"""Options of all instruments. A keyword with one of these names is an option, never a label."""
 _LETTERS: Final = 4
-"""An option with fewer letters resembles too many words that are good labels, as `low` resembles `flow`."""
+"""Minimum length of an option to compare by similarity.
+
+Shorter options resemble good labels: `low` resembles `flow`.
+"""
 _SIMILARITY: Final = 0.81
-"""As difflib counts it: one letter more, less or changed, or two swapped."""
+"""Minimum similarity by difflib: one letter added, removed or changed, or two letters swapped."""
 
 
 def joined(labels: Mapping[str, object] | None, more_labels: Mapping[str, object]) -> Mapping[str, object]:
@@ -30,7 +33,7 @@ def named(
 ) -> Mapping[str, object]:
     """Return the labels of an instrument. Raise InstrumentError for a keyword that was meant to be an option.
 
-    Only keywords are looked at: `labels={"units": …}` is the way to a label that looks like an option.
+    Only keywords are checked. Use `labels={"units": …}` for a label that looks like an option.
     """
     if labels is not None and not isinstance(labels, Mapping):
         raise InstrumentError(f"{name!r}: labels has to be a mapping, not {type(labels).__name__}")
@@ -44,9 +47,9 @@ def named(
     return joined(labels, more_labels)
 
 
-@lru_cache(maxsize=1_024)  # an instrument may be asked for again and again, and difflib takes 0.1 ms
+@lru_cache(maxsize=1_024)  # an instrument may be requested often, and difflib takes 0.1 ms
 def _option_meant(key: str) -> str:
-    """Return the option that a keyword is, or resembles; empty for a label."""
+    """Return the option that a keyword equals or resembles, or an empty string for a label."""
     if key in _OPTIONS:
         return key
     if key.startswith("expir"):

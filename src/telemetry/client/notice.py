@@ -1,4 +1,4 @@
-"""Lines for the person at the terminal. Recording never speaks; starting, ending and trouble say one line each."""
+"""Messages for the person at the terminal. Start, end and trouble print one line each; recording prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of this producer, added to a report that ends before the producer did."""
+"""The account of this producer, added to a report whose data ends before the producer did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _UNSENT: Final = Reason.UNSENT_AT_EXIT.value
 
 
 def with_own_account(report: Report, producer: str, emitted: int) -> Report:
-    """The journal and a last live snapshot end before the producer that asks: what it emitted since is missing."""
+    """Add the events that this producer emitted after the data of the report ended, and count them as missing.
+
+    This concerns reports from the journal and from the last live snapshot.
+    """
     if report.source not in ("last_live", "journal"):
         return report
     snapshot = report.snapshot
@@ -34,10 +37,11 @@ def with_own_account(report: Report, producer: str, emitted: int) -> Report:
 
 
 def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], ending: Ending) -> Report:
-    """Of an aggregator that said nothing any more a producer knows what was acknowledged of its own events: that
-    much is in the numbers of the run. What became of the rest is a warning, for nobody knows.
+    """Fill a report without producers with what this producer knows.
 
-    A report that has other people's numbers is left as it is.
+    When the aggregator does not answer any more, the producer still knows which of its events were acknowledged:
+    these are in the numbers of the run. Events without acknowledgement become a warning, because their fate is
+    unknown. A report that has numbers of other producers is returned unchanged.
     """
     if report.source != "last_live" or report.snapshot.producers:
         return report

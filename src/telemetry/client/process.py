@@ -1,9 +1,9 @@
-"""The one producer of this process: how it comes to life, survives a fork, and ends.
+"""The single producer of this process: how it attaches, survives a fork, and finishes.
 
 idle ──attach──▶ live ──finish──▶ finished ──attach──▶ live
                   │ fork (in the child)
                   ▼
-                inherited ──first event──▶ live, as a producer of its own
+                inherited ──first event──▶ live, as a new producer
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ State = Literal["idle", "live", "inherited", "finished"]
 
 
 class Process:
-    """All methods may be called from any thread. Recording itself goes through `recorders` and takes no lock."""
+    """State of the producer in this process. Thread-safe. Recording uses `recorders` and takes no lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -58,7 +58,7 @@ class Process:
         self.state: State = "idle"
         self.endpoint = ""
         self.finish_hook: Callable[[], object] | None = None
-        """What the exit of the process calls instead of `finish`: the run's own end."""
+        """Function that the exit of the process calls instead of `finish`. It ends the run."""
         self._late = Tally()
         self._late_because = _AFTER_FINISH
         self._reserve = DescriptorReserve()
@@ -75,14 +75,17 @@ class Process:
     def instrument(
         self, kind: str, name: str, unit: str, labels: Mapping[str, object], **bounds: Any
     ) -> Instrument:
-        """The instrument. Attaches the process if the environment names an aggregator. Raises InstrumentError."""
+        """Return an instrument.
+
+        Attach the process if the environment names an aggregator. Raises InstrumentError.
+        """
         made = self.catalog.instrument(kind, name, unit, labels, **bounds)
         if self.state == "idle":
             self.attach_by_itself()
         return made
 
     def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
-        """Queues encoded records. Never raises; what can't be encoded is dropped and counted."""
+        """Queue encoded records. Never raises: records that can't be encoded are dropped and counted."""
         try:
             if self.state == "inherited":
                 self._come_alive()
@@ -95,27 +98,30 @@ class Process:
             self.unencodable.hit()
 
     def put_record(self, make: Callable[[], bytes]) -> None:
-        """One of them."""
+        """Queue one encoded record, as `put_records`."""
         self.put_records(lambda: (make(),))
 
     def requests(
         self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
     ) -> Requests:
-        """The kind of request, as `instrument` the instrument. Raises InstrumentError."""
+        """Return a kind of request. Attach the process as `instrument` does. Raise InstrumentError."""
         made = self.kinds.requests(name, labels, expire_s, stop_when)
         if self.state == "idle":
             self.attach_by_itself()
         return made
 
     def tracking(self, window: str) -> Tracking:
-        """A block whose requests belong to a window of this name. Raises InstrumentError."""
+        """Return a `with` block whose requests belong to the named tracking window. Raise InstrumentError."""
         return Tracking(self.kinds, self, window)
 
     # --- life ------------------------------------------------------------------------------------
 
     def join(self, endpoint: str, name: str, config: EmitConfig) -> Flusher:
-        """The producer for an aggregator whose welcome the caller awaits: the one that attached by itself, with new
-        policy and bounds, or a new one. Raises EndpointError; blocks only to finish one that is another run's."""
+        """Return the flusher for an aggregator. The caller waits for the welcome.
+
+        If the process attached by itself, that producer is kept and gets the new policy and bounds. Otherwise a new
+        one is started. Blocks only if it must first finish the producer of another run. Raises EndpointError.
+        """
         if self.endpoint != endpoint:
             self.finish(config.finish_timeout_s)
         with self.lock:
@@ -131,10 +137,11 @@ class Process:
     def attach(
         self, endpoint: str, name: str, config: EmitConfig, *, give_up: bool = False, awaited: bool = False
     ) -> Flusher:
-        """Starts a producer for an aggregator. Returns at once; `give_up` ends it if there is never an answer.
+        """Start a producer for an aggregator and return at once.
 
-        Why it ends by itself is said, unless it was never welcomed and somebody awaits that. Raises EndpointError
-        if no thread can be started.
+        With `give_up`, the producer ends if the aggregator never answers. A producer that ends by itself prints the
+        reason, unless it was never welcomed and `awaited` is True. Raises EndpointError if no thread can be
+        started.
         """
         with self.lock:
             self.endpoint, self._name, self._config = endpoint, name, config
@@ -152,7 +159,7 @@ class Process:
                 row_bound=None if blocking else config.buffer_events,
             )
             self.recorders.buffer.clear()
-            if self.state != "inherited":  # then it is an event of a request that brings this child to life
+            if self.state != "inherited":  # inherited: an event of a request attaches the child, so keep requests
                 self.kinds.forget()
             flusher = Flusher(
                 FlusherParts(
@@ -181,7 +188,7 @@ class Process:
             return flusher
 
     def _connected(self, endpoint: str, producer: str) -> ProducerLink:
-        """Return the sockets of a producer. Raise NoRoomError if the process can't open as many descriptors."""
+        """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
         if not self._reserve.has_room():
             raise NoRoomError(
                 f"this process can open no more files, so it can't reach {endpoint}", hint="raise `ulimit -n`"
@@ -195,7 +202,7 @@ class Process:
         return self._flusher
 
     def detach(self) -> None:
-        """Takes an attach back whose aggregator never answered: instruments discard again."""
+        """Undo an attach whose aggregator never answered. Instruments discard events again."""
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._discard()
@@ -204,14 +211,17 @@ class Process:
                 flusher.stop()
 
     def finish(self, timeout_s: float) -> Ending:
-        """Ends this producer: later events are counted, earlier ones sent and acknowledged. Bounded."""
+        """Finish this producer within a bounded time.
+
+        Earlier events are sent and acknowledged; later events are counted as late.
+        """
         with self.lock:
             flusher, self._flusher = self._flusher, None
             self._count_late()
         return flusher.finish(timeout_s) if flusher is not None else Ending(None)
 
     def _count_late(self) -> None:
-        """What is recorded from now on is in no result; it is counted and said at exit."""
+        """Count events from now on as late. They are in no result; their number is printed at exit."""
         with self.lock:
             if self.state in ("live", "inherited"):
                 self.kinds.close()
@@ -220,7 +230,7 @@ class Process:
                 self.state = "finished"
 
     def reopen(self) -> None:
-        """After a finish, a new start may attach again."""
+        """Allow a new start to attach again after a finish."""
         with self.lock:
             if self.state == "finished":
                 self._discard()
@@ -256,7 +266,10 @@ class Process:
     # --- attaching by itself ---------------------------------------------------------------------
 
     def attach_by_itself(self) -> None:
-        """Never raises and never waits: trouble is one line, and instruments stay null objects."""
+        """Attach to the aggregator that the environment names.
+
+        Never raises and never waits. On trouble it prints one line, and instruments keep discarding events.
+        """
         endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
         if not endpoint or endpoint == self._tried_endpoint:
             return
@@ -274,14 +287,14 @@ class Process:
                 self._say_why_not(error)
 
     def _given_up(self, flusher: Flusher, error: TelemetryError, *, say: bool) -> None:
-        """On the flusher's thread."""
+        """Handle a flusher that gave up. Runs on the flusher's thread."""
         with self.lock:
             current = self._flusher in (flusher, None)  # None: the process is finishing
             if isinstance(error, NoRoomError) and current:
                 self._late_because = str(error)
                 self._late.hit_many(flusher.outbox.emitted)
                 self._count_late()
-                say = say and self._flusher is flusher  # else the line at exit says it
+                say = say and self._flusher is flusher  # otherwise the line at exit reports it
             if self._flusher is flusher:
                 self._flusher = None
                 self._tried_endpoint = self.endpoint
@@ -296,13 +309,16 @@ class Process:
     # --- fork ------------------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
-        """The child is a producer of its own. What belongs to the parent is kept as it is and never touched:
-        closing an inherited socket would close the parent's."""
+        """Make the child a producer of its own.
+
+        Objects of the parent are kept and never touched: closing an inherited socket would close the parent's
+        socket.
+        """
         self.lock = threading.RLock()
         self.catalog.lock = threading.Lock()
         self._inherited.append(self._flusher)
         self._flusher = None
-        self.finish_hook = None  # the run is the parent's to end
+        self.finish_hook = None  # only the parent ends the run
         self._late.take()
         self.recorders.buffer.clear()
         self.kinds.after_fork_in_child()
@@ -316,7 +332,7 @@ class Process:
             self.recorders.buffer.extend(rows)
 
     def _come_alive(self) -> None:
-        """A forked child attaches with its first event: one that only execs is never a producer."""
+        """Attach a forked child at its first event. A child that only calls exec never becomes a producer."""
         with self.lock:
             if self.state == "inherited" and self._config is not None:
                 try:
@@ -328,7 +344,7 @@ class Process:
     # --- exit ------------------------------------------------------------------------------------
 
     def _hook_exits(self) -> None:
-        """`atexit` does not run in multiprocessing's children, their finalizers do."""
+        """Register exit hooks. multiprocessing's children skip `atexit` but run their finalizers."""
         if not self._hooked:
             self._hooked = True
             atexit.register(self._at_exit)
@@ -339,12 +355,18 @@ class Process:
             self._finalize_with_multiprocessing()
 
     def _finalize_with_multiprocessing(self) -> None:
-        """Called again in each child, which clears its finalizers before it runs."""
+        """Register the finalizer.
+
+        Called again in each child, because a child clears its finalizers before it runs.
+        """
         util = sys.modules["multiprocessing.util"]
         util.Finalize(None, self._end_of_process, exitpriority=-100)
 
     def _at_exit(self) -> None:
-        """Children are joined by multiprocessing's own exit function first, if that is still to come."""
+        """End this producer at exit.
+
+        If multiprocessing's own exit function is still due, run after it: it joins children.
+        """
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not util.is_exiting():
             self._finalize_with_multiprocessing()
@@ -359,7 +381,7 @@ class Process:
             said = self.finish(self.finish_timeout_s).in_words()
             if said and self._late_because == _AFTER_FINISH:
                 notice.warn(said)
-        buffer = self.recorders.buffer  # may hold what was on its way in when the flusher ended
+        buffer = self.recorders.buffer  # may hold events that arrived while the flusher ended
         late = self._late.take() + len(buffer) // 3
         buffer.clear()
         if late:
@@ -383,7 +405,7 @@ def _hello(producer: str, name: str) -> Hello:
 
 
 def _rank() -> int | None:
-    """The number that a launcher gave this process."""
+    """Return the rank that a launcher gave this process."""
     for variable in _RANK_VARIABLES:
         text = os.environ.get(variable, "")
         if text.isdecimal():
@@ -392,7 +414,7 @@ def _rank() -> int | None:
 
 
 def program_name() -> str:
-    """What this process calls itself without a `start`."""
+    """Return the name of this process when `start` gave none."""
     return os.path.basename(sys.argv[0] if sys.argv else "") or "python"
 
 
@@ -400,7 +422,10 @@ PROCESS: Final = Process()
 
 
 def _pickled(instrument: Instrument) -> tuple[Callable[[Define], Instrument], tuple[Define]]:
-    """Another process gets its own instrument of the same name, which attaches there by itself."""
+    """Reduce an instrument for pickle.
+
+    The receiving process makes its own instrument of the same name and attaches.
+    """
     return _same_here, (instrument.definition,)
 
 

@@ -1,14 +1,14 @@
-"""The hot path: functions that put one event into the process's one buffer.
+"""The hot path: functions that put one event into the single buffer of the process.
 
-All recorders of a process share one cell, `extend`. What it holds decides what becomes of an event:
+All recorders of a process share one cell, `extend`. Its target decides what happens to an event:
 
     before a start, or with no endpoint    discard
     live, policy drop                      the buffer's own `extend`: one C call, atomic
     live, policy block                     waits for room
-    in a forked child                      starts the child's own flusher, then goes live
+    in a forked child                      starts the child's own flusher, then becomes live
     after finish                           counts
 
-A recorder that a loop has bound long ago therefore stays valid, and costs nothing extra.
+So a recorder that a loop bound long ago stays valid, at no extra cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final, Protocol, SupportsFloat, SupportsIndex
 from telemetry.client.tally import Tally
 
 Rows = Sequence[float]
-"""One event or more, `id, time, value` of each, flat. They go into the buffer together."""
+"""Rows of one or more events, flat: `id, time, value` of each. They enter the buffer together."""
 Extend = Callable[[Rows], object]
 Buffer = list[float]
 
@@ -35,42 +35,42 @@ discard: Final[Extend] = deque[float](maxlen=0).extend
 
 
 class Record(Protocol):
-    """Records `value`, now or at a moment of the monotonic clock. Never blocks with policy `drop`, never raises.
+    """Record `value`, now or at a time of the monotonic clock.
 
-    A value that is no number is dropped and counted.
+    Never raises, and never blocks with policy `drop`. A value that is not a number is dropped and counted.
     """
 
     def __call__(self, value: SupportsFloat, at_ns: int | None = None) -> None: ...
 
 
 class Add(Protocol):
-    """Adds `n`, now or at a moment of the monotonic clock. Never blocks with policy `drop`, never raises."""
+    """Add `n`, now or at a time of the monotonic clock. Never raises, and never blocks with policy `drop`."""
 
     def __call__(self, n: SupportsFloat = 1, at_ns: int | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
 class Recorders:
-    """What the rest of the process needs of the hot path."""
+    """The hot path, as the rest of the process uses it."""
 
     buffer: Buffer
-    """Flat `id, time, value, …`. Never replaced: recorders hold its bound methods."""
+    """Flat list `id, time, value, …`. Never replaced, because recorders hold its bound methods."""
     refused: Tally
-    """Values that were no numbers."""
+    """Number of values that were not numbers."""
     install: Callable[[Extend], None]
     record: Callable[[float], Record]
-    """A recorder for a row id."""
+    """Make a recorder for a row id."""
     add: Callable[[float], Add]
-    """The same with a default of one."""
+    """Make a recorder for a row id whose value defaults to 1."""
     put: Extend
-    """For rows that are plain numbers already."""
+    """Put rows that are already plain numbers."""
 
 
 def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
-    """The recorders of a process, discarding until `install` says otherwise.
+    """Return the recorders of a process. They discard events until `install` sets a target.
 
-    `ldexp(v, 0)` is `float(v)` for everything that is a number, arrays and tensors of one element included, but
-    refuses text, and returns a plain float whatever the class: so a row can always be encoded.
+    `ldexp(v, 0)` equals `float(v)` for every number, including arrays and tensors of one element. Unlike `float`,
+    it refuses text, and it returns a plain float for any class, so a row can always be encoded.
     """
     buffer: Buffer = []
     refused = Tally()
@@ -106,7 +106,7 @@ def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:
 
 
 def checked_ns(at_ns: SupportsIndex) -> int:
-    """A plain integer that the wire takes as a time. Raises TypeError or ValueError."""
+    """Return a plain integer that is valid as a time on the wire. Raise TypeError or ValueError."""
     plain = int(index(at_ns))
     if not 0 <= plain < TIME_LIMIT:
         raise ValueError(f"{plain} ns is no time")
@@ -124,11 +124,11 @@ def blocking_extend(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Extend:
-    """An `extend` that waits while `capacity` events are waiting, at most `timeout_s`, then drops and counts. It
-    waits once for all rows of a call.
+    """Return an `extend` that waits for room while `capacity` events are in the buffer.
 
-    A caller that gave up spares the others: until `progress` has moved, later events are dropped at once. A
-    stuck aggregator costs a program one timeout, not one for each event.
+    After `timeout_s` it drops and counts the events. It waits once for all rows of a call. After a timeout, later
+    events are dropped at once until `progress` has moved. So a stuck aggregator costs the program one timeout, not
+    one per event.
     """
     extend = buffer.extend
     full = 3 * capacity
@@ -148,7 +148,8 @@ def blocking_extend(
                     timed_out(len(rows) // 3)
                     return
                 sleep(_POLL_S)
-        except (KeyboardInterrupt, SystemExit):  # a signal handler's: the program ends, what it recorded is kept
+        # raised in a signal handler: the program ends, and its rows are kept
+        except (KeyboardInterrupt, SystemExit):
             extend(rows)
             raise
         extend(rows)

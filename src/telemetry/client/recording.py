@@ -1,4 +1,4 @@
-"""The calls that record: instruments, requests, marks, parameters, and what belongs to steps."""
+"""The calls that record: instruments, requests, marks, parameters, and values of steps."""
 
 from __future__ import annotations
 

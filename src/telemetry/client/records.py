@@ -1,6 +1,7 @@
-"""Marks, parameters, texts, tables and the like: checked, cut to the wire's bounds and encoded when they are made.
+"""Encoders of marks, parameters, texts, tables and similar records.
 
-What comes out can always be sent, and later changes to the caller's objects don't show.
+Values are checked, cut to the limits of the wire and encoded at the call. An encoded record can always be sent, and
+later changes to the caller's objects have no effect on it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from telemetry.wire.events import (
 )
 from telemetry.wire.masking import mask_secrets
 
-RECORD_BYTES: Final = limits.MIB  # of all records in a batch: with definitions and rows it stays below a frame
+RECORD_BYTES: Final = limits.MIB  # of all records in a batch, so that it stays below the frame limit
 _DEPTH: Final = 32
 _INT64: Final = 1 << 63
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|data:")
@@ -42,14 +43,14 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 
 def mark(text: object, labels: Mapping[str, object], time_ns: int) -> bytes:
-    """A mark. Never raises but for what `str` of the arguments raises."""
+    """Encode a mark. Raises only errors of `str` on its arguments."""
     return _ENCODE(Mark(text=clean(text, limits.TEXT_CHARS), time_ns=time_ns, labels=_labels(labels)))
 
 
 def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
-    """Settings as flat maps, nested keys joined with dots, secrets masked; several records if one can't hold them.
+    """Encode settings as flat maps: nested keys are joined with dots, secrets are masked.
 
-    Raises TypeError for what is no map.
+    Yields several records if one can't hold all settings. Raises TypeError if `values` is not a mapping.
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"params are a map, not {type(values).__name__}")
@@ -59,7 +60,7 @@ def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
 
 
 def expect(name: str, total: float, time_ns: int) -> bytes:
-    """The base of progress. Raises InstrumentError for a name or a total that can't be."""
+    """Encode the expected total of a metric. Raise InstrumentError for an invalid name or total."""
     check_text("a name", name, limits.NAME_CHARS)
     if not isinstance(total, (int, float)) or not 0 <= total <= limits.HIGHEST_BOUND:
         raise InstrumentError(f"{name!r}: the expected total is {total!r}, it has to be a number from 0 up")
@@ -67,7 +68,7 @@ def expect(name: str, total: float, time_ns: int) -> bytes:
 
 
 class Place(NamedTuple):
-    """Where a record belongs: to a step of an axis, or, with an empty axis, to none."""
+    """Time and step of a record. An empty axis means that the record belongs to no step."""
 
     time_ns: int
     axis: str = ""
@@ -75,7 +76,7 @@ class Place(NamedTuple):
 
 
 def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time_ns: int) -> bytes:
-    """How several producers' values become one. Raises InstrumentError for what can't be."""
+    """Encode how values of several producers are reduced to one. Raise InstrumentError for an invalid argument."""
     check_text("an axis", name, limits.NAME_CHARS)
     if len(reductions) > limits.PARAMS_PER_RECORD:
         raise InstrumentError(
@@ -92,15 +93,18 @@ def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time
 
 
 def note(name: object, text: object, place: Place) -> bytes:
-    """A named text, cut to what a record holds. Never raises but for what `str` of the arguments raises."""
+    """Encode a named text, cut to the record limit. Raises only errors of `str` on its arguments."""
     return _ENCODE(Note(_name(name), clean(text, limits.TEXT_CHARS), *place))
 
 
 def table(
     name: object, columns: Iterable[object], rows: Iterable[Iterable[object]], place: Place
 ) -> tuple[bytes, int]:
-    """A table, and how many of its rows have no place in it: those without a cell for each column, and the last
-    ones of too many. Raises TypeError or ValueError for what is no table."""
+    """Encode a table. Return it with the number of rows left out.
+
+    Rows with a wrong number of cells and rows beyond the size limit are left out. Raises TypeError or ValueError if
+    the input is not a table.
+    """
     names = [clean(column, limits.NAME_CHARS) or "_" for column in columns]
     if not 1 <= len(names) <= limits.TABLE_COLUMNS:
         raise ValueError(f"a table has 1 to {limits.TABLE_COLUMNS} columns, not {len(names)}")
@@ -122,8 +126,11 @@ def table(
 
 
 def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> bytes:
-    """A file by reference: a path is made absolute, a URI stays but for secrets in it. Raises TypeError or
-    ValueError for what is neither, or is too long: a part of it would lead elsewhere."""
+    """Encode a reference to a file: a path is made absolute, secrets in a URI are masked.
+
+    Raises TypeError or ValueError for other values and for a reference that is too long: cut, it would point to
+    another file.
+    """
     where = os.fsdecode(path_or_uri)  # type: ignore[arg-type]
     where = mask_secrets([where])[0] if _URI.match(where) else os.path.abspath(where)
     if len(where) > limits.TEXT_CHARS:
@@ -132,14 +139,17 @@ def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> b
 
 
 def span(name: object, start_ns: int, end_ns: int, track: object, labels: Mapping[str, object]) -> bytes:
-    """Something with a beginning and an end. Raises ValueError if the end comes first."""
+    """Encode a span. Raise ValueError if it ends before it starts."""
     if end_ns < start_ns:
         raise ValueError(f"it ends {start_ns - end_ns} ns before it begins")
     return _ENCODE(Span(_name(name), start_ns, end_ns, clean(track, limits.NAME_CHARS), _labels(labels)))
 
 
 def uncounted(record: Uncounted) -> bytes:
-    """Text whose tokens somebody else counts. Raises ValueError for one that is too long, or no valid Unicode."""
+    """Encode text whose tokens the aggregator's workers count.
+
+    Raises ValueError for text too long or not valid Unicode.
+    """
     if len(record.text) <= limits.UNCOUNTED_CHARS:
         encoded = _ENCODE(record)
         if len(encoded) <= RECORD_BYTES:
@@ -179,19 +189,21 @@ def _scalar(value: object) -> Scalar:
 
 
 def _cells(row: Iterable[object], count: int) -> list[Scalar] | None:
-    """So many cells; None for what is no row of them."""
+    """Return exactly `count` cells, or None if `row` is not a row of that many."""
     try:
         cells = [] if isinstance(row, str | bytes | Mapping) else [_cell(cell) for cell in islice(row, count + 1)]
-    except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; the other rows are fine
+    except Exception:  # noqa: BLE001 – `str` of a user's object may raise anything; the other rows are kept
         return None
     return cells if len(cells) == count else None
 
 
 def _cell(value: Any) -> Scalar:
-    """As `_scalar`, with numbers of numpy and tensors of one element as what they are, and None for what is not
-    finite: JSON has no word for it."""
+    """Convert a cell as `_scalar` does. Unwrap numpy numbers and tensors of one element.
+
+    Return None for a number that is not finite, because JSON can't represent it.
+    """
     if hasattr(value, "item"):
-        with suppress(Exception):  # an array of many: its text is what remains
+        with suppress(Exception):  # an array of many elements is kept as text
             value = value.item()
     plain = _scalar(value)
     return None if isinstance(plain, float) and not isfinite(plain) else plain
@@ -209,7 +221,7 @@ def _name(name: object) -> str:
 
 
 def clean(value: object, max_chars: int) -> str:
-    """Text of at most `max_chars` that UTF-8 can carry."""
+    """Return text of at most `max_chars` characters that is valid in UTF-8."""
     text = str(value)
     if len(text) > max_chars:
         text = text[: max_chars - 1] + "…"

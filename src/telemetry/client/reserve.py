@@ -1,7 +1,7 @@
-"""File descriptors kept for a forked child that has none left.
+"""File descriptors kept for a forked child that has no free ones.
 
-A child needs sockets of its own. In a process at its limit of open files it could not make them, and what it
-records would be lost. So a producer keeps a few descriptors that lead nowhere, and a child gives up its copies.
+A child needs its own sockets. In a process at its limit of open files, the child could not create them, and its
+events would be lost. So a producer keeps a few descriptors of the null device, and the child closes its copies.
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ import os
 from typing import Final
 
 _NEEDED: Final = 16
-"""A ZeroMQ context with two connected sockets takes 8. libzmq ends the process where it finds too few."""
+"""A ZeroMQ context with two connected sockets takes 8 descriptors. libzmq aborts the process if it has too few."""
 
 
 class DescriptorReserve:
-    """Descriptors of the null device. Not thread-safe: the owner of the process holds its lock."""
+    """A reserve of null device descriptors. Not thread-safe: callers hold the lock of the process."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
 
     def hold(self) -> None:
-        """Open the reserve, unless the process would have too few descriptors left for itself."""
+        """Open the reserve, unless the process would have too few descriptors left."""
         if not self._held and _can_open(3 * _NEEDED):
             self._held = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_NEEDED)]
 
     def release(self) -> None:
-        """Close the reserve, so that others can open as many."""
+        """Close the reserve and free its descriptors."""
         held, self._held = self._held, []
         for descriptor in held:
             os.close(descriptor)
 
     def has_room(self) -> bool:
-        """Return True if the process can open as many descriptors as sockets need, giving up the reserve for it."""
+        """Check that the process can open the descriptors that sockets need.
+
+        Closes the reserve if that is necessary.
+        """
         if _can_open(_NEEDED):
             return True
         self.release()

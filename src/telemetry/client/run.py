@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from telemetry.config import Config
 
 _ASK_AGAIN_S = 1.0
-_ASK_AGAIN_MOST_S = 8.0  # an aggregator that is slow to answer gets longer each time
+_ASK_AGAIN_MOST_S = 8.0  # each retry waits longer for a slow aggregator, up to this
 _REFUSALS = 2
-_RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, however little is left of the time to finish
-_DELIVERY_AT_LEAST_S = 1.0  # for backends, however little is left of the time to finish
-_NOTEBOOK_S = 1.0  # for the aggregator to answer before a notebook shows the run without figures
-_SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and its exact pass
+_RECOVERY_AT_LEAST_S = 5.0  # for the journal of a dead aggregator, even if less time to finish is left
+_DELIVERY_AT_LEAST_S = 1.0  # for backends, even if less time to finish is left
+_NOTEBOOK_S = 1.0  # for the aggregator's answer, before a notebook shows the run without figures
+_SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator's drain and exact percentiles
 
 
 class Run(Recording):
@@ -59,12 +59,12 @@ class Run(Recording):
     def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
         super().__init__(process)
         self.name = name
-        """The name of the run: of one that this process joined, the name that it was started with."""
+        """Name of the run. If this process joined a run, the name that the run was started with."""
         self.asked_name = name
         """The name that `start` was given."""
         self.run_id = ""
         self.endpoint = ""
-        """The control address of the aggregator; empty if none was reached and `required` was False."""
+        """Control address of the aggregator. Empty if no aggregator was reached and `required` was False."""
         self.directory = ""
         self._config = config.emit
         self._early_rule = config.early_stopping.rule
@@ -83,7 +83,7 @@ class Run(Recording):
         return f"<Run {self.name!r} {self.run_id or 'without an aggregator'}>"
 
     def _repr_html_(self) -> str:
-        """Return the state of the run, where it is, and its newest figures, for a notebook."""
+        """Return the state, location and newest figures of the run as HTML for a notebook."""
         if not self.endpoint:
             return str(facade().run_html(self, None))
         try:
@@ -96,7 +96,7 @@ class Run(Recording):
 
     @property
     def owner(self) -> bool:
-        """True in the process that started the aggregator: its `finish` ends the run."""
+        """True in the process that started the aggregator. `finish` of this process ends the run."""
         return self._keeper is not None and self._owner_pid == os.getpid()
 
     @property
@@ -177,7 +177,10 @@ class Run(Recording):
         return with_acknowledged(report, flusher.hello, flusher.outbox.dropped, ending)
 
     def _end_run(self, deadline: float) -> Report:
-        """The owner's finish: stop, then wait for the final snapshot on a subscription older than the stop."""
+        """End the run as its owner: send stop, then wait for the final snapshot.
+
+        The subscription must be older than the stop.
+        """
         keeper, snapshots = self._keeper, self._snapshots
         assert keeper is not None
         assert snapshots is not None
@@ -191,7 +194,7 @@ class Run(Recording):
         return await_report(snapshots, keeper, left_s, recovery_s=max(_RECOVERY_AT_LEAST_S, left_s))
 
     def _delivered(self, report: Report, deadline: float) -> Report:
-        """Ends the backends of a run that is over, and has the report say what became of them."""
+        """End the backends of a finished run and add their outcome to the report."""
         left_s = min(max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic()), self._delivery_s)
         self._writers.end(left_s, report.snapshot.backends, said_when_long(notice.warn, left_s))
         return with_backends(report, self._writers.stats)
@@ -207,10 +210,10 @@ class Run(Recording):
         return Report(snapshot=report.snapshot, source="status", source_reason=ending.reason)
 
     def _status_while_there(self, deadline: float, ending: Ending) -> Report:
-        """Ask for the state until the deadline, as long as an aggregator is there or another may be started.
+        """Ask for the state until the deadline, while an aggregator listens or may be restarted.
 
-        Raise EndpointError at once if the run has its result and its address refuses; after two refusals in a row,
-        a second or more apart, if nobody is known who would start another.
+        Raises EndpointError at once if the run has its result and its address refuses connections. Also raises it
+        after two refusals in a row, a second or more apart, if no known process would restart the aggregator.
         """
         asked_s, refusals = _ASK_AGAIN_S, 0
         while True:
@@ -246,7 +249,7 @@ class Run(Recording):
     # --- the beginning ---------------------------------------------------------------------------
 
     def _attach(self, endpoint: str) -> None:
-        """Raises EndpointError or ProtocolError if the aggregator can't be reached or refuses."""
+        """Attach to an aggregator. Raise EndpointError or ProtocolError if it can't be reached or refuses."""
         flusher = self._process.join(endpoint, self.name, self._config)
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
@@ -261,7 +264,7 @@ class Run(Recording):
         self.name, self.run_id, self.directory = welcome.name, welcome.run_id, welcome.directory
 
     def _spawn(self, flags: Mapping[str, object]) -> None:
-        """Raises what the aggregator reports, or EndpointError."""
+        """Start an aggregator and attach to it. Raise the error it reports, or EndpointError."""
         aggregator = spawn(self.name, flags, owner_pid=os.getpid(), timeout_s=self._config.start_timeout_s)
         keeper = None
         try:
@@ -293,7 +296,7 @@ class Run(Recording):
 
 
 class _Starter:
-    """The run of this process, if there is one."""
+    """Holder of the run of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -363,7 +366,7 @@ def start(
             return _STARTER.run
         config = load(flags).config
         backends = config.backends.to if to is None else [to] if isinstance(to, str) else to
-        if not os.environ.get(ENDPOINT_VARIABLE):  # who joins a run has no use for them, nor need they be here
+        if not os.environ.get(ENDPOINT_VARIABLE):  # a process that joins a run uses no backends and may lack them
             check_kinds(backends)
         writers = Writers(backends, notice.warn)
         PROCESS.reopen()
@@ -372,9 +375,9 @@ def start(
 
 
 def _warn_of_other_name(run: Run, name: str | None) -> None:
-    """Tell the caller when an open run is returned instead of one of the name asked for.
+    """Warn if `start` returns an open run whose name differs from the requested name.
 
-    A forked child shares the run of its parent and may call itself anything.
+    A forked child shares the run of its parent and may use any name.
     """
     if name is not None and run._owner_pid == os.getpid() and name not in (run.name, run.asked_name):
         notice.warn(

@@ -1,7 +1,7 @@
-"""Values of steps: checked, made plain and encoded at the call.
+"""Values of steps, checked and encoded at the call.
 
-What a training loop logs looks the same in every step: a dictionary of numbers under names that were there before.
-A few calls into C tell that; everything else takes the long way, which looks at each name and each value.
+A training loop usually logs the same shape in every step: a dictionary of numbers under known names. A few C calls
+detect this case. Other input takes the slow path, which checks each name and value.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from telemetry.client.recorders import checked_ns
 from telemetry.wire.events import Scalars, StepEnd
 
 DEFAULT_AXIS: Final = "step"
-"""Of values whose program counts one kind of step only."""
+"""Axis of programs that count one kind of step only."""
 _LOWEST: Final = -(1 << 63)
 _HIGHEST: Final = (1 << 63) - 1
-_LINES_SAID: Final = 20  # of one process, about what it gave that was no use: more is a log, not a hint
+_LINES_SAID: Final = 20  # maximum number of messages per process about unusable values
 _FLOATS: Final = frozenset({float})
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _now: Final = time.monotonic_ns
 
 
 class Steps:
-    """What a process says of steps. Thread-safe; nothing here blocks or raises."""
+    """Step records of a process. Thread-safe. Its methods don't block."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._names: set[str] = set()
-        """Names, of values and of axes, that the wire takes."""
+        """Checked names of values and axes."""
         self._said: set[str] = set()
 
     def log(
         self, values: Mapping[str, object], step: SupportsIndex, axis: str, at_ns: SupportsIndex | None
     ) -> None:
-        """Values of one step. One that is no number is left out by itself, and counted."""
+        """Record values of one step. A value that is not a number is left out and counted; the others are kept."""
         process = self._process
         if process.state == "idle":
             process.attach_by_itself()
@@ -57,11 +57,11 @@ class Steps:
         self.put("log", lambda: self._records(values, step, axis, at_ns))
 
     def end(self, step: SupportsIndex, axis: str, at_ns: SupportsIndex | None) -> None:
-        """This process has logged all it has for a step of an axis, and for those before it."""
+        """Record that this process has logged all its values for a step of an axis and for earlier steps."""
         self.put("end_step", lambda: [_ENCODE(StepEnd(self.axis(axis), plain_step(step), moment(at_ns)))])
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
-        """Queues encoded records. What can't be made is counted, and said once."""
+        """Queue encoded records. If encoding fails, the records are counted and one message is printed."""
         process = self._process
         if process.state == "idle":
             process.attach_by_itself()
@@ -76,12 +76,12 @@ class Steps:
         process.put_records(made)
 
     def refuse(self, what: str, why: str, count: int = 1) -> None:
-        """Counts values that are no numbers, and says so once."""
+        """Count values that are not numbers, and print one message about them."""
         self._process.recorders.refused.hit_many(count)
         self.say(what, why)
 
     def leave_out(self, what: str, why: str) -> None:
-        """Counts a part of a record that the wire does not take, and says so once."""
+        """Count a part of a record that is invalid on the wire, and print one message about it."""
         self._process.unencodable.hit()
         self.say(what, why)
 
@@ -91,11 +91,11 @@ class Steps:
             notice.warn(f"{what} is left out: {why}. It is counted; this is said once")
 
     def axis(self, axis: object) -> str:
-        """The name of an axis. Raises InstrumentError for what can't be one."""
+        """Return the name of an axis. Raise InstrumentError if it is invalid."""
         return self._checked("an axis", axis)
 
     def _compiled(self, values: Mapping[str, object], step: SupportsIndex, axis: str) -> bytes | None:
-        """One record, if all values are numbers under names that were there before."""
+        """Return one record if all values are numbers under known names, else None."""
         try:
             if type(values) is not dict or not 0 < len(values) <= limits.PARAMS_PER_RECORD:
                 return None
@@ -105,7 +105,7 @@ class Steps:
             if not _FLOATS.issuperset(map(type, values.values())) or not isfinite(sum(values.values())):
                 plain = {name: number(value) for name, value in values.items()}
             return _ENCODE(Scalars(axis, plain_step(step), plain, _now()))
-        except Exception:  # noqa: BLE001 – a value may raise anything; the long way counts it
+        except Exception:  # noqa: BLE001 – a value may raise anything; the slow path counts it
             return None
 
     def _records(
@@ -119,17 +119,17 @@ class Steps:
             yield _ENCODE(Scalars(where, number, part, time_ns))
 
     def _plain(self, values: Mapping[str, object]) -> dict[str, float | None]:
-        """What of the values the wire can carry."""
+        """Return the values that can be sent; leave out and count the others."""
         plain: dict[str, float | None] = {}
         for name, value in list(values.items()):
             try:
                 checked = self._checked("a name", name)
-            except Exception as error:  # noqa: BLE001 – a key may be anything; the others are fine
+            except Exception as error:  # noqa: BLE001 – a key may be anything; the others are kept
                 self.leave_out("a value", str(error))
                 continue
             try:
                 plain[checked] = number(value)
-            except Exception:  # noqa: BLE001 – a value may raise anything; the others are fine
+            except Exception:  # noqa: BLE001 – a value may raise anything; the others are kept
                 self.refuse(repr(checked), f"{type(value).__name__} is no number")
         return plain
 
@@ -144,9 +144,9 @@ class Steps:
 
 
 def number(value: Any) -> float | None:
-    """A float of any kind of number, arrays and tensors of one element included; None for one that is not finite.
+    """Convert any number to a float, including arrays and tensors of one element. Return None if it is not finite.
 
-    Raises for what is no number. Waits for a tensor that a device still computes.
+    Raises if the value is not a number. Waits for a tensor that a device still computes.
     """
     if type(value) is float:
         return value if isfinite(value) else None
@@ -158,7 +158,7 @@ def number(value: Any) -> float | None:
 
 
 def plain_step(step: SupportsIndex) -> int:
-    """An integer of 64 bits. Raises TypeError or ValueError."""
+    """Return a step as an integer of 64 bits. Raise TypeError or ValueError."""
     plain = step if type(step) is int else int(index(step))
     if not _LOWEST <= plain <= _HIGHEST:
         raise ValueError(f"step {plain} has more than 64 bits")
@@ -166,5 +166,5 @@ def plain_step(step: SupportsIndex) -> int:
 
 
 def moment(at_ns: SupportsIndex | None) -> int:
-    """Now, or a moment of the monotonic clock. Raises TypeError or ValueError for what is none."""
+    """Return `at_ns`, or the time now if it is None. Raise TypeError or ValueError for an invalid time."""
     return _now() if at_ns is None else checked_ns(at_ns)

@@ -1,4 +1,4 @@
-"""A counter that any thread, and a signal handler, may raise without a lock."""
+"""A counter that threads and signal handlers can increment without a lock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections import deque
 
 
 class Tally:
-    """`hit()`, `hit_many(n)` from anywhere: one C call, atomic. `take` and `total` from one thread at a time."""
+    """A counter. `hit()` and `hit_many(n)` are single atomic C calls, safe from anywhere.
+
+    Only one thread at a time may use `take` and `total`.
+    """
 
     __slots__ = ("_count", "_looks", "_taken", "hit")
 
@@ -18,18 +21,18 @@ class Tally:
         self.hit = self._count.__next__
 
     def hit_many(self, times: int) -> None:
-        """As many hits at once."""
+        """Add several hits at once."""
         deque(itertools.islice(self._count, times), maxlen=0)
 
     @property
     def total(self) -> int:
-        """Hits so far. Looking is itself a step of the counter, which is subtracted."""
+        """Number of hits so far. Reading the counter increments it, so earlier reads are subtracted."""
         seen = next(self._count) - self._looks
         self._looks += 1
         return seen
 
     def take(self) -> int:
-        """Hits since the last `take`."""
+        """Return the number of hits since the last `take`."""
         total = self.total
         new = total - self._taken
         self._taken = total

@@ -1,4 +1,4 @@
-"""`series.time()`: durations as a `with` block and as a decorator, for every kind of function."""
+"""`series.time()`: durations of `with` blocks and of decorated functions of every kind."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _now: Final = time.monotonic_ns
 
 
 class Timer:
-    """Records how long a block or a call takes, whether it returns or raises.
+    """A timer that records the duration of a block or call, even if it raises.
 
-    One object times one block at a time; as a decorator it keeps nothing between calls, which may overlap.
-    A generator's time runs from its first step to its end, its consumer's work included.
+    As a `with` block, one object times one block at a time. As a decorator it keeps no state, so calls may overlap.
+    The time of a generator runs from its first step to its end and includes the work of its consumer.
     """
 
     __slots__ = ("_divisor", "_record", "_started_ns")
@@ -48,7 +48,10 @@ class Timer:
         self._stop(self._started_ns)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, timed; of the same kind as before."""
+        """Wrap a function so that its calls are timed.
+
+        The result is of the same kind, such as async or generator.
+        """
         return functools.wraps(function)(_wrapper(function, self._stop))
 
     def _stop(self, started_ns: int) -> None:
@@ -113,7 +116,7 @@ def _async_generator(function: Callable[..., Any], stop: Callable[[int], None]) 
                 except GeneratorExit:
                     await inner.aclose()
                     raise
-                except BaseException as error:  # noqa: BLE001 – whatever the consumer threw in belongs to the generator
+                except BaseException as error:  # noqa: BLE001 – what the consumer throws belongs to the generator
                     value = await inner.athrow(error)
                 else:
                     value = await inner.asend(sent)

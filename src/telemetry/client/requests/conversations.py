@@ -1,4 +1,4 @@
-"""Conversations of one kind of request: when each began, when it last ended a request, how many turns it had."""
+"""Conversations of one kind of request: their start, the last end of a request, and the number of turns."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from telemetry.client.requests.instruments import Family
 
 _now: Final = time.monotonic_ns
-_LOOKED_AT: Final = 1_000  # at a time, for those that are idle
+_LOOKED_AT: Final = 1_000  # maximum number of conversations checked for idleness in one call
 
 
 class Conversation:
-    """One conversation. Its requests hold it, so that it hears of their ends without being looked for."""
+    """A conversation. Its requests hold a reference and report their ends to it directly."""
 
     __slots__ = ("ended_ns", "family", "first_ns", "heard_ns", "turns")
 
     def __init__(self, family: Family, first_ns: int) -> None:
         self.family = family
-        """Of the window it began in."""
+        """Instruments of the tracking window in which the conversation began."""
         self.first_ns = first_ns
         self.ended_ns = -1
         self.heard_ns = 0
-        """When it was last spoken of, which may be long after it happened."""
+        """Time of the last call about this conversation. May be long after the event that the call reported."""
         self.turns = 0
 
     def ended(self, at: int) -> None:
-        """One of its requests completed or failed."""
+        """Record that one of its requests completed or failed."""
         self.ended_ns = max(self.ended_ns, at)
         self.heard_ns = _now()
 
     def rows(self, at: int) -> tuple[float, ...]:
-        """What it came to: the turns it had, and how long it took if any of them ended."""
+        """Return the rows of the result: the number of turns, and the duration if a request has ended."""
         ids = self.family.ids
         turns = (ids[words.CONVERSATION_TURNS], at, float(self.turns))
         if self.ended_ns < 0:
@@ -50,16 +50,16 @@ class Conversation:
 
 
 class Conversations:
-    """The open ones. Thread-safe; nothing is recorded under the lock."""
+    """Registry of the open conversations of a kind. Thread-safe. Records no events while it holds the lock."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """None is open; also in a forked child, where the lock may have been held."""
+        """Drop all open conversations. Also used in a forked child, where the lock may have been held."""
         self._lock = threading.Lock()
         self._open: OrderedDict[Hashable, Conversation] = OrderedDict()
-        """Those of which nothing was heard for longest come first, more or less."""
+        """Open conversations, roughly in order of the last call about them, oldest first."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -67,7 +67,10 @@ class Conversations:
     def turn(
         self, key: Hashable, family: Family, at: int, turn: int | None
     ) -> tuple[Conversation, int, Conversation | None]:
-        """The conversation, the number of this turn, from 1, and another conversation that had to make room."""
+        """Return the conversation, the number of this turn, and an evicted conversation.
+
+        Turns count from 1. The third value is the conversation that was evicted to make room, or None.
+        """
         gone = None
         with self._lock:
             found = self._open.get(key)
@@ -82,19 +85,19 @@ class Conversations:
             return found, found.turns if turn is None else turn, gone
 
     def end(self, key: Hashable) -> Conversation | None:
-        """Takes a conversation out; None if there is none."""
+        """Remove a conversation and return it, or None if it is not open."""
         with self._lock:
             return self._open.pop(key, None)
 
     def end_all(self) -> list[Conversation]:
-        """Takes all of them out."""
+        """Remove and return all conversations."""
         with self._lock:
             ended = list(self._open.values())
             self._open.clear()
         return ended
 
     def end_idle(self, before_ns: int) -> list[Conversation]:
-        """Takes out those of which nothing was heard since a moment; of a bounded number that it looks at."""
+        """Remove and return conversations without a call since `before_ns`. Checks a bounded number of them."""
         ended = []
         with self._lock:
             for key, found in list(islice(self._open.items(), _LOOKED_AT)):

@@ -1,4 +1,4 @@
-"""The instruments of one kind of request in one tracking window, each made when it is first needed."""
+"""Instruments of one kind of request in one tracking window. Each is made when it is first needed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 
 OTHER: Final = "other"
 FAR_NS: Final = 86_400 * 10**9
-"""A day: nobody sends a request so long before it is due."""
+"""A day in ns. Larger distances between sending and due time are errors."""
 EARLY_NS: Final = 2 * 10**9
-"""Of a clock that begins with the machine: numbers of seconds and time.time() are before it, programs after."""
+"""Lower bound in ns of a plausible time on a clock that starts with the machine.
+
+Numbers of seconds and values of time.time() are below it, running programs above it.
+"""
 _WALL_NS: Final = 10**18
-"""No machine has been up for thirty years."""
+"""Lower bound in ns of wall clock times: no machine has been up for thirty years."""
 _GIVEN_CHARS: Final = 40
 _LONG_NS: Final = 3_600 * 10**9
-_WHOLE: Final = 1 << 32  # the sum over the chunks of a request stays an integer of 64 bits
+_WHOLE: Final = 1 << 32  # so that the sum over the chunks of a request fits in an integer of 64 bits
 _AT_ZERO: Final = (words.FAILED, words.EXPIRED)
-"""Counters that are there as soon as something is issued: that nothing failed is a number too."""
+"""Counters made together with the first issue, so that zero failures are reported as 0."""
 _LEFT_OUT: Final = (
     "which is left out: `planned` is a whole number of nanoseconds, as time.monotonic_ns() has it, neither seconds "
     "nor the wall clock's"
@@ -39,7 +42,7 @@ _LEFT_OUT: Final = (
 
 
 class Host(Protocol):
-    """What requests need of their process."""
+    """Interface of the process, as requests use it."""
 
     catalog: Catalog
     recorders: Recorders
@@ -48,7 +51,7 @@ class Host(Protocol):
 
     @property
     def state(self) -> str:
-        """`idle` while nothing is recorded."""
+        """State of the process. `idle` means that no events are recorded."""
         ...
 
     def put_record(self, make: Callable[[], bytes]) -> None: ...
@@ -56,20 +59,20 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Shared:
-    """What all families of a kind of request have in common."""
+    """State shared by all families of a kind of request."""
 
     open: dict[Request, Request] = field(default_factory=dict)
-    """Requests in flight, in order of issue. Whoever pops one ends it: nobody else does."""
+    """Requests in flight, in order of issue. The thread that pops a request is the only one that ends it."""
     by_key: dict[Hashable, Request] = field(default_factory=dict)
-    """Those of them that have a key."""
+    """Requests in flight that have a key."""
     values: dict[str, set[str]] = field(default_factory=dict)
-    """Of the label that an instrument has of its own."""
+    """Known values of each label that only some instruments have."""
     said: set[str] = field(default_factory=set)
-    """Warnings, each of them once."""
+    """Subjects of the warnings printed so far. Each warning is printed once."""
 
 
 class Family:
-    """Shared by the requests that were issued in one window. Thread-safe; nothing here raises for a value."""
+    """Instruments shared by requests of one window. Thread-safe. Its methods do not raise for invalid values."""
 
     __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
 
@@ -79,7 +82,10 @@ class Family:
         self.claim = shared.open.pop
         self.by_key = shared.by_key
         self.put: Callable[[Rows], object] = host.recorders.put
-        """Replaced when an id is asked for and there are no more: look it up after the ids of what it is given."""
+        """Function that records rows.
+
+        Replaced once an id is requested beyond the limit: look it up after the ids of the rows.
+        """
         self.ids = _Ids(self._make)
         self._host = host
         self.labels = labels
@@ -87,7 +93,7 @@ class Family:
         self._said_before = shared.said
 
     def moment(self, at_ns: SupportsIndex) -> int:
-        """`at_ns` if it is a time; else now, and it is counted."""
+        """Return `at_ns` if it is a valid time. Otherwise count it and return the time now."""
         moment = self.moment_or_none(at_ns)
         if moment is None:
             self._say(at_ns, "an `at_ns`", "for which now is taken")
@@ -97,7 +103,7 @@ class Family:
         return moment
 
     def moment_or_none(self, at_ns: SupportsIndex) -> int | None:
-        """`at_ns` if it is a time; else None, and it is counted."""
+        """Return `at_ns` if it is a valid time. Otherwise count it and return None."""
         try:
             return checked_ns(at_ns)
         except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
@@ -105,8 +111,11 @@ class Family:
             return None
 
     def due(self, planned: SupportsIndex, at: int) -> int | None:
-        """When a request should go out that does at `at`; None for what is no such time, and it is counted. Before
-        EARLY_NS that is only what goes out within the hour, as in a replay that begins at 0."""
+        """Return the due time of a request sent at `at`. For an implausible time, count it and return None.
+
+        A time below EARLY_NS is valid only if the request is sent within the hour after it, as in a replay that
+        starts at 0.
+        """
         moment = self.moment_or_none(planned)
         if moment is None:
             self.say_once("planned", f"a `planned` of requests of {self.kind!r} is no time, {_LEFT_OUT}")
@@ -126,31 +135,31 @@ class Family:
         self._say(value, what, "which is left out")
 
     def _say(self, value: object, what: str, outcome: str) -> None:
-        """What somebody gave for what, once for each."""
+        """Print one message per `what` about an invalid value and its consequence."""
         if what in self._said_before:
             return
         try:
             said = records.clean(value, _GIVEN_CHARS)
             given = repr(said) if isinstance(value, str) else said
-        except Exception:  # noqa: BLE001 – it is the caller's, and may have no words
+        except Exception:  # noqa: BLE001 – `str` of the caller's object may raise anything
             given = f"a {type(value).__name__}"
         self.say_once(what, f"requests of {self.kind!r} were given {given} as {what}, {outcome}")
 
     def say_once(self, what: str, line: str) -> None:
-        """A line for the person at the terminal, the first time that it is about this."""
+        """Print a line at the terminal, only once for each subject `what`."""
         if what not in self._said_before:
             self._said_before.add(what)
             notice.warn(line)
 
     def tokens(self, tokens: SupportsIndex) -> int:
-        """A number of tokens; 0 for what is none, and it is counted."""
+        """Return a number of tokens. For an invalid value, count it and return 0."""
         return self.whole(tokens, "the tokens of a piece") or 0
 
     def whole(self, value: SupportsIndex, what: str) -> int | None:
-        """A whole number from 0 up; None for what is none, and it is counted."""
+        """Return an integer from 0 up. For an invalid value, count it and return None."""
         try:
             plain = int(index(value))
-        except Exception:  # noqa: BLE001 – what is no integer may still be a whole number
+        except Exception:  # noqa: BLE001 – a value that is no integer may still be a whole number
             plain = _whole_float(value)
         if 0 <= plain < _WHOLE:
             return plain
@@ -158,7 +167,7 @@ class Family:
         return None
 
     def amount(self, value: SupportsFloat, what: str) -> float | None:
-        """A total of tokens; None for what is none, and it is counted."""
+        """Return a total of tokens. For an invalid value, count it and return None."""
         try:
             plain = ldexp(value, 0)
         except Exception:  # noqa: BLE001 – a value may raise anything; it is counted and reported with the run
@@ -169,35 +178,39 @@ class Family:
         return None
 
     def text(self, text: object, what: str) -> str | None:
-        """A text, of the plain type; None for what is none, and it is counted."""
+        """Return text as a plain `str`. For an invalid value, count it and return None."""
         if isinstance(text, str):
             return str.__str__(text)
         self._refuse(text, what)
         return None
 
     def after_end(self, at: int) -> None:
-        """A call for a request that had ended."""
+        """Count a call for a request that had already ended."""
         rows = (self.ids[words.AFTER_END], at, 1.0)
         self.put(rows)
 
     def in_order(self, rows: list[float], at: int) -> list[float]:
-        """Return the rows without durations that end before they begin, and with a row that counts these. No other
-        value of a request is below 0."""
+        """Return the rows without durations below 0, and add a row that counts the removed ones.
+
+        A duration below 0 ends before it begins. All other values of a request are 0 or more.
+        """
         if min(rows[2::3]) >= 0:
             return rows
         kept = [number for i in range(0, len(rows), 3) if rows[i + 2] >= 0 for number in rows[i : i + 3]]
         return [*kept, self.ids[words.OUT_OF_ORDER], at, (len(rows) - len(kept)) / 3]
 
     def free(self, key: Hashable) -> None:
-        """The key of a request that has just ended is anybody's again: until then no other has it."""
+        """Free the key of a request that has just ended, so that another request may use it."""
         try:
             self.by_key.pop(key, None)
         except Exception:  # noqa: BLE001 – the caller's key may compare in any way; it is counted with the run
             self._host.recorders.refused.hit()
 
     def said(self, value: object) -> str:
-        """A label's value in words, as `labelled` takes it; none for None. What has no words is `other`, and it is
-        counted."""
+        """Return a label value as text for `labelled`; empty for None.
+
+        Count a value without text and return `other`.
+        """
         if value is None:
             return ""
         try:
@@ -210,8 +223,10 @@ class Family:
         return OTHER
 
     def labelled(self, word: str, value: str) -> float:
-        """The id of an instrument with one label more, whose values are bounded: beyond, they are `other`. `value`
-        is of the plain type."""
+        """Return the id of an instrument with one more label. Its values are bounded: later ones become `other`.
+
+        `value` is a plain `str`.
+        """
         found = self.ids.get((word, value))
         return found if found is not None else self._label(word, value)
 
@@ -226,10 +241,13 @@ class Family:
         return self.ids[word, value]
 
     def count_later(self, word: str, text: str, at: int, first: int | None = None, skipped: int = 0) -> None:
-        """Has the tokens of a text counted, and, with `first`, the time for each of them after it, unless that came
-        after the end. A text that can't be sent is counted, which is said once."""
+        """Send text to the aggregator's workers, which count its tokens.
+
+        With `first`, they also record the time per token after it, unless `first` is after the end `at`. Text that
+        can't be sent is counted, and one message is printed.
+        """
         span_ns = -1 if first is None else at - first
-        self.ids[word]  # who counts knows no more of the series than its name: it is defined here
+        self.ids[word]  # the worker knows only the name of the series, so define the series here
         if first is not None and span_ns < 0:
             rows = (self.ids[words.OUT_OF_ORDER], at, 1.0)
             self.put(rows)
@@ -276,17 +294,17 @@ class Family:
 
 
 def _whole_float(value: object) -> int:
-    """A number without a fraction as an integer; -1 for anything else."""
+    """Return a number without a fraction as an integer, or -1 for any other value."""
     try:
         exact = ldexp(value, 0)  # type: ignore[arg-type]
         plain = int(exact)
-    except Exception:  # noqa: BLE001 – a value may raise anything; whoever asks counts it
+    except Exception:  # noqa: BLE001 – a value may raise anything; the caller counts it
         return -1
     return plain if plain == exact else -1
 
 
 def with_ids(rows: Rows, lost: Tally) -> Rows:
-    """The rows without those of instruments for which there is no id; these are counted."""
+    """Return the rows that have an id. Rows of instruments without an id are removed and counted."""
     without = rows[::3].count(NO_ID)
     if not without:
         return rows

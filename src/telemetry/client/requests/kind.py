@@ -1,7 +1,7 @@
-"""`run.requests(name)`: a kind of request, of which a program issues as many as it likes.
+"""`run.requests(name)`: a kind of request, of which a program issues any number.
 
-The figures of a request are made here, where it is: an object for each request in flight, and rows of ordinary
-counters and series once its outcome is known. Nobody else keeps anything for it.
+The figures of a request are computed in the program: one object per request in flight, and rows of ordinary
+counters and series once its outcome is known. The aggregator keeps no state per request.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 
 _now: Final = time.monotonic_ns
-_LOOKS: Final = 4  # for requests that are too old, in the time after which they are
+_LOOKS: Final = 4  # checks for expired requests per expiry time
 
 
 class Requests:
-    """The requests of one kind. There is one object for each name and labels in a process; threads share it."""
+    """Issuer of requests of one kind. Threads of a process share one object per name and labels."""
 
     def __init__(
         self,
@@ -41,13 +41,16 @@ class Requests:
         self.stop_when = ""
         self._asker = asker
         self._enough: set[str] = set()
-        """Windows, of which nobody asks again."""
+        """Tracking windows in which `enough` is True. They need no further check."""
         self._host = host
         self._shared = Shared()
         self._open, self._by_key = self._shared.open, self._shared.by_key
         self._conversations = Conversations()
         self._family = self._outside = Family(host, name, dict(labels), self._shared)
-        """Nothing else is kept of windows: the catalog knows their instruments."""
+        """Family of requests outside any window.
+
+        Families of closed windows are not kept: the catalog has their instruments.
+        """
         self._unknown = _ended(self._outside)
         self._ignored = _ended(self._silent())
         self._look_at_ns = 0
@@ -58,7 +61,7 @@ class Requests:
 
     @property
     def in_flight(self) -> int:
-        """Requests of this process that were issued and have not ended."""
+        """Number of requests of this process that were issued and have not ended."""
         return len(self._open)
 
     def issue(
@@ -72,12 +75,14 @@ class Requests:
         turn: int | None = None,
         at_ns: int | None = None,
     ) -> Request:
-        """A request that goes out now, or did at `at_ns`; `planned` is when it should have. Both are monotonic ns.
+        """Issue a request that is sent now, or was sent at `at_ns`.
 
-        `find` finds it by `key` while it is in flight; if another one in flight has the key, that one keeps it.
-        In a `conversation`, a request without `turn` is the next one, from 1. A value that is none is counted and
-        left out. Raises TypeError for a key or conversation that can't be hashed, and nothing has changed then.
-        Without a run nothing is kept.
+        `planned` is its due time. Both are monotonic ns.
+
+        `find` returns the request by `key` while it is in flight. If another request in flight has the key, that
+        request keeps it. In a `conversation`, a request without `turn` gets the next number, from 1. An invalid
+        value is counted and left out. Raises TypeError, before any change, for a key or conversation that can't be
+        hashed. Without a run, the request is not kept.
         """
         if self._host.state == "idle":
             return self._ignored
@@ -95,7 +100,7 @@ class Requests:
             given = family.text(input_text, "`input_text`")
         place = None
         if conversation is not None or turn is not None:
-            hash(key)  # no turn is counted for a request that can't be
+            hash(key)  # raises before a turn is counted
             place = self._turn(conversation, family, at, turn)
         request = Request(family, at, due, key, given, place, told)
         if key is not None and self._by_key.setdefault(key, request) is not request:
@@ -106,13 +111,18 @@ class Requests:
         return request
 
     def find(self, key: Hashable) -> Request:
-        """The request in flight that was issued with this key. If there is none, one whose calls are counted and
-        change nothing."""
+        """Return the request in flight with this key.
+
+        If there is none, return a request whose calls are counted and ignored.
+        """
         return self._by_key.get(key, self._ignored if self._host.state == "idle" else self._unknown)
 
     def end_conversation(self, key: Hashable, at_ns: int | None = None) -> None:
-        """Records, as of now or `at_ns`, what a conversation came to, from its first issue to its last end. Idle
-        ones end by themselves with `expire_s`, all others with the run. Nothing happens if nobody knows it."""
+        """Record the result of a conversation, from its first issue to its last end, as of now or `at_ns`.
+
+        Idle conversations end automatically after `expire_s`, all others at the end of the run. An unknown key is
+        ignored.
+        """
         ended = self._conversations.end(key)
         if ended is not None:
             self._record(ended, _now() if at_ns is None else ended.family.moment(at_ns))
@@ -141,22 +151,27 @@ class Requests:
         within: float | None = None,
         tolerance: float | None = None,
     ) -> Known:
-        """What can be said of a percentile of requests of the tracking window that is open, or outside any. It is
-        99 or "p99"; one below 1 only as text, such as "p0.5".
+        """Return what is known of a percentile of the requests in the open tracking window, or outside any window.
 
-        `confidence` is how often the bound is right, `tolerance` how much less than the percentile may be below it;
-        without them they are those of the settings (0.99 and 0).
+        `percentile` is a number such as 99 or text such as "p99". A percentile below 1 must be text, such as
+        "p0.5".
 
-        With `within` it is known only if its bound exceeds the value by no more than this share of it, as far as
-        the display histogram tells. Samples have to be independent. Asks the aggregator, at most once a second, and
-        blocks for the answer, a second at most; without one nothing is known. Raises UsageError.
+        `confidence` is the probability that the bound is right. `tolerance` is how much less than the percentile
+        may be below the bound. Their defaults are the settings (0.99 and 0).
+
+        With `within`, the percentile is known only if its bound exceeds the value by at most this share of the
+        value, as far as the display histogram shows. Samples must be independent. Asks the aggregator at most once
+        a second and blocks for its answer for at most a second; without an answer, the percentile is not known.
+        Raises UsageError.
         """
         return self._judge(condition(percentile, of, confidence, within, tolerance), self._family)
 
     @property
     def enough(self) -> bool:
-        """Whether what `stop_when` names is known; once it is, it stays so in a tracking window. Without
-        `stop_when` it never is, which is said once. Blocks as `known`."""
+        """True if the condition `stop_when` is met. It then stays True in its tracking window.
+
+        Without `stop_when` it is always False, and one message is printed. Blocks like `known`.
+        """
         family = self._family
         window = family.labels.get(words.WINDOW, "")
         if window in self._enough:
@@ -180,27 +195,29 @@ class Requests:
     # --- for the process -------------------------------------------------------------------------
 
     def enter(self, window: str) -> None:
-        """Requests issued from now on belong to this tracking window; to none if it is empty."""
+        """Assign requests issued from now on to this tracking window. Empty: to no window."""
         if window:
             self._family = Family(self._host, self.name, {**self.labels, words.WINDOW: window}, self._shared)
         else:
             self._family = self._outside
 
     def forget(self) -> None:
-        """Requests and conversations that are open are nobody's any more: of a parent, or of another run."""
+        """Drop open requests and conversations: they belong to a parent process or to another run."""
         self._open.clear()
         self._by_key.clear()
         self._conversations.forget()
         self._enough.clear()
 
     def close(self) -> None:
-        """Records what is left of conversations. Never blocks."""
+        """Record the results of open conversations. Never blocks."""
         now_ns = _now()
         self._append([number for ended in self._conversations.end_all() for number in ended.rows(now_ns)])
 
     def tend(self, now_ns: int) -> int:
-        """Ends what is too old, the oldest first, a bounded number of them, and returns how many events that made.
-        Never blocks."""
+        """End expired requests and idle conversations, oldest first, and return the number of events recorded.
+
+        Handles a bounded number of them. Never blocks.
+        """
         if self.expire_s is None or now_ns < self._look_at_ns:
             return 0
         oldest = self._oldest()
@@ -219,19 +236,22 @@ class Requests:
         return len(rows) // 3
 
     def _oldest(self) -> list[Request] | None:
-        """In order of issue; None if nobody can tell: then the next turn looks again."""
+        """Return the oldest requests, in order of issue.
+
+        Return None if they change meanwhile; the next call tries again.
+        """
         try:
             return list(islice(self._open, limits.EXPIRED_A_TURN))
-        except RuntimeError:  # the collector let another thread in between
+        except RuntimeError:  # the garbage collector let another thread run
             return None
 
     def _append(self, rows: list[float]) -> None:
-        """Past a policy that waits for room: only the caller of this makes any."""
+        """Append rows without waiting for room: the caller is the thread that makes room."""
         if rows:
             self._host.recorders.buffer.extend(with_ids(rows, self._host.unencodable))
 
     def _silent(self) -> Family:
-        """Of requests that were issued without a run: nothing of them is anywhere."""
+        """Return the family of requests that are issued without a run. It records no events."""
         made = Family(self._host, self.name, {}, Shared())
         made.put = discard
         made.ids[words.AFTER_END] = 0.0
@@ -239,29 +259,31 @@ class Requests:
 
 
 class RefusedKind(Requests):
-    """In place of all kinds for which there is no room: each of their requests counts as an event that is dropped,
-    and nothing is kept of it."""
+    """A replacement for request kinds beyond the limit.
+
+    Each of its requests counts as one dropped event, and no state is kept of it.
+    """
 
     def __init__(self, host: Host, asker: StatusQuery) -> None:
         super().__init__(host, OTHER, {}, asker)
 
     def issue(self, **given: Any) -> Request:
-        """One whose calls change nothing."""
+        """Count a dropped event and return a request whose calls are ignored."""
         self._host.unencodable.hit()
         return self._ignored
 
     def find(self, key: Hashable) -> Request:
-        """The same."""
+        """Return a request whose calls are ignored."""
         return self._ignored
 
     @property
     def enough(self) -> bool:
-        """Never, as nothing will be known of them; that they are dropped was said."""
+        """False always: no figures exist for dropped requests, and a message about them was printed."""
         return False
 
 
 def check_arguments(name: str, given: Mapping[str, object]) -> None:
-    """Raises UsageError for an argument that `Requests.issue` has not."""
+    """Raise UsageError for an argument that `Requests.issue` does not have."""
     known = cast(FunctionType, Requests.issue).__kwdefaults__ or {}
     unknown = sorted(given.keys() - known.keys())
     if unknown:
@@ -272,7 +294,7 @@ def check_arguments(name: str, given: Mapping[str, object]) -> None:
 
 
 def _ended(family: Family) -> Request:
-    """A request that is not in flight, and never was."""
+    """Return a request that was never in flight."""
     return Request(family, 0, None, None, None, None, 0, 0)
 
 

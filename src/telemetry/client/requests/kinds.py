@@ -1,4 +1,4 @@
-"""All kinds of request of a process, and the tracking windows that are open."""
+"""Request kinds of a process, and its open tracking windows."""
 
 from __future__ import annotations
 
@@ -26,26 +26,30 @@ _LONGEST_EXPIRY_S: Final = 1e9
 
 
 class Kinds:
-    """Thread-safe."""
+    """Registry of request kinds and tracking windows. Thread-safe."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], Requests] = {}
         self._windows: list[Tracking] = []
         self._unentered: WeakSet[Tracking] = WeakSet()
-        """Windows that were made and never opened."""
+        """Tracking windows that were made but never entered."""
         self._lock = threading.Lock()
         self._asker = StatusQuery(lambda: host.endpoint)
         self._refused: RefusedKind | None = None
-        """In place of the kinds for which there was no room."""
+        """Replacement for the kinds beyond the limit."""
         self._tended = 0
-        """Where the next look begins."""
+        """Index of the kind with which the next `tend` starts."""
 
     def requests(
         self, name: str, labels: Mapping[str, object], expire_s: float | None = None, stop_when: str = ""
     ) -> Requests:
-        """The kind of this name and these labels; one of which nothing is kept beyond `limits.REQUEST_KINDS`.
-        Raises InstrumentError, and UsageError for `stop_when`."""
+        """Return the kind of this name and these labels.
+
+        Beyond `limits.REQUEST_KINDS`, return a kind that drops its requests.
+
+        Raises InstrumentError, and UsageError for `stop_when`.
+        """
         checked = _checked_labels(name, labels)
         age_s = None if expire_s is None else _checked_age(name, expire_s)
         if stop_when:
@@ -69,7 +73,10 @@ class Kinds:
             return self._kinds.setdefault((name, tuple(labels.items())), made)
 
     def _without_room(self, name: str) -> Requests:
-        """Names and labels without end must not stop a program hours into its run."""
+        """Return the kind that drops requests.
+
+        Unbounded names and labels must not stop a program hours into its run.
+        """
         with self._lock:
             known = self._refused
             self._refused = found = known or RefusedKind(self._host, self._asker)
@@ -82,23 +89,23 @@ class Kinds:
 
     @property
     def window(self) -> str:
-        """The tracking window that is open: of several, the one opened last."""
+        """Name of the open tracking window. If several are open, the one opened last."""
         return self._windows[-1].window if self._windows else ""
 
     def await_entry(self, window: Tracking) -> None:
-        """If it is not tracked before the end, that is said then."""
+        """Register a window that must be entered. A window never entered is reported at the end of the run."""
         with self._lock:
             self._unentered.add(window)
 
     def track(self, window: Tracking) -> None:
-        """Requests that are issued from now on belong to this window."""
+        """Assign requests issued from now on to this window."""
         with self._lock:
             self._unentered.discard(window)
             self._windows.append(window)
             self._enter()
 
     def leave(self, window: Tracking) -> None:
-        """And from now on to the one that was opened last of those that are still open, if any is."""
+        """Close a window. Later requests belong to the last opened window that is still open, if any."""
         with self._lock:
             if window in self._windows:
                 self._windows.remove(window)
@@ -111,7 +118,7 @@ class Kinds:
     # --- what the process does for all of them ---------------------------------------------------
 
     def forget(self) -> None:
-        """Nothing that is open is this run's, or this process's."""
+        """Drop open requests, conversations and figures: they belong to another run or process."""
         self._asker.forget()
         for kind in list(self._kinds.values()):
             kind.forget()
@@ -122,7 +129,7 @@ class Kinds:
         self.forget()
 
     def close(self) -> None:
-        """Records what is left of conversations. Never blocks."""
+        """Report windows never entered, and record the results of open conversations. Never blocks."""
         with self._lock:
             unentered = list(self._unentered)
         for window in unentered:
@@ -131,8 +138,10 @@ class Kinds:
             kind.close()
 
     def tend(self) -> None:
-        """What is to be done now and then: requests and conversations expire. Bounded, over all kinds too: the next
-        look begins where this one ends. Never blocks."""
+        """End expired requests and conversations of all kinds.
+
+        The work per call is bounded over all kinds; the next call continues with the next kind. Never blocks.
+        """
         kinds = list(self._kinds.values())
         now_ns, left, first = time.monotonic_ns(), limits.EXPIRED_A_TURN, self._tended
         for number in range(first, first + len(kinds)):
@@ -143,8 +152,10 @@ class Kinds:
 
 
 class Tracking:
-    """A block within which this process's requests belong to a window of their own. Entered once. One that is
-    dropped before that, or is not entered until the run ends, changes nothing, and says so."""
+    """A `with` block whose requests carry the name of a tracking window. It is entered once.
+
+    A block that is dropped or still unused at the end of the run has no effect and prints a message.
+    """
 
     _entered = True
 
@@ -161,7 +172,7 @@ class Tracking:
             self.say_unentered()
 
     def say_unentered(self) -> None:
-        """Says, once, that no request belongs to it."""
+        """Print one message that no request belongs to this window."""
         if not self._entered:
             self._entered = True
             notice.warn(

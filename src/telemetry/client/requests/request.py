@@ -1,6 +1,6 @@
-"""One request, from its issue to its outcome: what the caller holds, and the rows it comes to.
+"""A request, from issue to outcome: the object of the caller, and the rows of its result.
 
-All rows of an outcome go to the buffer in one call, so they are there together or not at all.
+All rows of an outcome are put into the buffer in one call, so either all of them arrive or none does.
 """
 
 from __future__ import annotations
@@ -22,35 +22,41 @@ from telemetry.wire import requests as words
 _now: Final = time.monotonic_ns
 
 _HEAD: Final = 3
-"""`times` begins with the tokens of the first output, those beyond one for each chunk held, and the moment before
-the first of these."""
+"""Number of values at the head of `times`.
+
+They are the tokens of the first output, the tokens beyond one per held chunk, and the time before the first held
+chunk.
+"""
 _FULL: Final = _HEAD + limits.CHUNKS_HELD
 _UNKNOWN: Final = -(1 << 62)
-"""In place of the tokens beyond one for each chunk, where a piece came whose tokens are not known. Tokens of other
-pieces, each fewer than 1 << 32, leave it far below 0."""
+"""Marker for unknown tokens in the sum of tokens beyond one per chunk.
+
+Tokens of other chunks, each below 1 << 32, can't raise the sum near 0.
+"""
 _ENDED_NS: Final = 0
 _ONE: Final = 1
-"""What is this object needs no look at it; another one is looked at, whatever its type."""
+"""Default number of tokens. An argument that is this object needs no check; any other value is checked."""
 
 
 class Turn(NamedTuple):
-    """Of a request in a conversation, or with the number of a turn."""
+    """The conversation and turn label of a request."""
 
     conversation: Conversation | None
     label: str
 
 
 class Request(Struct, eq=False, gc=False):
-    """A request in flight. Its calls come one after another, from whatever threads; none of them raises or, with
-    policy `drop`, blocks. What they are given is looked at before anything changes: nothing of the caller's is
-    called once the request is claimed.
+    """A request in flight. Calls may be made from any threads, one after another.
 
-    Each returns the moment it took, in monotonic ns: `at_ns` if that was given. A call after the outcome changes
-    nothing and is counted. As a context manager it completes at the end of the block, or fails with the name of the
-    exception's type, unless the block has ended it.
+    No call raises or, with policy `drop`, blocks. All arguments are checked before any change: once the request is
+    claimed, no code of the caller runs.
 
-    The garbage collector does not look at requests, however many are in flight: what they hold of the caller's is
-    let go with the outcome, so that no cycle is there for ever.
+    Each call returns its time in monotonic ns, which is `at_ns` if given. A call after the outcome is counted and
+    has no other effect. As a context manager, the request completes at the end of the block, or fails with the name
+    of the exception's type, unless it has already ended.
+
+    The garbage collector ignores requests, however many are in flight. References to the caller's objects are
+    released at the outcome, so they leave no permanent cycle.
     """
 
     _family: Family
@@ -58,16 +64,19 @@ class Request(Struct, eq=False, gc=False):
     _planned_ns: int | None
     _key: Hashable
     _input: int | float | str | None
-    """How many tokens, or the text they are in."""
+    """Number of input tokens, or the input text."""
     _turn: Turn | None
     _told_ns: int
-    """When `issue` was called, which may be long after `_issued_ns`: age counts from here."""
+    """Time of the `issue` call. May be long after `_issued_ns`. The age for expiry counts from here."""
     _first_ns: int | None = None
     _times: array[int] | None = None
-    """None also after a first output of one token, until there is another."""
+    """Buffered times of chunks, after a head. None after a first output of one token, until the next chunk."""
 
     def first(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
-        """The first output has come, with so many tokens; None: nobody knows how many. Again, it is a chunk."""
+        """Record the first output and its tokens.
+
+        Pass None for an unknown number. A second call counts as a chunk.
+        """
         at = _now() if at_ns is None else self._family.moment(at_ns)
         if self._first_ns is not None:
             return self._chunk(tokens, at)
@@ -78,8 +87,10 @@ class Request(Struct, eq=False, gc=False):
         return at
 
     def chunk(self, tokens: int | None = 1, at_ns: int | None = None) -> int:
-        """More output has come, with so many tokens; None: nobody knows how many. Without a `first` before it, it
-        is the first."""
+        """Record more output and its tokens.
+
+        Pass None for an unknown number. Without an earlier `first`, this is the first.
+        """
         at = _now() if at_ns is None else self._family.moment(at_ns)
         times = self._times
         if times is None or len(times) >= _FULL:
@@ -96,8 +107,11 @@ class Request(Struct, eq=False, gc=False):
         output_text: str | None = None,
         at_ns: int | None = None,
     ) -> int:
-        """It has come to a good end. Without `output_tokens`, workers of the aggregator count those of
-        `output_text`; without both, they are the sum of what `first` and `chunk` were told, if all were."""
+        """Complete the request successfully.
+
+        Without `output_tokens`, workers of the aggregator count the tokens of `output_text`. Without both, the
+        tokens are the sum of those given to `first` and `chunk`, if all are known.
+        """
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
         produced = None if output_tokens is None else family.amount(output_tokens, "`output_tokens`")
@@ -111,7 +125,7 @@ class Request(Struct, eq=False, gc=False):
         return at
 
     def fail(self, reason: str = "error", at_ns: int | None = None) -> int:
-        """It has come to a bad end: nothing of it but its failure and `failed_latency` is recorded."""
+        """Fail the request. Only the failure and its `failed_latency` are recorded."""
         family = self._family
         at = _now() if at_ns is None else family.moment(at_ns)
         if type(reason) is not str:
@@ -147,7 +161,7 @@ class Request(Struct, eq=False, gc=False):
     # --- for this package ------------------------------------------------------------------------
 
     def expire(self, now_ns: int) -> tuple[float, int, float] | None:
-        """The row of a request that nobody ended; None if somebody just did."""
+        """End a request without outcome and return its row. Return None if another thread has just ended it."""
         family = self._family
         if family.claim(self, None) is None:
             return None
@@ -156,13 +170,13 @@ class Request(Struct, eq=False, gc=False):
         return family.ids[words.EXPIRED], now_ns, 1.0
 
     def give_up(self) -> None:
-        """It ends as if it had been too old: whoever knew about it will not say."""
+        """Expire the request now: its outcome will never be reported."""
         row = self.expire(_now())
         if row is not None:
             self._family.put(row)
 
     def _let_go(self, at: int) -> None:
-        """After the claim: later calls find a request that has ended, and the key is free."""
+        """Release all references after the claim. Later calls see an ended request, and the key is free."""
         self._first_ns = _ENDED_NS
         self._times = None
         if self._key is not None:
@@ -175,11 +189,11 @@ class Request(Struct, eq=False, gc=False):
             self._turn = None
 
     def _beyond_one(self, so_far: int, tokens: int | None) -> int:
-        """Tokens beyond one for each chunk, with those of another chunk."""
+        """Add the tokens of a chunk beyond one to the sum so far."""
         return _UNKNOWN if tokens is None else so_far + self._family.tokens(tokens) - 1
 
     def _chunk(self, tokens: int | None, at: int) -> int:
-        """Where `chunk` does more than to append."""
+        """Handle the cases in which `chunk` can't simply append."""
         family, times = self._family, self._times
         if self not in family.open:
             family.after_end(at)
@@ -228,7 +242,7 @@ class Request(Struct, eq=False, gc=False):
             family.count_later(words.OUTPUT_TOKENS, text, at, first, begun)
 
     def _add_input(self, rows: list[float], at: int) -> None:
-        """And its place in a conversation."""
+        """Add rows for the input and for the turn in a conversation."""
         family, given, turn = self._family, self._input, self._turn
         if isinstance(given, str):
             family.count_later(words.INPUT_TOKENS, given, at)
@@ -241,7 +255,7 @@ class Request(Struct, eq=False, gc=False):
 
 
 def _gap_rows(gap_id: float, times: array[int]) -> list[float]:
-    """A row for each chunk held: how long after the one before it came."""
+    """Return a row for each held chunk: the time since the previous chunk."""
     moments = times[_HEAD - 1 :].tolist()
     came = moments[1:]
     rows: list[float] = [gap_id] * (3 * len(came))

@@ -1,6 +1,6 @@
-"""Whether a percentile of requests is known by now: what a load generator asks that wants to stop once it is.
+"""Percentiles of requests that are known by now, for a load generator that stops once they are.
 
-The aggregator has the figures, so it is asked, at most once a second.
+The aggregator has the figures. It is asked at most once a second.
 """
 
 from __future__ import annotations
@@ -46,33 +46,36 @@ _SERIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What can be said of a percentile after so many samples. Values are in the unit of their series."""
+    """Knowledge of a percentile after a number of samples. Values are in the unit of their series."""
 
     percentile: str
     count: int
-    """Samples so far."""
+    """Number of samples so far."""
     needed: int
-    """The least that say anything of the percentile, with the confidence asked for."""
+    """Minimum number of samples to bound the percentile with the requested confidence."""
     missing: int
     known: bool
     value: float | None
-    """Of the samples so far."""
+    """Percentile of the samples so far."""
     bound: float | None
-    """What the percentile of the process is below, with that confidence."""
+    """Upper bound of the true percentile, with the requested confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A question, checked. The percentile lies between 0 and 100."""
+    """A checked condition. The percentile lies between 0 and 100, exclusive."""
 
     percentile: str = "99"
     of: str = words.LATENCY
     confidence: float | None = None
-    """None: as the settings have it."""
+    """Confidence of the bound. None: the confidence of the settings."""
     within: float | None = None
-    """Known only if the bound exceeds the value by no more than this share of it."""
+    """Largest share of the value by which the bound may exceed it. A larger excess means not known."""
     tolerance: float | None = None
-    """How much less than the percentile may be below the bound. None: as the settings have it."""
+    """Largest difference between the percentile and the share below the bound.
+
+    None: the tolerance of the settings.
+    """
 
     @property
     def ratio(self) -> tuple[int, int]:
@@ -86,8 +89,10 @@ def condition(
     within: float | None = None,
     tolerance: float | None = None,
 ) -> Condition:
-    """Raises UsageError for what can't be asked. A percentile may have a `p` before it. One below 1 has to: a
-    bare 0.99 is nearly always meant as a share."""
+    """Check a condition. Raise UsageError if it is invalid.
+
+    A percentile may start with `p`. One below 1 must, because a bare 0.99 usually means a share.
+    """
     text = str(percentile)
     number = text.removeprefix("p")
     if not _PERCENTILE.fullmatch(number) or not Fraction(number):
@@ -117,7 +122,7 @@ def condition(
 
 
 def _is_share(value: float) -> bool:
-    """Whether it is a number between 0 and 1."""
+    """Check that a value is a number between 0 and 1, exclusive."""
     try:
         return bool(0.0 < value < 1.0)
     except (TypeError, ValueError):
@@ -125,14 +130,15 @@ def _is_share(value: float) -> bool:
 
 
 def is_condition(text: str) -> bool:
-    """Whether somebody who writes this means a condition to stop, right or wrong."""
+    """Check that text has the form of a stop condition."""
     return _CONDITION.fullmatch(" ".join(text.split())) is not None
 
 
 def parse(stop_when: str) -> Condition:
-    """Reads "p99 known", "p99.9 of ttft known", "p99 known within 5% at 95% confidence tolerating 0.1%".
+    """Parse a stop condition.
 
-    Raises UsageError.
+    Examples: "p99 known", "p99.9 of ttft known", "p99 known within 5% at 95% confidence tolerating 0.1%". Raises
+    UsageError.
     """
     found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
     if found is None:
@@ -148,14 +154,14 @@ def parse(stop_when: str) -> Condition:
 
 
 class StatusQuery:
-    """The aggregator's figures, a second old at most, or None. Thread-safe."""
+    """A query for the aggregator's figures. They are at most a second old, or None. Thread-safe."""
 
     def __init__(self, endpoint: Callable[[], str]) -> None:
         self._endpoint = endpoint
         self.forget()
 
     def forget(self) -> None:
-        """What is known is of another run; also in a forked child, where the lock may have been held."""
+        """Drop the figures of another run. Also used in a forked child, where the lock may have been held."""
         self._asking = threading.Lock()
         self._ask_at = 0.0
         self._newest: MetricsSnapshot | None = None
@@ -163,7 +169,7 @@ class StatusQuery:
 
     @property
     def rule(self) -> EarlyStoppingConfig:
-        """Confidence and tolerance by the settings, read once a run. Raises ConfigError."""
+        """Confidence and tolerance of the settings, read once per run. Raises ConfigError."""
         if self._rule is None:
             from telemetry.config import load
 
@@ -171,13 +177,16 @@ class StatusQuery:
         return self._rule
 
     def ask(self) -> MetricsSnapshot | None:
-        """Blocks for the answer, a second at most, unless one is new enough or somebody else is asking."""
+        """Return the newest figures.
+
+        Block for at most a second, unless they are fresh or another thread is asking.
+        """
         asking = self._asking
         if time.monotonic() < self._ask_at or not asking.acquire(blocking=False):
             return self._newest
         try:
             answer = self._answer()
-            if asking is not self._asking:  # another run has begun: this is of the one before
+            if asking is not self._asking:  # another run has begun: this answer is from the run before
                 return None
             self._newest, self._ask_at = answer, time.monotonic() + _ASK_AGAIN_S
             return answer
@@ -191,7 +200,7 @@ class StatusQuery:
         try:
             with ControlClient(endpoint) as client:
                 answer = client.request(GetStatus(), _PATIENCE_S)
-        except TelemetryError:  # not known: whoever asks goes on, and asks again
+        except TelemetryError:  # no figures: the caller continues and asks again
             return None
         return answer.snapshot if isinstance(answer, Status) else None
 
@@ -205,8 +214,11 @@ def judge(
     confidence: float = 0.99,
     tolerance: float = 0.0,
 ) -> Known:
-    """What the snapshot says of the requests with exactly these labels. `confidence` and `tolerance` hold
-    where the condition has none; the latter for percentiles from the median on."""
+    """Evaluate a condition for the requests with exactly these labels.
+
+    `confidence` and `tolerance` apply if the condition has none. The default tolerance applies only to percentiles
+    from the median up.
+    """
     from telemetry.statistics.early_stopping import bound_rank, samples_needed
 
     name = words.name_of(kind, asked.of)
@@ -231,8 +243,11 @@ def judge(
 
 
 def value_at(stat: SeriesStat, rank: int) -> float:
-    """The value of a rank, from 1, as far as a snapshot tells: that of a percentile, or between the two beside it
-    where the display histogram has it, its cells taken as even."""
+    """Estimate the value at a rank (from 1) from the percentiles and display histogram of a snapshot.
+
+    The result is exact at the rank of a percentile. Otherwise it is interpolated in the histogram, with values
+    taken as even within a cell, and lies between the neighbouring percentiles.
+    """
     low, high = float(stat.min or 0), float(stat.max or 0)
     for percentile, value in stat.percentiles.items():
         of_percentile = -(-Fraction(percentile) * stat.count // 100)

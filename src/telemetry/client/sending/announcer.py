@@ -1,4 +1,4 @@
-"""Which definitions go into the next batch: all that no acknowledged batch has carried."""
+"""Selection of the definitions for the next batch: those that no acknowledged batch has carried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_FLIGHT: Final = 4_096  # batches; far more than the pipes hold
 
 
 class Announcer:
-    """Walks over an append-only list of definitions, a window for each batch. One thread."""
+    """A cursor over an append-only list of definitions. It gives one range per batch. For one thread."""
 
     def __init__(self, definitions: Sequence[bytes]) -> None:
         self._definitions = definitions
@@ -23,13 +23,13 @@ class Announcer:
 
     @property
     def due(self) -> bool:
-        """Whether there is a definition that no batch has carried yet."""
+        """True if a definition exists that no batch has carried yet."""
         return self._sent < len(self._definitions)
 
     def window(self) -> tuple[int, int]:
-        """Definitions `[start, stop)` for the next batch.
+        """Return the range `[start, stop)` of definitions for the next batch.
 
-        All unacknowledged ones if they fit; else those that were never sent come first.
+        It holds all unacknowledged definitions if they fit. Otherwise unsent definitions are first.
         """
         start = self._acknowledged
         stop = self._fill(start)
@@ -39,24 +39,24 @@ class Announcer:
         return start, stop
 
     def covers_all(self, stop: int) -> bool:
-        """Whether a batch with the window up to `stop` leaves no definition unsent."""
+        """Check that every definition is sent once a batch with definitions up to `stop` is sent."""
         return max(stop, self._sent) >= len(self._definitions)
 
     def carried(self, seq: int, start: int, stop: int) -> None:
-        """Batch `seq` carries `[start, stop)`."""
+        """Register that batch `seq` carries definitions `[start, stop)`."""
         if stop > start:
             self._in_flight.append((seq, start, stop))
             self._sent = max(self._sent, stop)
 
     def acknowledged(self, batches: int) -> None:
-        """Batches below `batches` have arrived."""
+        """Register that all batches below `batches` have arrived."""
         while self._in_flight and self._in_flight[0][0] < batches:
             _, start, stop = self._in_flight.popleft()
             if start <= self._acknowledged < stop:
                 self._acknowledged = stop
 
     def announce_again(self) -> None:
-        """The aggregator is a new one and may know nothing."""
+        """Send all definitions again: a new aggregator may not have them."""
         self._in_flight.clear()
         self._acknowledged = self._sent = 0
 

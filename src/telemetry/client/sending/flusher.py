@@ -1,4 +1,4 @@
-"""The one thread that owns the sockets: it sends what waits, listens, and says goodbye."""
+"""The thread that owns the sockets: it sends the backlog, receives answers, and ends the producer."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from telemetry.formatting import number_of
 from telemetry.transport.endpoints import ipc_path
 from telemetry.wire.control import Ended, Hello, Welcome
 
-_LISTEN_S: Final = 0.02  # while it ends: answers are taken at once, and the pipe is tried this often
+_LISTEN_S: Final = 0.02  # while it ends: waits this long for an answer before the pipe is tried again
 _PROBE_S: Final = 0.5
-_AGAIN_S: Final = 0.1  # between two looks for descriptors
-_GONE_AFTER_S: Final = 2.0  # an address that was taken down, and stays so, belongs to nobody who will come back
+_AGAIN_S: Final = 0.1  # between two attempts to get descriptors
+_GONE_AFTER_S: Final = 2.0  # an address file that was removed and stays away means that no aggregator will return
 _SHARE_FOR_END: Final = 0.2  # of the time to finish, kept for the aggregator's answer
 _LAST_BYTES_S: Final = 1.0
-_LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the sign of life wait no longer than that
+_LONGEST_NAP_S: Final = 0.25  # the buffer's bound, the end of the run and the ping wait no longer than that
 _END_OF_RUN_S: Final = limits.RESTART_TIMEOUT_S + limits.DRAIN_TIMEOUT_S
-"""The aggregator waits no longer, nor does one that is started in its place and drains anew."""
+"""Longest time that the aggregator waits, including one that is restarted and drains again."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a producer's end went. `account` is None if the aggregator did not answer; `reason` says why."""
+    """Outcome of a producer's end. `account` is None if the aggregator did not answer; `reason` tells why."""
 
     account: Ended | None
     reason: str = ""
     sent: int = 0
-    """Events that were not dropped, numbered or not yet."""
+    """Number of events that were not dropped, with or without a sequence number."""
     taken: int = 0
-    """Those of them that the aggregator has acknowledged: they are in the journal, if there is one."""
+    """Number of these events that the aggregator has acknowledged. They are in the journal, if there is one."""
     left: str = ""
-    """The directory of a run whose aggregator is dead, where nobody is known who would start another."""
+    """Directory of a run whose aggregator is dead and that no known process would restart."""
 
     @property
     def unacknowledged(self) -> int:
@@ -49,13 +49,13 @@ class Ending:
 
     @property
     def remedy(self) -> str:
-        """What makes a result of what the aggregator had taken; empty if it may yet do so itself."""
+        """Command that makes a result of the acknowledged events. Empty if the aggregator may still make it."""
         if not self.left:
             return ""
         return f"`telemetry recover {shlex.quote(self.left)}` makes a result of what it had taken"
 
     def in_words(self) -> str:
-        """What it means for the events, and what can be done; empty if nothing is to be said."""
+        """Return a message about lost events and a remedy. Empty if there is nothing to report."""
         if self.account is not None or not (self.unacknowledged or self.left):
             return ""
         if self.unacknowledged:
@@ -68,7 +68,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class FlusherParts:
-    """What a flusher is made of. `connect` runs on its thread; `refuses` tells a dead address from a slow one."""
+    """Configuration of a flusher. `connect` runs on its thread. `refuses` tells a dead address from a slow one."""
 
     endpoint: str
     hello: Hello
@@ -77,19 +77,28 @@ class FlusherParts:
     refuses: Callable[[str], bool]
     period_s: float
     kept: Callable[[str], bool]
-    """Whether somebody is there who starts another aggregator for the run of this id."""
+    """Check that a process exists that would restart the aggregator for a run id."""
     connect_timeout_s: float | None
-    """After this long without a welcome it gives up; None never does."""
+    """Time without a welcome after which the flusher gives up. None: never."""
     on_given_up: Callable[[TelemetryError], object]
-    """The thread ends: nobody empties the buffer any more. Whoever waits for the welcome gets the error as well."""
+    """Called when the thread ends early and stops emptying the buffer.
+
+    A caller that awaits the welcome gets the error too.
+    """
     on_run_over: Callable[[], object]
-    """The run ends although this process has not finished: what it records from now on is late."""
+    """Called when the run ends before this process has finished. Later events of the process are late."""
     on_turn: Callable[[], object] = lambda: None
-    """What others have to do now and then. It must not wait for room in the buffer, which this thread makes."""
+    """Regular work of other components.
+
+    It must not wait for room in the buffer, because this thread makes the room.
+    """
 
 
 class Flusher:
-    """Runs until `finish` or until it gives up. Methods are for other threads and don't touch the sockets."""
+    """The sending thread.
+
+    Runs until `finish` or until it gives up. Methods are for other threads and use no socket.
+    """
 
     def __init__(self, parts: FlusherParts) -> None:
         self.outbox = parts.outbox
@@ -101,15 +110,15 @@ class Flusher:
         self._finish_by: float | None = None
         self._give_up = False
         self._unfinished = False
-        """The run ended before `finish` was called."""
+        """True if the run ended before `finish` was called."""
         self._errors = 0
         self._nap_s = min(parts.period_s, _LONGEST_NAP_S)
         self._failure: TelemetryError | None = None
         self.welcomed = False
-        """The aggregator has answered once."""
+        """True once the aggregator has answered."""
         self._conversation: Conversation | None = None
         self._deserted = False
-        """It has been said that nobody listens any more."""
+        """True once the message about the missing aggregator was printed."""
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
 
@@ -120,12 +129,12 @@ class Flusher:
 
     @property
     def over(self) -> bool:
-        """Whether it takes nothing new."""
+        """True if the flusher accepts no more events."""
         return self._finish_by is not None or self._finished.is_set()
 
     @property
     def hello(self) -> Hello:
-        """How this producer introduces itself."""
+        """Message with which this producer introduces itself."""
         return self._parts.hello
 
     @property
@@ -133,7 +142,7 @@ class Flusher:
         return self._conversation.welcome if self._conversation else None
 
     def wait_for_welcome(self, timeout_s: float) -> Welcome:
-        """Blocks until the aggregator has answered. Raises EndpointError or ProtocolError."""
+        """Block until the aggregator has answered. Raise EndpointError or ProtocolError."""
         self._decided.wait(timeout_s)
         if self._failure is not None:
             raise self._failure
@@ -143,13 +152,16 @@ class Flusher:
         return welcome
 
     def stop(self) -> None:
-        """Lets go of the sockets without a goodbye: nobody answered."""
+        """Close the sockets without an end message, because the aggregator never answered."""
         self._give_up = True
         self.wake()
         self._finished.wait(_LAST_BYTES_S)
 
     def finish(self, timeout_s: float) -> Ending:
-        """Sends what is here, says end, waits for the account. Bounded by `timeout_s`, and by a second more."""
+        """Send the backlog, send the end, and wait for the account.
+
+        Blocks for at most `timeout_s` plus one second.
+        """
         finish_by = time.monotonic() + timeout_s
         self._finish_by = finish_by if self._finish_by is None else min(self._finish_by, finish_by)
         self.wake()
@@ -163,15 +175,15 @@ class Flusher:
             self._converse(self._connected())
         except TelemetryError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 – thread root: the buffer must not fill for nobody
+        except Exception as error:  # noqa: BLE001 – thread root: nothing empties the buffer after this
             self._fail(EndpointError(f"the flusher for {self._parts.endpoint} failed: {error!r}"))
         self._finished.set()
 
     def _connected(self) -> Link:
         """Return the sockets. Wait for descriptors if there are none.
 
-        What is recorded meanwhile stays in the buffer, up to its bound. Raise NoRoomError if there are none two
-        seconds after the process has begun to finish.
+        Meanwhile, events stay in the buffer, up to its bound. Raises NoRoomError if descriptors are still missing
+        two seconds after the process has begun to finish.
         """
         give_up_at = math.inf
         while True:
@@ -187,7 +199,7 @@ class Flusher:
                 self._woken.clear()
 
     def _converse(self, link: Link) -> None:
-        """From hello to end. Raises the TelemetryError for which it gave up."""
+        """Run the protocol from hello to end. Raise the TelemetryError that made it give up."""
         talk = Conversation(
             link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._welcome_came
         )
@@ -225,7 +237,7 @@ class Flusher:
             self._woken.clear()
 
     def _look_after(self, talk: Conversation, watch: _GoneWatch) -> None:
-        """Says once if nobody will take what is recorded, unless whoever started the aggregator does so."""
+        """Print one message if no process takes the events any more and none would restart the aggregator."""
         if self._deserted or not talk.silent:
             return
         if talk.run is not None and watch.gone():
@@ -237,18 +249,24 @@ class Flusher:
                 )
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """An error in it must not end the thread: the buffer would grow and nobody would know why."""
+        """Run `work` and report an exception once.
+
+        An error must not end the thread, or the buffer would fill silently.
+        """
         try:
             work()
-        except Exception as error:  # noqa: BLE001 – the outbox has counted what it had taken; said once
+        except Exception as error:  # noqa: BLE001 – the outbox has counted its events; reported once
             self._errors += 1
             if self._errors == 1:
                 notice.warn(f"the flusher failed and goes on: {error!r}")
 
     def _turn(self, talk: Conversation) -> None:
-        """Sends until less than a full batch is waiting, or the run is over. Each call into a socket lets other
-        threads take the interpreter for milliseconds, so the aggregator is listened to once a period, not once a
-        batch. As often there is a look at what others have to do: a flood may last as long as the program."""
+        """Send until less than a full batch is left, or the run is over.
+
+        Each socket call lets other threads take the interpreter for milliseconds, so the flusher receives once per
+        period, not once per batch. It calls `on_turn` as often, because a high event rate may last as long as the
+        program.
+        """
         listen_at = 0.0
         while True:
             now = time.monotonic()
@@ -261,7 +279,7 @@ class Flusher:
                 return
 
     def _unwanted(self, talk: Conversation) -> bool:
-        """Whether what is recorded from now on is nobody's."""
+        """Check whether events from now on have no receiver."""
         return talk.run_over or talk.refused is not None or self._give_up
 
     # --- the end ---------------------------------------------------------------------------------
@@ -276,7 +294,7 @@ class Flusher:
                 talk.step(_LISTEN_S)
         sent = _sent(self.outbox)
         talk.say_end(unfinished=self._unfinished)
-        talk.step()  # at least once, however little time is left
+        talk.step()  # at least once, even if no time is left
         while talk.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
             if talk.refused is not None:
                 raise talk.refused
@@ -290,7 +308,10 @@ class Flusher:
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
 
     def _left_s(self, began: float | None = None) -> float:
-        """Of the time to finish, which `finish` may shorten; with `began` less the share that is for the end."""
+        """Return the rest of the time to finish, which `finish` may shorten.
+
+        With `began`, subtract the share for the end.
+        """
         end_by = self._finish_by or 0.0
         share_s = 0.0 if began is None else _SHARE_FOR_END * max(0.0, end_by - began)
         return end_by - share_s - time.monotonic()
@@ -312,11 +333,11 @@ class Flusher:
 
 
 class _GoneWatch:
-    """Tells an aggregator that is gone from one that is stopped, busy or about to be followed by another: the
-    address of the former refuses.
+    """A detector of aggregators that are gone, as opposed to stopped, busy or about to be restarted.
 
-    One that was killed leaves the file of an ipc address behind; one that ended takes it along, and so does whoever
-    has given up starting another. While somebody is there who will, nobody gives up here, however long it takes.
+    The address of a gone aggregator refuses connections. A killed aggregator leaves the file of its ipc address
+    behind. An aggregator that ended removes the file, and so does a keeper that has given up restarting it. While a
+    keeper exists, the detector never reports the aggregator as gone.
     """
 
     def __init__(self, parts: FlusherParts, talk: Conversation) -> None:
@@ -327,13 +348,13 @@ class _GoneWatch:
         self._probe_at = 0.0
         self._refused_since = self._missing_since = math.inf
         self._run_is_over = False
-        """Nobody listens, and the run has its result."""
+        """True if the address refuses connections and the run has its result."""
 
     def gone(self, *, saying_end: bool = False) -> bool:
-        """Blocks for one probe, at most twice a second.
+        """Check whether the aggregator is gone. Blocks for one probe, at most twice a second.
 
-        A producer that only says its end, with everything acknowledged, has nothing that another aggregator needs:
-        it waits for a restart no longer than `_GONE_AFTER_S`.
+        If everything is acknowledged and only the end is left to send, another aggregator has no use for this
+        producer. It then waits for a restart for at most `_GONE_AFTER_S`.
         """
         now = time.monotonic()
         if self._talk.heard_ns != self._heard_ns:
@@ -351,12 +372,14 @@ class _GoneWatch:
 
     @property
     def refused(self) -> bool:
-        """Nobody listens there now, and nobody is known who would start another."""
+        """True if the address refuses connections now, and no known process would restart the aggregator."""
         return self._refused_since < math.inf
 
     def left_behind(self) -> str:
-        """The directory of a run that is nobody's any more, and can go on; empty if somebody looks after it, has
-        given it up, or there is no journal."""
+        """Return the directory of an abandoned run that can be resumed.
+
+        Return an empty string if a process looks after the run or has given it up, or if there is no journal.
+        """
         from telemetry.supervise.run_files import journal_of
 
         run = self._talk.run
@@ -365,7 +388,10 @@ class _GoneWatch:
         return run.directory if journal_of(run.directory) else ""
 
     def _look(self, now: float) -> None:
-        """The file is missing for a moment while another aggregator takes the address over."""
+        """Probe the address.
+
+        The file of an ipc address is briefly missing while another aggregator takes it over.
+        """
         refused = self._parts.refuses(self._parts.endpoint)
         missing = refused and self._path is not None and not self._path.exists()
         run = self._talk.run
@@ -376,14 +402,14 @@ class _GoneWatch:
 
 
 def _has_result(run: Welcome) -> bool:
-    """Return whether the run has come to its end and left its result. Blocks on the disk."""
+    """Check whether the run has ended and left its result. Blocks on the disk."""
     from telemetry.supervise.run_files import RunFiles
 
     return RunFiles(run.directory, run.run_id, run.name).has_result()
 
 
 def _sent(outbox: Outbox) -> int:
-    """Events so far that were not dropped, numbered or not yet."""
+    """Return the number of events so far that were not dropped, with or without a sequence number."""
     return outbox.emitted + outbox.waiting + len(outbox.records) - sum(outbox.dropped.values())
 
 

@@ -1,4 +1,4 @@
-"""From the buffer to numbered batches: the producer's side of the account. No sockets, no threads."""
+"""Numbered batches made from the buffer, and the producer's account. Uses no sockets and no threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROW: Final = 3  # numbers of an event in the buffer
 
 
 class Packed(NamedTuple):
-    """A batch, ready to be sent."""
+    """A batch, ready to send."""
 
     seq: int
     events: int
@@ -32,9 +32,11 @@ class Packed(NamedTuple):
 
 
 class Outbox:
-    """Takes events out of the buffer and numbers them. Used by one thread; the buffer is filled by others.
+    """A queue that takes events out of the buffer and numbers them.
 
-    `row_bound` None leaves the bound to the callers, who wait (policy block).
+    One thread uses it; other threads fill the buffer.
+
+    With `row_bound` None, callers enforce the bound by waiting (policy block).
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class Outbox:
     ) -> None:
         self.producer = producer
         self.records: deque[bytes] = deque()
-        """Encoded records, filled by any thread."""
+        """Encoded records, appended by any thread."""
         self.announcer = Announcer(definitions)
         self.next_seq = 0
         self.emitted = 0
-        """Events numbered so far, the dropped ones included."""
+        """Number of events numbered so far, including dropped ones."""
         self._buffer = buffer
         self._definitions = definitions
         self._tallies = tallies
@@ -61,13 +63,13 @@ class Outbox:
         self._clock = clock
         self._dropped: Counter[str] = Counter()
         self._weighed = self._weight = 0
-        """Records, from the left, whose bytes are known, and their sum."""
+        """Number of records, from the left, whose size is known, and the sum of these sizes in bytes."""
         for tally in tallies.values():
-            tally.take()  # what was counted before this producer began is not its loss
+            tally.take()  # earlier counts are not losses of this producer
 
     @property
     def waiting(self) -> int:
-        """Rows in the buffer."""
+        """Number of rows in the buffer."""
         return len(self._buffer) // _ROW
 
     @property
@@ -76,24 +78,24 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether what waits, as of the last `settle`, would fill a batch."""
+        """True if the backlog at the last `settle` would fill a batch."""
         if self.waiting >= limits.BATCH_EVENTS or self._weight >= RECORD_BYTES:
             return True
         return len(self.records) >= limits.BATCH_RECORDS
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Events dropped so far, by reason."""
+        """Number of events dropped so far, by reason."""
         return dict(self._dropped)
 
     def drop(self, reason: Reason, count: int) -> None:
-        """Numbers events that will not be sent."""
+        """Number events that will not be sent, and count them as dropped."""
         if count:
             self._dropped[reason.value] += count
             self.emitted += count
 
     def settle(self) -> None:
-        """Takes over what the recorders counted, and enforces the bounds: the oldest events go."""
+        """Add the counts of the recorders, and enforce the bounds by dropping the oldest events."""
         for reason, tally in self._tallies.items():
             self.drop(reason, tally.take())
         if self.row_bound is not None:
@@ -102,7 +104,10 @@ class Outbox:
         self._drop_heavy_records()
 
     def abandon(self, unsent: Sequence[Packed]) -> None:
-        """Counts all that is still here as unsent, and `unsent`, the last batches packed, which never left."""
+        """Count all remaining events as unsent.
+
+        `unsent` holds the last packed batches, which were never sent. They are counted too.
+        """
         for packed in reversed(unsent):
             self.next_seq = packed.seq
             self._dropped[Reason.UNSENT_AT_EXIT.value] += packed.events
@@ -111,16 +116,16 @@ class Outbox:
         self._drop_records(Reason.UNSENT_AT_EXIT, len(self.records))
 
     def pack(self, *, definitions_only: bool = False) -> Packed | None:
-        """The next batch; None if there is nothing to say. At most `limits.BATCH_EVENTS` rows.
+        """Return the next batch of at most `limits.BATCH_EVENTS` rows, or None if there is nothing to send.
 
-        With `definitions_only` events stay here, and there is nothing to say but definitions that are due.
+        With `definitions_only`, the batch holds only definitions that are due, and events stay in the queue.
         """
         start, stop = self.announcer.window()
         if definitions_only or not self.announcer.covers_all(stop):
             return self._batch(start, stop, [], []) if self.announcer.due else None
         rows = self._buffer[: _ROW * limits.BATCH_EVENTS]
         del self._buffer[: len(rows)]
-        start, stop = self.announcer.window()  # after the rows were taken: a definition precedes its rows
+        start, stop = self.announcer.window()  # read after the rows: a definition precedes its rows
         records = self._take_records(limits.BATCH_RECORDS - (stop - start))
         if not rows and not records and not self.announcer.due:
             return None
@@ -160,7 +165,10 @@ class Outbox:
         return record
 
     def _drop_heavy_records(self) -> None:
-        """No call of this lets another thread in while it looks, so nobody appends meanwhile."""
+        """Drop the oldest records beyond the byte limit.
+
+        Its reads are atomic C calls, so no other thread appends meanwhile.
+        """
         sizes = list(map(len, islice(self.records, self._weighed, None)))
         self._weighed += len(sizes)
         self._weight += sum(sizes)

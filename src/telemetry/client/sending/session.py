@@ -1,14 +1,14 @@
-"""What a producer and its aggregator say to each other: hello, batches, acknowledgements, resends, end.
+"""The protocol between a producer and its aggregator: hello, batches, acknowledgements, resends, end.
 
     connecting --welcome--> live --end--> ended
                              ^ |
-                             +-+  another epoch: hello again, definitions again, the ring again, the end again
+                             +-+  another epoch: send hello, definitions, the ring and the end again
 
-A batch is in the ring from when it is packed until it is acknowledged. So whatever became of it on the way, in a
-pipe or in an aggregator that died, it can be sent again. A full ring holds back the next batch: what has no room in
-the buffer then is dropped, and counted.
+A batch stays in the ring from its packing until its acknowledgement. So it can be sent again if a pipe or a dead
+aggregator lost it. A full ring holds back the next batch. Events that then don't fit into the buffer are dropped
+and counted.
 
-Used by the flusher's thread alone; nothing here blocks but `step` with a timeout.
+Only the flusher's thread uses this module. Only `step` with a timeout blocks.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from telemetry.wire.control import (
 
 _SECOND_NS: Final = 1_000_000_000
 _PING_NS: Final = _SECOND_NS
-_ASK_AGAIN_NS: Final = 2 * _SECOND_NS  # hello and end, until they are answered
-_QUIET_NS: Final = _SECOND_NS // 2  # while anything moves, something is acknowledged ten times a second
-_SILENT_NS: Final = 2 * _SECOND_NS  # two pings without an answer: it is gone or stopped
-_STUCK_NS: Final = 2 * _SECOND_NS  # for a batch that was taken, and asked for again and again, and not acknowledged
-_RANGES_SAID: Final = 16  # in answer to one request; who wants to know more asks again
-_HELLO, _PING, _END = 1, 2, 3  # ids: each kind has one, as one answer is as good as another
+_ASK_AGAIN_NS: Final = 2 * _SECOND_NS  # retry interval of hello and end
+_QUIET_NS: Final = _SECOND_NS // 2  # under load, acknowledgements arrive ten times a second
+_SILENT_NS: Final = 2 * _SECOND_NS  # two pings without an answer: the aggregator is gone or stopped
+_STUCK_NS: Final = 2 * _SECOND_NS  # for a batch that was sent, requested again, and is still not acknowledged
+_RANGES_SAID: Final = 16  # in answer to one request; the aggregator can ask again for more
+_HELLO, _PING, _END = 1, 2, 3  # message ids: one per kind is enough, as any answer of a kind serves
 
 
 class Link(Protocol):
-    """The two sockets; `telemetry.transport.producer.ProducerLink`."""
+    """The two sockets of a producer, as `telemetry.transport.producer.ProducerLink`."""
 
     def connect_events(self, address: str) -> None: ...
 
@@ -67,7 +67,7 @@ class Link(Protocol):
 
 
 class Conversation:
-    """One producer's side of the protocol. Facts are read by other threads, never written."""
+    """The producer side of the protocol. Other threads may read its attributes but never write them."""
 
     def __init__(
         self,
@@ -85,31 +85,34 @@ class Conversation:
         self.ring = ResendRing(ring_bytes)
         self.welcome: Welcome | None = None
         self.run: Welcome | None = None
-        """What the aggregators so far said of the run they have; None before the first."""
+        """Last welcome of any aggregator, which describes the run. None before the first."""
         self.ended: Ended | None = None
         self.refused: TelemetryError | None = None
-        """Why this aggregator will never take this producer."""
+        """Reason why this aggregator will never accept this producer."""
         self.run_over = False
-        """The aggregator drains: what is here is sent, and then the end is said."""
+        """True if the aggregator drains: the producer sends its backlog and then the end."""
         self.heard_ns = clock.monotonic_ns()
-        """When the aggregator last said something."""
+        """Time of the last message from the aggregator."""
         self._hello = hello
         self._endpoint = endpoint
         self._clock = clock
         self._on_welcome = on_welcome
         self._epoch = ""
         self._unsent: deque[Packed] = deque()
-        """The last batches packed, which the pipe has not taken yet."""
+        """Last packed batches that the pipe has not accepted yet."""
         self._again: deque[int] = deque()
         self._moved_ns = self.heard_ns
-        """Since when the oldest batch of the ring could have been acknowledged."""
+        """Start of the time during which the oldest batch of the ring could have been acknowledged."""
         self._end: End | None = None
         self._hello_due_ns = self._ping_due_ns = self._end_due_ns = 0
 
     # --- one step --------------------------------------------------------------------------------
 
     def step(self, timeout_s: float = 0.0) -> None:
-        """Takes what the aggregator said, waiting for it at most `timeout_s`, and says what is due."""
+        """Receive messages of the aggregator and send the messages that are due.
+
+        Waits for messages for at most `timeout_s`.
+        """
         try:
             heard = self.link.receive_control(timeout_s)
         except KeysError as error:
@@ -134,10 +137,10 @@ class Conversation:
             self.link.send_control(self._end)
 
     def flush(self) -> bool:
-        """Sends one batch. True if a full batch is waiting and may follow at once.
+        """Send one batch. Return True if a full batch is waiting and may follow at once.
 
-        While nothing is heard of the aggregator, batches wait in the ring, which holds an event of a large one in a
-        quarter of the memory that it takes before it is packed.
+        While the aggregator is silent, batches wait in the ring. In a large packed batch an event takes a quarter
+        of the memory that it takes in the buffer.
         """
         if self.welcome is None:
             return False
@@ -167,13 +170,13 @@ class Conversation:
 
     @property
     def all_acknowledged(self) -> bool:
-        """Every batch was acknowledged, and nothing is left that would make another."""
+        """True if every batch was acknowledged and no events or definitions are left to send."""
         return self.all_sent and not len(self.ring)
 
     def say_end(self, *, unfinished: bool = False) -> None:
-        """The producer's account, repeated by `step` until it is answered: `ended`. What was not sent is lost.
+        """Send the producer's account. `step` repeats it until `ended` is set. Unsent events are lost.
 
-        `unfinished`: the end of the run asks for it, and the program may go on recording.
+        `unfinished` is True if the end of the run requires it while the program may still record.
         """
         outbox = self.outbox
         for packed in self._unsent:
@@ -226,14 +229,17 @@ class Conversation:
         self._on_welcome()
 
     def _check_epoch(self, epoch: str) -> None:
-        """Another process answers at the same address: it has to learn who we are before anything else."""
+        """Send hello again if another process answers at the same address. It must know this producer first."""
         if self.welcome is not None and epoch != self._epoch:
             self.welcome = None
             self._hello_due_ns = 0
 
     def _start_over(self) -> None:
-        """The new aggregator knows what its journal told it. The ring holds all that it may have missed;
-        it drops what it has."""
+        """Send the whole ring to a new aggregator.
+
+        That aggregator knows what its journal holds. The ring holds everything it may have missed. It drops
+        duplicates.
+        """
         self._unsent.clear()
         self._again = deque(self.ring.kept())
         if self._end is None:
@@ -242,8 +248,10 @@ class Conversation:
         self._moved_ns = self._clock.monotonic_ns()
 
     def _announce_again(self) -> None:
-        """Definitions go first, as batches in the ring may lean on earlier ones. After the end there is no batch to
-        carry them, and whoever was told of the end knows them."""
+        """Queue all definitions before the ring, because batches in the ring may depend on earlier definitions.
+
+        After the end, no batch may carry definitions, and an aggregator that received the end has them.
+        """
         self.outbox.announcer.announce_again()
         announced = []
         while (packed := self.outbox.pack(definitions_only=True)) is not None:
@@ -254,7 +262,7 @@ class Conversation:
     # --- the pipe --------------------------------------------------------------------------------
 
     def _send_unsent(self) -> bool:
-        """False if the pipe is full."""
+        """Send packed batches. Return False if the pipe is full."""
         while self._unsent:
             if not self.link.send_events(self._unsent[0].frame):
                 return False
@@ -262,7 +270,7 @@ class Conversation:
         return True
 
     def _send_again(self) -> bool:
-        """False if the pipe is full."""
+        """Send requested batches again. Return False if the pipe is full."""
         while self._again:
             frame = self.ring.get(self._again[0])
             if frame is not None and not self.link.send_events(frame):
@@ -274,23 +282,28 @@ class Conversation:
 
     @property
     def silent(self) -> bool:
-        """The aggregator has left pings unanswered."""
+        """True if the aggregator has left pings unanswered."""
         return self._unheard_ns > _SILENT_NS
 
     @property
     def _unheard_ns(self) -> int:
-        """How long the aggregator has said nothing."""
+        """Time since the last message of the aggregator in ns."""
         return self._clock.monotonic_ns() - self.heard_ns
 
     def _unstick(self) -> None:
-        """Gives up the oldest batch of a full ring if the aggregator listens and takes, but can't get past it: one
-        batch must not hold back all that follow."""
+        """Give up the oldest batch of a full ring if the aggregator answers but does not acknowledge that batch.
+
+        One batch must not hold back all later ones.
+        """
         stuck_ns = self._clock.monotonic_ns() - self._moved_ns
         if self.ring.full and not self.silent and stuck_ns > _STUCK_NS:
             self.ring.give_up_oldest()
 
     def _answer_resend(self, first: int, last: int) -> None:
-        """Asked twice, sent once. What is no longer kept will never come, and nobody need wait for it."""
+        """Queue the requested batches once, even if they are requested twice.
+
+        Report batches that are no longer in the ring.
+        """
         last = min(last, self.outbox.next_seq - 1)
         kept = self.ring.kept(first, last)
         queued = set(self._again)
@@ -300,7 +313,7 @@ class Conversation:
 
 
 def _between(kept: list[int], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The ranges of `first … last` that `kept`, ascending numbers in it, leaves out."""
+    """Yield the ranges of `first … last` that are not in `kept`, which is ascending."""
     for seq in [*kept, last + 1]:
         if first < seq:
             yield first, seq - 1

@@ -1,7 +1,7 @@
-"""Keeps the aggregator of a run alive: one that dies before the run has a result is started again.
+"""Keeper of a run's aggregator: it restarts an aggregator that dies before the run has a result.
 
-The one that follows reads the journal, listens at the same addresses and goes on in the same run directory.
-Producers and subscribers come back by themselves.
+The new aggregator reads the journal, listens at the same addresses and continues in the same run directory.
+Producers and subscribers reconnect automatically.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from telemetry.wire.control import Request, Stop
 
 _ASK_AGAIN_S: Final = 1.0
 _HOPELESS: Final = (RunDirectoryError, ConfigError, UsageError)
-"""What an aggregator that can't begin reports, and would report again."""
+"""Errors of an aggregator that can't start. Another attempt would fail in the same way."""
 
 
 class AggregatorKeeper:
-    """Holds the aggregator, and those that follow it. Any thread of the process that made it may use it.
+    """Supervisor of the aggregator and its successors. Any thread of the process that made it may use it.
 
-    A thread of its own waits for the process, and costs nothing meanwhile; a forked child has none, and keeps
-    nothing. `say` is given one line for each restart, and one when there will be no other.
+    Its own thread waits for the process and costs no CPU time meanwhile. A forked child lacks this thread, so it
+    restarts no aggregator. `say` gets one line for each restart, and one when restarts end.
     """
 
     def __init__(self, aggregator: Aggregator, files: RunFiles, say: Callable[[str], object]) -> None:
@@ -39,7 +39,7 @@ class AggregatorKeeper:
         self.files = files
         self.restarts = 0
         self.lost = ""
-        """Why the aggregator is gone for good, without a result."""
+        """Reason why the aggregator is gone for good without a result."""
         self._say = say
         self._standing: list[Request] = []
         self._released = threading.Event()
@@ -55,25 +55,24 @@ class AggregatorKeeper:
 
     @property
     def gone(self) -> bool:
-        """No aggregator runs, and none will be started."""
+        """True if no aggregator runs and none will be started."""
         return self._gone.is_set()
 
     @property
     def deserted(self) -> bool:
-        """Gone, and nobody else has started one that goes on with the run. Blocks for a moment."""
+        """True if the aggregator is gone and no other process has resumed the run. Blocks briefly."""
         return self.gone and refuses(self.aggregator.endpoint)
 
     def release(self) -> None:
-        """From here on nothing is started any more: the result is known, or nobody waits for it."""
+        """Stop restarting: the result is known, or no process waits for it."""
         self._released.set()
         self._keeping.end()
 
     def ask(self, request: Request, timeout_s: float) -> None:
-        """Asks the aggregator, and each one that follows it the same.
+        """Send a request to the aggregator, and to each of its successors.
 
-        Blocks until it was heard, or there is nobody to hear it any more: somebody else may have started one that
-        goes on with the run. Raises EndpointError if the aggregator is silent for `timeout_s`, ProtocolError if it
-        refuses.
+        Blocks until one of them has answered or all are gone. Another process may have resumed the run. Raises
+        EndpointError if the aggregator is silent for `timeout_s`, ProtocolError if it refuses.
         """
         self._standing.append(request)
         deadline = time.monotonic() + timeout_s
@@ -93,13 +92,13 @@ class AggregatorKeeper:
         try:
             while self._succeeded():
                 pass
-        except Exception as error:  # noqa: BLE001 – thread root: whoever waits for `gone` must not wait for ever
+        except Exception as error:  # noqa: BLE001 – thread root: waiters for `gone` must not wait forever
             self._give_up(f"restarting it failed: {error!r}")
         self._keeping.end()
         self._gone.set()
 
     def _succeeded(self) -> bool:
-        """Waits for the aggregator's end, and sees to another. False if there is none, or need not be."""
+        """Wait for the aggregator's end and start a successor. Return False if none can be or need be started."""
         dead, began = self.aggregator, time.monotonic()
         dead.process.wait()
         if time.monotonic() - began >= limits.RESTART_LASTS_S and not self._ending:
@@ -117,17 +116,18 @@ class AggregatorKeeper:
 
     @property
     def _ending(self) -> bool:
-        """Whether the run was asked to end. The end itself may be what aggregators die of, as late as it takes."""
+        """True if the run was asked to end. Aggregators may then die of the end itself, however late."""
         return self.aggregator.ending or any(isinstance(request, Stop) for request in self._standing)
 
     def _obstacle(self) -> str:
-        """Why no other would come to more than the one that is gone; empty if it may."""
-        if self.aggregator.process.returncode >= 0:  # whatever fails in it, it still concludes the run and writes
+        """Return why a successor would not succeed either; empty if it may."""
+        # after any failure that leaves it running, it still writes a result
+        if self.aggregator.process.returncode >= 0:
             return "it was through, and left no result"
         return "" if self.files.has_journal else "the run keeps no journal"
 
     def _start_another(self) -> str:
-        """One attempt. Returns why the next would be in vain."""
+        """Try once to start a successor. Return the reason if a further attempt is useless."""
         if self._short_lives >= limits.RESTARTS:
             return f"{limits.RESTARTS} restarts in a row came to nothing"
         if self._short_lives and self._released.wait(limits.RESTART_PAUSE_S * 2 ** (self._short_lives - 1)):
@@ -150,7 +150,7 @@ class AggregatorKeeper:
             self._say(f"{death_of(self.aggregator)}; restarted, the run goes on")
         self.aggregator = follower
         for request in list(self._standing):
-            # who asked it is still there and asks again, or knows no better
+            # senders of these requests still run and send again, or can't do better
             with suppress(TelemetryError), ControlClient(follower.endpoint) as client:
                 client.request(request)
         self.restarts += 1
@@ -161,11 +161,11 @@ class AggregatorKeeper:
         path = ipc_path(self.aggregator.endpoint)
         if path is not None and refuses(self.aggregator.endpoint):
             with suppress(OSError):
-                path.unlink()  # its absence tells producers not to wait for another
+                path.unlink()  # its absence tells producers to stop waiting
 
 
 def death_of(aggregator: Aggregator) -> str:
-    """How an aggregator that is gone came to its end, in words."""
+    """Describe how a dead aggregator ended."""
     code = aggregator.process.returncode
     if code is None or code >= 0:
         return f"the aggregator (pid {aggregator.pid}) ended with code {code}"

@@ -1,4 +1,4 @@
-"""A child process that is looked after: what it says is passed on, and another takes its place if it dies."""
+"""A supervised child process: its output is passed on, and it is restarted if it dies."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _LINE_BYTES: Final = 4 * limits.KIB
 
 @dataclass(frozen=True)
 class ChildPolicy:
-    """How companions of one kind are treated."""
+    """Policy for child processes of one kind."""
 
     noun: str
-    """What people call one."""
+    """Word for such a process in messages."""
     restart_codes: frozenset[int] = frozenset()
-    """Exit codes after which another is started, as after any signal."""
+    """Exit codes that lead to a restart, as any signal does."""
     told_codes: frozenset[int] = frozenset()
-    """Exit codes about which the process itself has said all there is to say."""
+    """Exit codes that the process has already explained itself."""
     pause_s: float = 0.0
-    """Before the second restart in a row; then twice as long each time."""
+    """Pause before the second restart in a row. It doubles each time."""
     lasts_s: float = math.inf
-    """One that lived for so long has all `limits.RESTARTS` again."""
+    """Lifetime after which a process may again be restarted `limits.RESTARTS` times."""
     holds_term: bool = False
-    """SIGTERM is blocked in it from the beginning, until it says that it can be asked to end."""
+    """SIGTERM is blocked in the process from its start until the process unblocks it."""
 
 
 class Child:
-    """Any thread may use it. A thread of its own reads what the process says and waits for its end."""
+    """A supervised process. Any thread may use it. Its own thread reads the output and waits for the end."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Child:
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
     ) -> None:
-        """Starts it. `say` is given one line at a time, from its thread. Raises OSError."""
+        """Start the process. `say` gets one line at a time, from the child's thread. Raises OSError."""
         self.name = name
         self.code: int | None = None
-        """That the last of its processes ended with, negative for a signal; None before."""
+        """Exit code of the last process, negative for a signal. None before its end."""
         self.restarts = 0
         self._command = command
         self._policy = policy
@@ -66,7 +66,7 @@ class Child:
         self._ending = threading.Event()
         held = {signal.SIGTERM} if policy.holds_term else set()
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, []) | held
-        """Signals that each process begins with blocked, whichever thread starts it."""
+        """Signals that are blocked in each new process, whichever thread starts it."""
         self._process = self._start()
         self._thread = threading.Thread(target=self._look_after, name=f"telemetry-{policy.noun}", daemon=True)
         try:
@@ -82,23 +82,23 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Its last process has, and no other will be started."""
+        """True if the last process has ended and no other will be started."""
         return not self._thread.is_alive()
 
     def ask_to_end(self) -> None:
-        """By SIGTERM; no other is started any more. Does not block."""
+        """Send SIGTERM and stop restarting. Does not block."""
         with self._lock:
             self._ending.set()
             with suppress(ProcessLookupError):
                 self._process.terminate()
 
     def wait(self, deadline_s: float) -> bool:
-        """Whether it has ended; blocks until then, or until `time.monotonic()` is `deadline_s`."""
+        """Block until the process ends or `time.monotonic()` reaches `deadline_s`. Return True if it has ended."""
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return self.ended
 
     def kill(self) -> None:
-        """Ends it, stopped or not, with what it started itself. Blocks for its end, briefly."""
+        """Kill the process, even a stopped one, and all processes it has started. Blocks briefly for its end."""
         with self._lock:
             self._ending.set()
             if not self.ended:
@@ -108,7 +108,7 @@ class Child:
     # --- the thread ------------------------------------------------------------------------------
 
     def _look_after(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals belong to the main thread
         short_lives = 0
         while True:
             began_s = time.monotonic()
@@ -131,7 +131,7 @@ class Child:
         return f"{printable(self.name)}: the {self._policy.noun}"
 
     def _another(self, pause_s: float) -> bool:
-        """Starts another process, unless it is to end or there can't be one."""
+        """Start another process. Return False if the child is to end or no process can be started."""
         self._ending.wait(pause_s)
         with self._lock:
             if self._ending.is_set():
@@ -153,7 +153,10 @@ class Child:
         return process.returncode
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """In a session of its own: whoever started it has still something to say when a terminal ends both."""
+        """Start a process in its own session.
+
+        A terminal that ends the parent must not end the child at once: the parent still has messages for it.
+        """
         before = signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
         try:
             return subprocess.Popen(
@@ -170,8 +173,11 @@ class Child:
 
 
 def _kill_group(pid: int) -> None:
-    """What a companion has started itself does not outlive it: another would find its files in use. The number is
-    that of a group as long as one of it is there, and no number is given again so soon."""
+    """Kill the process group of a child.
+
+    Processes that the child has started must not outlive it, or its successor would find its files in use. The pid
+    stays the id of the group while a member lives, and the system does not reuse it so soon.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -181,7 +187,7 @@ def _how(code: int) -> str:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """What a companion says, without who says it: that is said again."""
+    """Yield lines of output without their prefix, which is added again later."""
     while line := stream.readline(_LINE_BYTES):
         words = printable(line.decode(errors="replace").rstrip())
         if words:

@@ -1,7 +1,7 @@
-"""The result of a run, from the best source that works: pub/sub, the file, the journal, the last live snapshot.
+"""The result of a run from the best available source: pub/sub, final file, journal, last live snapshot.
 
-The journal comes before the last live snapshot: it holds all that the aggregator had taken, and gives exact
-percentiles; a live snapshot is up to a tick older, and its percentiles come from buckets.
+The journal precedes the last live snapshot. It holds all events that the aggregator had received, and gives exact
+percentiles. A live snapshot may be a tick older, and its percentiles come from buckets.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def await_report(
     recovery_s: float,
     patience_after_restart_s: float = 0.0,
 ) -> Report:
-    """The final result, or the best there is after `patience_s` or when the aggregator is gone. Never raises.
+    """Return the final result, or the best available one after `patience_s` or the end of the aggregator.
 
-    `snapshots` has to be older than the request that ends the run. An aggregator that is started again meanwhile is
-    given `patience_after_restart_s` at least, as often as a keeper restarts in a row. Reading the journal of one
-    that is gone takes `recovery_s` at most.
+    Never raises. `snapshots` must have been made before the request that ends the run. After a restart the
+    aggregator gets at least `patience_after_restart_s`, up to the number of restarts in a row. Reading the journal
+    of a dead aggregator takes at most `recovery_s`.
     """
     if snapshots.newest is not None and snapshots.newest.state in TERMINAL:
         return Report(snapshot=snapshots.newest, source="pubsub")
@@ -43,7 +43,7 @@ def await_report(
     restarts = keeper.restarts
     why = f"the aggregator published no final snapshot within {patience_s:g} s"
     while (left_s := deadline - time.monotonic()) > 0:
-        gone = keeper.deserted  # read first: what it sent before its end is still found below
+        gone = keeper.deserted  # read first: messages sent before its end are still received below
         snapshot = snapshots.recv(min(left_s, _LOOK_AGAIN_S))
         if snapshot is not None and snapshot.state in TERMINAL:
             return Report(snapshot=snapshot, source="pubsub")
@@ -59,9 +59,11 @@ def await_report(
 def second_best(
     files: RunFiles, newest: MetricsSnapshot | None, why: str, *, recovery_s: float = 0.0, remedy: str = ""
 ) -> Report:
-    """The final file if it can be read, else what the journal says, else the last live snapshot, else an empty one.
-    Never raises. The journal may be read, for at most `recovery_s`, only when the aggregator is gone. `remedy` says
-    what would make a result."""
+    """Return the final file, else the result from the journal, else the last live snapshot, else an empty one.
+
+    Never raises. The journal may be read only if the aggregator is gone, for at most `recovery_s`. `remedy` tells
+    how a result can be made.
+    """
     snapshot, no_file = files.final()
     if snapshot is not None:
         return Report(snapshot=snapshot, source="file", source_reason=why)
@@ -80,7 +82,7 @@ def second_best(
 
 
 def _recover(directory: str, timeout_s: float) -> str:
-    """Has the final file written from the journal, by a process of its own. Returns what went wrong."""
+    """Write the final file from the journal in a separate process. Return an error message, or an empty string."""
     try:
         done = subprocess.run(
             [*telemetry_command(), "recover", directory],

@@ -1,4 +1,4 @@
-"""Where a run leaves its result, seen from the process that waits for it."""
+"""The result files of a run, as seen by the process that waits for the result."""
 
 from __future__ import annotations
 
@@ -22,27 +22,33 @@ FINAL_FILE: Final = "final_snapshot.json"
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Where a run leaves its result."""
+    """Locations of the result of a run."""
 
     directory: str
     run_id: str
     name: str
     fallback_dirs: tuple[str, ...] = ()
-    """Where the final file goes if it can't be written in the run directory, before the one for temporary files."""
+    """Directories for the final file if the run directory can't be written.
+
+    They precede the directory for temporary files.
+    """
 
     @staticmethod
     def of(aggregator: Aggregator, fallback_dirs: Sequence[str]) -> RunFiles:
-        """Relative folders are of the working directory, in which the aggregator was started."""
+        """Return the files of an aggregator's run.
+
+        Relative directories are resolved against the working directory, in which the aggregator was started.
+        """
         folders = tuple(map(os.path.abspath, fallback_dirs))
         return RunFiles(aggregator.directory, aggregator.run_id, aggregator.name, folders)
 
     def has_result(self) -> bool:
-        """Whether there is a final file of a run that came to its end. Blocks on the disk."""
+        """Check that a readable final file of an ended run exists. Blocks on the disk."""
         snapshot, _ = self.final()
         return snapshot is not None and snapshot.state in TERMINAL
 
     def final(self) -> tuple[MetricsSnapshot | None, str]:
-        """The final file that can be read, or why there is none."""
+        """Return the first readable final file, or the reason why there is none."""
         why = f"there is no {FINAL_FILE}" + (f" in {self.directory}" if self.directory else "")
         for path, read in self._places():
             try:
@@ -58,12 +64,15 @@ class RunFiles:
         return journal_of(self.directory)
 
     def _places(self) -> Iterator[tuple[Path, Callable[[Path], bytes]]]:
-        """Files, and how each is read. Others may write where the result is not in the run directory."""
+        """Yield candidates for the final file and their readers.
+
+        Outside the run directory, other users may write files too, so ownership is checked there.
+        """
         if self.directory:
             yield Path(self.directory) / FINAL_FILE, Path.read_bytes
         if self.run_id:
             folders = list(self.fallback_dirs)
-            with suppress(OSError):  # not every machine has a directory for temporary files
+            with suppress(OSError):  # some machines have no directory for temporary files
                 folders.append(tempfile.gettempdir())
             for folder in folders:
                 path = Path(folder) / f"telemetry-{self.run_id}-{FINAL_FILE}"
@@ -71,8 +80,11 @@ class RunFiles:
 
 
 def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:
-    """`run_id`: the run that it has to be of, or empty. Raises ValueError or Malformed for a damaged file or one
-    of another run."""
+    """Decode and check a final file.
+
+    A `run_id` that is not empty must match. Raises ValueError or Malformed for a damaged file or one of another
+    run.
+    """
     check_seal(data)
     snapshot = snapshot_from_json(data)
     if run_id and snapshot.run_id != run_id:
@@ -83,7 +95,7 @@ def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:
 
 
 def journal_of(directory: str) -> bool:
-    """Whether a run directory can be seen from here and has a journal."""
+    """Check that a run directory is visible to this process and has a journal."""
     try:
         return bool(directory) and any((Path(directory) / "journal").iterdir())
     except OSError:

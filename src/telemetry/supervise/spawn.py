@@ -1,4 +1,4 @@
-"""Starts an aggregator: `python -m telemetry serve` in a session of its own, told apart by its ready message."""
+"""Start of an aggregator: `python -m telemetry serve` in its own session, which reports with a ready message."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from telemetry.transport.endpoints import seen_from
 
 _READY_BYTES: Final = 64 * limits.KIB
 _LAST_WORDS_BYTES: Final = 4 * limits.KIB
-_LAST_RESPECTS_S: Final = 2.0  # for one that never got ready to end by itself
+_LAST_RESPECTS_S: Final = 2.0  # for the end of a process that never became ready
 
 
 @dataclass(frozen=True)
 class StartConditions:
-    """What an aggregator was started with, so that another can be started in its place, whatever changed since."""
+    """Settings of an aggregator's start.
+
+    With them a successor can be started in the same way, even if this process has changed since.
+    """
 
     environment: Mapping[str, str]
     working_directory: str | None
@@ -45,7 +48,7 @@ class Aggregator:
     process: subprocess.Popen[bytes]
     conditions: StartConditions
     ending: bool = False
-    """It goes on with a run that has been asked to end."""
+    """True if the aggregator resumed a run that has been asked to end."""
 
     @property
     def pid(self) -> int:
@@ -53,23 +56,23 @@ class Aggregator:
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self.process.poll() is not None
 
 
 def spawn(name: str, flags: Mapping[str, object], *, owner_pid: int, timeout_s: float) -> Aggregator:
-    """Starts an aggregator and waits, at most `timeout_s`, until it listens.
+    """Start an aggregator and wait, at most `timeout_s`, until it listens.
 
-    `flags` are configuration keys such as `run.dir`; None leaves a key as it is. The run ends with the process
-    `owner_pid`. Somebody has to wait for the process. Raises what the aggregator reported, or EndpointError if it
-    said nothing.
+    `flags` are configuration keys such as `run.dir`; None leaves a key unchanged. The run ends with the process
+    `owner_pid`. The caller must wait for the returned process. Raises the error that the aggregator reported, or
+    EndpointError if it reported none.
     """
     conditions = StartConditions(environment(flags), working_directory(), owner_pid)
     return _start([f"--name={name}"], conditions, timeout_s, discard=dismiss)
 
 
 def respawn(dead: Aggregator, timeout_s: float) -> Aggregator:
-    """Starts another process for the run of one that died: same directory, same addresses. Raises like `spawn`."""
+    """Start a successor for the run of a dead aggregator: same directory, same addresses. Raises like `spawn`."""
     return _start(["--resume", dead.directory], dead.conditions, timeout_s, discard=_kill)
 
 
@@ -104,7 +107,7 @@ def _start(
 def _launched(
     words: list[str], conditions: StartConditions
 ) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
-    """A process with its ready message and its stderr, for as long as they are read. Raises EndpointError."""
+    """Start a process. Yield it with its ready pipe and stderr, which close at the end. Raises EndpointError."""
     with ExitStack() as files:
         try:
             stderr = files.enter_context(tempfile.TemporaryFile())
@@ -131,8 +134,10 @@ def _launched(
 
 
 def dismiss(process: subprocess.Popen[bytes]) -> None:
-    """Ends a run that nobody has heard of: asked to, it takes its addresses along. Blocks until it has ended, so
-    that no zombie is left; briefly."""
+    """End an aggregator whose run no process knows. Blocks briefly until it has ended, so that no zombie is left.
+
+    It is asked to end, so that it removes its addresses.
+    """
     process.terminate()
     try:
         process.wait(_LAST_RESPECTS_S)
@@ -141,28 +146,29 @@ def dismiss(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Asked to end, the aggregator of a run that others take part in would end the run."""
+    """Kill an aggregator. Asked to end, it would end a run that other processes take part in."""
     process.kill()
     process.wait()
 
 
 def telemetry_command() -> list[str]:
-    """Without -P the program's working directory would come before the standard library."""
+    """Return the command of this package. Without -P, the working directory would precede the standard library."""
     return [sys.executable, "-P", "-m", "telemetry"]
 
 
 def working_directory() -> str | None:
-    """None if it was removed."""
+    """Return the working directory, or None if it was removed."""
     try:
         return os.getcwd()
-    except OSError:  # it was removed: whoever starts there has to say what that means
+    except OSError:  # it was removed: the started process must report that
         return None
 
 
 def environment(flags: Mapping[str, object]) -> dict[str, str]:
-    """This process's environment, with flags as the configuration variables they stand for.
+    """Return the environment of this process plus flags as configuration variables.
 
-    Without another run's endpoint, and without the service manager's: it manages this process, not the aggregator.
+    The endpoint of another run is removed. So are variables of the service manager, which manages this process and
+    not the aggregator.
     """
     environ = dict(os.environ)
     for variable in ("TELEMETRY_ENDPOINT", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
@@ -175,7 +181,7 @@ def environment(flags: Mapping[str, object]) -> dict[str, str]:
 
 
 def _read_line(ready: IO[bytes], deadline: float) -> bytes:
-    """What the aggregator says; empty if it says nothing in time or ends first."""
+    """Read the ready message. Return an empty line if the aggregator is silent until the deadline or ends first."""
     poller = select.poll()
     poller.register(ready, select.POLLIN)
     line = b""
@@ -207,7 +213,7 @@ def _facts(line: bytes, stderr: IO[bytes], timeout_s: float, *, in_time: bool) -
 
 
 def _reported(facts: dict[str, object]) -> TelemetryError:
-    """The aggregator's own error, of its own class."""
+    """Rebuild the aggregator's error with its own class."""
     kinds = {kind.__name__: kind for kind in (ConfigError, UsageError, RunDirectoryError, EndpointError, KeysError)}
     kind = kinds.get(str(facts.get("kind")), TelemetryError)
     return kind(str(facts["error"]), hint=str(facts.get("hint", "")))

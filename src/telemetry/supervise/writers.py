@@ -1,7 +1,7 @@
-"""Backend writers beside a run: each a `telemetry export --writer` of its own, which is started again if it dies.
+"""Backend writers of a run: each is a `telemetry export --writer` process that is restarted if it dies.
 
-A writer has all it needs in its folder of the run directory, so that whatever happens to it costs nobody anything:
-the next one goes on where it was.
+A writer keeps all its state in its folder of the run directory. So a failure delays only this writer: its successor
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from telemetry.wording import shortfall
 OURS: Final = frozenset(
     ("aim", "clearml", "console", "jsonl", "mlflow", "otlp", "prometheus", "tensorboard", "trackio", "wandb")
 )
-"""Kinds of backends that come with the package. This process does not load what they are."""
+"""Backend kinds of this package. This process does not import them."""
 _GROUP: Final = "telemetry.backends"
-"""Entry points of those that come with others."""
+"""Entry point group of backend kinds from other packages."""
 _DIED: Final = 1
 _NOT_CONFIGURED: Final = 2
 _UNDELIVERED: Final = 6
@@ -45,7 +45,7 @@ MANNER: Final = ChildPolicy(
 )
 _LAST_WORDS_S: Final = 2.0  # for the batch that is being written, and a checkpoint
 _TELL_S: Final = 1.0
-_UNTOLD_S: Final = 1.9  # of waiting, which is looked at after each `_TELL_S`
+_UNTOLD_S: Final = 1.9  # of waiting before a message; checked after each `_TELL_S`
 _OPTIONS: Final = re.compile(r"(?:\\.|[^\\,])+|\\", re.DOTALL)
 _OVER: Final = ("done", "undelivered", "failed")
 _ENDED: Final[dict[int | None, BackendState]] = {0: "done", _NOT_CONFIGURED: "failed"}
@@ -54,14 +54,14 @@ Command = Callable[[str, str, str, float | None], list[str]]
 
 
 def writer_command(to: str, endpoint: str, directory: str, every_s: float | None) -> list[str]:
-    """What starts the writer of one `--to` text for the run at `endpoint`."""
+    """Return the command that starts the writer of one `--to` text for the run at `endpoint`."""
     every = [] if every_s is None else ["--every", repr(every_s)]
     words = ["export", directory, "--writer", "--to", to, "--endpoint", endpoint, *every]
     return [*telemetry_command(), *words]
 
 
 def name_of(to: str) -> str:
-    """What the writer of a `--to` text is called: its option `as`, else the kind of backend."""
+    """Return the name of a writer: the option `as` of its `--to` text, else the kind of backend."""
     kind, _, options = to.partition(":")
     for option in _OPTIONS.findall(options):
         key, _, value = option.partition("=")
@@ -71,7 +71,7 @@ def name_of(to: str) -> str:
 
 
 def check_kinds(to: Sequence[str]) -> None:
-    """Raises UsageError for a backend that nobody has. What its options say, its writer knows."""
+    """Raise UsageError for an unknown backend. Each writer checks its own options."""
     kinds = [text.partition(":")[0] for text in to]
     if set(kinds) <= OURS:
         return
@@ -88,14 +88,16 @@ def check_kinds(to: Sequence[str]) -> None:
 
 
 class _Status(Struct, frozen=True):
-    """What is read of a writer's `status.json`."""
+    """Content of a writer's `status.json`."""
 
     status: BackendStat
 
 
 class Writers:
-    """The writers of one run. A context manager, which leaves no process behind. One thread at a time; what the
-    writers say goes to `say` from threads of their own."""
+    """Backend writers of one run. A context manager that leaves no process behind.
+
+    For one thread at a time. Messages of the writers are passed to `say` from other threads.
+    """
 
     def __init__(
         self,
@@ -105,8 +107,10 @@ class Writers:
         every_s: float | None = None,
         command: Command = writer_command,
     ) -> None:
-        """`every_s`: the time between two readings of instruments, if it is not to be the setting. Raises
-        UsageError for writers that can't be told apart, or are too many."""
+        """Check the writers. `every_s` overrides the setting for the interval between two readings of instruments.
+
+        Raises UsageError for duplicate names or too many writers.
+        """
         self._to = {name_of(text): text for text in to}
         if len(self._to) < len(to):
             raise UsageError("two backends have one name", hint="give one another: --to KIND:as=NAME")
@@ -118,7 +122,7 @@ class Writers:
         self._directory = ""
         self._children: list[Child] = []
         self.stats: list[BackendStat] = []
-        """What became of each, in the order they were given. To be asked after `end`."""
+        """Final state of each writer, in the given order. Valid after `end`."""
 
     def __enter__(self) -> Self:
         return self
@@ -133,11 +137,11 @@ class Writers:
 
     @property
     def failed(self) -> bool:
-        """Whether one of them has not delivered all there was. To be asked after `end`."""
+        """True if a writer has not delivered everything. Valid after `end`."""
         return any(stat.state != "done" or stat.dropped for stat in self.stats)
 
     def begin(self, endpoint: str, directory: str) -> None:
-        """Starts them for the run that listens there. One that can't be started is said; the run goes on."""
+        """Start the writers for the run at `endpoint`. Report one that can't be started; the run continues."""
         self._directory = directory
         environ, folder = environment({}), working_directory()
         for name, text in self._to.items():
@@ -145,7 +149,7 @@ class Writers:
             try:
                 one = Child(name, command, MANNER, self._say, environment=environ, folder=folder)
                 self._children.append(one)
-            except (OSError, ValueError) as error:  # no process takes words with a NUL in them
+            except (OSError, ValueError) as error:  # a process accepts no arguments that contain NUL
                 why = getattr(error, "strerror", None) or str(error)
                 self._say(f"{printable(name)}: the writer can't be started: {why}")
 
@@ -155,11 +159,11 @@ class Writers:
         told: Iterable[BackendStat] = (),
         waiting: Callable[[list[BackendStat]], object] = lambda stats: None,
     ) -> None:
-        """Lets those of a run that is over deliver the rest, and ends what is not done in time. Says what is not
-        delivered. Blocks for at most `timeout_s`, and a moment for killing. May be called twice.
+        """Let the writers of an ended run deliver the rest, and end those that are late.
 
-        `told`: what the run's last snapshot says of backends; it may know of more records than the writers do.
-        `waiting` is given those that are not done, once a second.
+        Reports undelivered records. Blocks for at most `timeout_s` plus a moment for killing. May be called twice.
+        `told` are the backend states of the run's last snapshot, which may know of more records than the writers
+        do. `waiting` gets the states of unfinished writers once a second.
         """
         if self.stats or not self._directory:
             return
@@ -196,7 +200,7 @@ class Writers:
                 self._say(words)
 
     def _read(self, name: str) -> BackendStat:
-        """The writer's last report; an empty one if there is none."""
+        """Return the last report of a writer, or an empty report."""
         kind = self._to[name].partition(":")[0]
         try:
             data = (Path(self._directory) / "backends" / name / "status.json").read_bytes()
@@ -208,8 +212,10 @@ class Writers:
 def said_when_long(
     say: Callable[[str], object], timeout_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[list[BackendStat]], None]:
-    """To be given to `Writers.end` as `waiting`: once it has waited for a while, one line says for whom, and how
-    long that may take."""
+    """Return a callback for `waiting` of `Writers.end`.
+
+    After a while it prints one line: the writers it waits for, and how long that may take.
+    """
     began_s = clock()
     said: list[str] = []
 
@@ -223,7 +229,7 @@ def said_when_long(
 
 
 def concluded(stat: BackendStat, child: Child | None) -> BackendStat:
-    """A report, as the end of its process has it: one that was killed could say nothing of that."""
+    """Complete a report with the end of its process. A killed process could not report that itself."""
     if child is None:
         return replace(stat, state="failed", last_error="the writer can't be started")
     state = stat.state if stat.state in _OVER else _ENDED.get(child.code, "undelivered")
@@ -231,7 +237,7 @@ def concluded(stat: BackendStat, child: Child | None) -> BackendStat:
 
 
 def with_backends(report: Report, stats: Collection[BackendStat]) -> Report:
-    """The report with the last states of these backends; what it says of others stays."""
+    """Return the report with the final states of these backends. States of other backends stay."""
     own: Mapping[str, BackendStat] = {stat.name: stat for stat in stats}
     others = [stat for stat in report.snapshot.backends if stat.name not in own]
     return replace(report, snapshot=replace(report.snapshot, backends=[*others, *own.values()]))

@@ -1,4 +1,4 @@
-"""The aggregator process: everything below put together, and nothing but that."""
+"""The aggregator process: the composition of all lower packages, without logic of its own."""
 
 from telemetry.daemon.build import run_daemon
 from telemetry.daemon.options import DaemonOptions

@@ -1,4 +1,4 @@
-"""Composition root: from options to a service of a live run, new or resumed."""
+"""Composition root of a live run, new or resumed: from options to a service."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 
 def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple[bool, MetricsSnapshot]:
-    """Runs one aggregator to its end on the calling (main) thread.
+    """Run one aggregator to its end on the calling (main) thread.
 
-    `on_ready` is told where the aggregator listens once it does; not if the run to resume has ended already.
-    Returns whether there is a final file, and the terminal snapshot. Raises TelemetryError if it could not begin;
-    whoever reads `ready_fd` has been told then.
+    `on_ready` gets the addresses once the aggregator listens. It is not called if the run to resume has already
+    ended. Returns whether a final file exists, and the terminal snapshot. Raises TelemetryError if the aggregator
+    could not start; the error is also sent to `ready_fd`.
     """
     prepare_process()
     directory = options.resume
@@ -51,9 +51,9 @@ def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple
 
 
 def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
-    """A new run: binds, opens and connects everything.
+    """Build the service of a new run: bind, open and connect everything.
 
-    Raises TelemetryError before anything has been promised, and has let go of everything then.
+    Raises TelemetryError before anything is announced, and releases all resources then.
     """
     with ExitStack() as undo:
         counter = _counter(options, undo)
@@ -67,10 +67,10 @@ def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
 
 
 def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Claim) -> Service:
-    """A run that goes on; otherwise as `build`."""
+    """Build the service of a resumed run, otherwise as `build`."""
     with ExitStack() as undo:
         undo.callback(claimed.let_go)
-        counter = _counter(options, undo, needed=False)  # a run is worth more than its tokens
+        counter = _counter(options, undo, needed=False)  # a run without token counts is better than no run
         endpoints = claimed.endpoints
         _make_folders(endpoints)
         hub = bind(endpoints, options)
@@ -86,27 +86,27 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
 
 
 def bind(endpoints: Endpoints, options: DaemonOptions) -> Hub:
-    """Raises EndpointError or KeysError, and leaves no folder behind then."""
+    """Bind the sockets. Raise EndpointError or KeysError, and remove the created folder then."""
     config: Config = options.config
     try:
         return Hub(endpoints, insecure=config.transport.insecure, keys=keys_for(endpoints, config))
     except TelemetryError:
-        with suppress(OSError):  # made by `plan`; it is empty unless another aggregator is in it
+        with suppress(OSError):  # made by `plan`; empty unless another aggregator uses it
             (runtime_directory() / options.run_id).rmdir()
         raise
 
 
 def _make_folders(endpoints: Endpoints) -> None:
-    """The private folder of ipc sockets goes with its directory when the machine restarts."""
+    """Create the private folders of ipc sockets. They disappear with their parent when the machine restarts."""
     for endpoint in vars(endpoints).values():
         path = ipc_path(endpoint)
         if path is not None:
-            with suppress(OSError):  # binding says what is wrong
+            with suppress(OSError):  # binding reports the error
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _counter(options: DaemonOptions, undo: ExitStack, *, needed: bool = True) -> TokenCounter | None:
-    """As `TokenCounter.open`."""
+    """Open the token counter as `TokenCounter.open` does."""
     counter = TokenCounter.open(options.config.tokens, needed=needed)
     if counter is not None:
         undo.callback(counter.close)
@@ -144,7 +144,7 @@ def assemble(
     signals: SignalPipe | None,
     counter: TokenCounter | None = None,
 ) -> Parts:
-    """The parts, and what wakes the loop."""
+    """Assemble the parts of a service and register the descriptors that wake its loop."""
     worker = Worker("telemetry-worker")
     for fd in (worker.fd, *([signals.fd] if signals else [])):
         hub.watch(fd)
@@ -167,7 +167,7 @@ def assemble(
 
 
 def _nothing_left(options: DaemonOptions, claimed: Claim, result: MetricsSnapshot) -> MetricsSnapshot:
-    """The run has ended; its announcement may have outlived its aggregator."""
+    """Clean up after a run that has already ended. Its announcement may have outlived its aggregator."""
     with suppress(TelemetryError):
         forget(runtime_directory(), options.run_id)
     claimed.let_go()

@@ -1,4 +1,4 @@
-"""What the aggregator process is made of."""
+"""Components of the aggregator process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from telemetry.transport.hub import Hub
 
 @dataclass(frozen=True)
 class Parts:
-    """Put together by `telemetry.daemon.build`, used by the loop and its helpers."""
+    """Components of the aggregator, assembled by `telemetry.daemon.build` and used by the loop and its helpers."""
 
     options: DaemonOptions
     clock: Clock
@@ -30,7 +30,7 @@ class Parts:
     numbers: Numbers
     directory: RunDirectory
     let_go: Callable[[], None]
-    """Of the run directory."""
+    """Releases the run directory."""
     journal: JournalWriter | None
     history: HistoryWriter | None
     records: RecordLog
@@ -39,7 +39,7 @@ class Parts:
     signals: SignalPipe | None
     host: str
     counter: TokenCounter | None = None
-    """Of tokens, if a tokenizer is set."""
+    """Counter of tokens, if a tokenizer is set."""
 
     @property
     def aggregator(self) -> Aggregator:

@@ -1,4 +1,4 @@
-"""Control: one handler for each request. Nothing here blocks; reads of files go to the worker."""
+"""Control channel: one handler per request type. Handlers never block; file reads go to the worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
 _LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
-_READS_KEPT: Final = 64  # of a queue that the run's own writes have to pass too; 128 MiB of replies
+_READS_KEPT: Final = 64  # of a queue shared with the run's own writes; 128 MiB of replies
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
 _RANGES_ASKED: Final = 16
 _OWED_KEPT: Final = 2 * limits.PRODUCERS  # an end and a barrier of each
@@ -44,13 +44,16 @@ class Control:
         *,
         catch_up: Callable[[], None],
     ) -> None:
-        """`snapshot` is one of all that is in the numbers; `catch_up` brings into them what has come."""
+        """Prepare the handlers.
+
+        `snapshot` makes a snapshot of all applied events. `catch_up` applies the events that have arrived.
+        """
         self._hub = parts.hub
         self._numbers = parts.numbers
         self._process_watch = parts.process_watch
         self._worker = parts.worker
         self._past = HistoryReader(parts.directory.history)
-        """The worker's, which answers one question after the other."""
+        """Reader of the history. Only the worker uses it, for one query after the other."""
         self._records = parts.records
         self._clock = parts.clock
         self._run_status = run_status
@@ -58,20 +61,22 @@ class Control:
         self._catch_up = catch_up
         self._ingress = ingress
         self._peers: dict[str, bytes] = {}
-        """Producers that said hello → where to push acknowledgements and resend requests."""
+        """Producers that sent hello → peers that get their acknowledgements and resend requests."""
         self._owed: dict[tuple[bytes, type, int], msg.End | msg.Barrier] = {}
-        """(peer, kind, id) → request that is answered when the batches it speaks of are in. Who repeats one is
-        owed one answer."""
+        """(peer, kind, id) → request that is answered once its batches are applied.
+
+        A repeated request gets one answer.
+        """
         self._reads = 0
-        """Answers that the worker owes."""
+        """Number of answers that the worker still owes."""
         self._closed = False
         self._bytes = 0
-        """Taken and given in this turn."""
+        """Bytes received and sent in this turn."""
         self._now: MetricsSnapshot | None = None
-        """Made in this turn: one answers all who ask."""
+        """Snapshot made in this turn, shared by all status requests."""
         self._asked_ns: dict[str, int] = {}
         self._older: set[str] = set()
-        """Producers of a version whose `end` does not say whether the end of the run forced it."""
+        """Producers whose protocol version has no flag for an `end` forced by the end of the run."""
         self._handlers: dict[type, Callable[[bytes, Any], None]] = {
             msg.Hello: self._hello,
             msg.Ping: self._ping,
@@ -88,21 +93,21 @@ class Control:
 
     @property
     def _aggregator(self) -> Aggregator:
-        """A replay's may change."""
+        """Current aggregator. A replay may replace it."""
         return self._numbers.aggregator
 
     @property
     def owed(self) -> int:
-        """Requests that wait for batches."""
+        """Number of requests that wait for batches."""
         return len(self._owed)
 
     @property
     def peers(self) -> int:
-        """Producers that said hello."""
+        """Number of producers that sent hello."""
         return len(self._peers)
 
     def turn(self) -> None:
-        """Answers what is waiting, up to a bound of messages, and of bytes both ways."""
+        """Answer waiting requests, up to a bound of messages and of bytes in both directions."""
         self._now, self._bytes = None, 0
         for _ in range(_MESSAGES_A_TURN):
             received = self._hub.receive_control(1)
@@ -115,24 +120,26 @@ class Control:
                 return
 
     def settle(self) -> None:
-        """Answers `end` and `barrier` requests whose batches have come."""
+        """Answer `end` and `barrier` requests whose batches were applied."""
         self._owed = {key: request for key, request in self._owed.items() if not self._settled(key[0], request)}
 
     def give_up(self) -> None:
-        """No batch will come any more: what is owed is answered with the account as it stands, and so is all that
-        follows."""
+        """Answer all waiting requests with the current account. No batch will follow.
+
+        Later requests are answered in the same way.
+        """
         self._closed = True
         self.settle()
 
     def acknowledge(self) -> None:
-        """Tells producers which batches they need not keep."""
+        """Tell producers which batches they may forget."""
         for producer, _ in self._aggregator.acknowledgements():
             peer = self._peers.get(producer)
             if peer is not None:
                 self._acknowledge(peer, producer)
 
     def ask_for_missing(self, now_ns: int) -> None:
-        """Asks each producer for the batches that never came, at most every 300 ms, and only one that is there."""
+        """Request missing batches of each active producer, at most every 300 ms."""
         if self._closed:
             return
         for producer, peer in self._peers.items():
@@ -146,7 +153,7 @@ class Control:
                 self._reply(peer, msg.Resend(first=first, last=last))
 
     def announce_state(self) -> None:
-        """Tells every producer the state at once; one that hears DRAINING flushes and ends."""
+        """Send the state to every producer. A producer that receives DRAINING flushes and ends."""
         for peer in self._peers.values():
             self._reply(peer, self._pong(echo_ns=0))
 
@@ -156,16 +163,16 @@ class Control:
         try:
             request = decode_request(data)
         except Malformed as malformed:
-            # looking for the id in what is too large would take longer than it is worth
+            # for an oversized frame, the search for its id would cost too much
             request_id = 0 if malformed.reason is Reason.FRAME_TOO_LARGE else control_head(data).id
             code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
             self._reply(peer, msg.Error(code=code, message=f"not understood: {malformed}"), request_id)
             return
         if isinstance(request, msg.GetStatus) and self._now is None:
-            self._catch_up()  # what goes wrong with the numbers is no matter of this question
+            self._catch_up()  # errors of the numbers do not concern this request
         try:
             self._handlers[type(request)](peer, request)
-        except Exception as error:  # noqa: BLE001 – one question must not cost everybody the run; said in the snapshot
+        except Exception as error:  # noqa: BLE001 – one request must not end the run; reported in the snapshot
             _LOG.exception("%s could not be answered", type(request).__name__)
             self._run_status.warn([f"a request could not be answered, {type(request).__name__}: {error!r}"])
             self._reply(peer, msg.Error(code="unavailable", message="the aggregator failed at it"), request.id)
@@ -206,18 +213,21 @@ class Control:
             self._acknowledge(peer, hello.producer)
 
     def _comes_too_late(self, hello: msg.Hello) -> bool:
-        """What a producer records that first says hello when the books are closed would be in no account."""
+        """Check whether a producer introduces itself after the books are closed.
+
+        Its events would be in no account.
+        """
         return self._closed and hello.producer not in self._aggregator.producers()
 
     def _ping(self, peer: bytes, ping: msg.Ping) -> None:
         self._ingress.ping(ping.producer)
         self._reply(peer, self._pong(ping.mono_ns), ping.id)
-        if self._peers.get(ping.producer) == peer:  # the last one may have been lost, and no other may come
+        if self._peers.get(ping.producer) == peer:  # the last one may have been lost, and no other may follow
             self._acknowledge(peer, ping.producer)
 
     def _end(self, peer: bytes, end: msg.End) -> None:
         if end.producer in self._older and self._run_status.ending:
-            end = replace(end, unfinished=True)  # nobody can tell, and only what is known is called complete
+            end = replace(end, unfinished=True)  # this version can't tell, and only verified ends count as complete
         refusal = self._ingress.end(end)
         if refusal:
             self._reply(peer, msg.Error(code="refused", message=refusal), end.id)
@@ -244,7 +254,7 @@ class Control:
         if answer is None:
             return False
         self._reply(peer, answer, request.id)
-        if isinstance(request, msg.End):  # nothing more is pushed to it; a repeated end is answered all the same
+        if isinstance(request, msg.End):  # no more pushes to it; a repeated end is still answered
             self._acknowledge(peer, request.producer)
             self._peers.pop(request.producer, None)
             self._asked_ns.pop(request.producer, None)
@@ -261,7 +271,7 @@ class Control:
         return msg.Error(code="unavailable", message="the run is over") if self._closed else None
 
     def _status(self, peer: bytes, request: msg.GetStatus) -> None:
-        """A snapshot made now holds all that was applied; of a run that is over it is the result."""
+        """Answer with a new snapshot of all applied events, or with the result if the run is over."""
         self._now = self._now or self._snapshot()
         self._reply(peer, msg.Status(snapshot=self._now), request.id)
 
@@ -323,14 +333,14 @@ class Control:
 
 
 def read_records(log: RecordLog, from_seq: int) -> msg.CaughtUp:
-    """As many records as one reply may hold, and where to go on."""
+    """Return as many records as fit into one reply, and the next sequence number."""
     records = log.read(from_seq, limits.CATCHUP_RECORDS, limits.CATCHUP_REPLY_BYTES)
     following = records[-1].seq + 1 if records else from_seq
     return msg.CaughtUp(records=records, next_seq=following, last_seq=log.next_seq - 1)
 
 
 def read_history(reader: HistoryReader, request: msg.GetHistory, keys: list[msg.SeriesKey]) -> msg.History:
-    """As many intervals as one reply may hold, and where to go on."""
+    """Return as many intervals as fit into one reply, and the start time of the next one."""
     intervals: list[Raw] = []
     size = 0
     for interval in reader.intervals(request.start_ns, request.end_ns, request.level_s):

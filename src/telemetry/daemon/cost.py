@@ -1,4 +1,4 @@
-"""What the aggregator costs: its own CPU, memory and punctuality."""
+"""Cost of the aggregator itself: CPU, memory and punctuality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = resource.getpagesize()
 
 
 def rss_bytes() -> int:
-    """Resident memory now; where /proc is missing, the peak."""
+    """Return the resident memory now. Without /proc, return its peak."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE
     except OSError:
@@ -25,10 +25,10 @@ def rss_bytes() -> int:
 
 @dataclass(frozen=True)
 class EarlierCost:
-    """What aggregators of the run had taken and written that died before this one."""
+    """Work of earlier aggregators of the run, which died."""
 
     events: int = 0
-    """Applied."""
+    """Number of applied events."""
     frames: int = 0
     frame_bytes: int = 0
     journal_bytes: int = 0
@@ -36,8 +36,10 @@ class EarlierCost:
 
 
 class CostMeter:
-    """Gathers the figures of `SelfCost`. Durations are monotonic. Totals of what was taken and written are the
-    run's, all else is this process's."""
+    """Collector of the figures of `SelfCost`. Durations are monotonic.
+
+    Totals of frames, bytes and events are of the whole run. All other figures are of this process.
+    """
 
     def __init__(self, now_ns: int, before: EarlierCost = EarlierCost()) -> None:
         self.frames = before.frames
@@ -72,7 +74,7 @@ class CostMeter:
         self._mark = (now_ns, cpu, applied)
 
     def facts(self, *, journal_bytes: int, history_bytes: int, series: int, pages: int) -> SelfCost:
-        """Bytes are those that this process has written."""
+        """Return the figures. The byte arguments count bytes written by this process."""
         return SelfCost(
             cpu_s=time.process_time_ns() / 1e9,
             cpu_percent=round(self._cpu_percent, 2),

@@ -1,4 +1,4 @@
-"""From bucket precision to exact percentiles: streams the journal past the histogram's targets."""
+"""Exact percentiles from the journal: it is streamed past the histogram's targets to refine bucket precision."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWri
 from telemetry.wire.codec import decode_batch
 
 HOLE: Final = "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
-"""A warning: what is damaged, or gone, has a checkpoint behind it."""
+"""Warning for damaged or missing segments that a later checkpoint makes up for."""
 CUT: Final = "the journal could not be written, or can't be read, from some moment on"
-"""Why percentiles are not exact of a run that went on from such a journal: its numbers lack values for good."""
+"""Reason why a run resumed from such a journal has no exact percentiles.
+
+Its numbers lack values permanently.
+"""
 _IN_VAIN: Final = ("the journal", "some series", "2**53")
-"""What reasons say that another pass would give as well."""
+"""Phrases in reasons that another pass would give again."""
 
 
 @dataclass
 class Refinement:
-    """Outcome of the exact pass. `values` holds what was found even if some series could not be."""
+    """Outcome of the exact pass. `values` holds the values found, even if some series failed."""
 
     exact: bool
     reason: str = ""
@@ -34,7 +37,7 @@ class Refinement:
 
 
 def obstacle(journal: JournalWriter | None) -> str:
-    """Why the journal can't give exact percentiles; empty if it can."""
+    """Return why the journal can't give exact percentiles; empty if it can."""
     if journal is None:
         return "the journal is off"
     if journal.failed:
@@ -44,12 +47,12 @@ def obstacle(journal: JournalWriter | None) -> str:
 
 
 def damage(damaged_bytes: int) -> str:
-    """Why percentiles are not exact of a run that recorded more than can be read."""
+    """Return why a run has no exact percentiles if part of its journal is damaged."""
     return f"{number_of(damaged_bytes, 'byte of the journal is', 'bytes of the journal are')} damaged"
 
 
 def another_may_succeed(reason: str) -> bool:
-    """Whether the exact pass may come to more than one that ended for this reason: it lacked time, not values."""
+    """Check whether another exact pass may succeed: the failed one lacked time, not values."""
     return not any(words in reason for words in _IN_VAIN)
 
 
@@ -58,9 +61,9 @@ def _oldest(segments: int) -> str:
 
 
 class Refiner:
-    """Runs on a thread of its own beside the ticks; `stop` makes it give up at the next batch.
+    """A thread that runs the exact pass beside the ticks. `stop` makes it give up at the next batch.
 
-    Reads the aggregator's routes, which no longer change once the books are closed.
+    It reads the aggregator's routes, which stay unchanged once the books are closed.
     """
 
     def __init__(
@@ -71,10 +74,13 @@ class Refiner:
         wake: Callable[[], object],
         torn_bytes: int = 0,
     ) -> None:
-        """`wake` is called from the thread once there is an outcome. `torn_bytes`: at the end of the journal, which
-        never were in the numbers."""
+        """Start the thread.
+
+        It calls `wake` once there is an outcome. `torn_bytes` is the size of the torn end of the journal, which was
+        never applied.
+        """
         self._aggregator = aggregator
-        self._targets = aggregator.series.targets()  # on the caller's thread, which owns them
+        self._targets = aggregator.series.targets()  # on the calling thread, which owns them
         self._journal = journal
         self._deadline = time.monotonic() + budget_s
         self._budget_s = budget_s
@@ -82,7 +88,7 @@ class Refiner:
         self._wake = wake
         self._stopped_because = ""
         self.outcome: Refinement | None = None
-        """None while it works."""
+        """Outcome of the pass. None while it runs."""
         self._thread = threading.Thread(target=self._run, name="telemetry-exact", daemon=True)
         self._thread.start()
 
@@ -92,7 +98,7 @@ class Refiner:
     def _run(self) -> None:
         try:
             self.outcome = self._refine()
-        except Exception as error:  # noqa: BLE001 – thread root: the result without it is still true
+        except Exception as error:  # noqa: BLE001 – thread root: the result is still true without it
             self.outcome = Refinement(exact=False, reason=f"the exact pass failed: {error}")
         self._wake()
 
@@ -106,7 +112,7 @@ class Refiner:
                 if self._give_up():
                     return Refinement(exact=False, reason=self._stopped_because)
                 if frame.kind == BATCH:
-                    batch = decode_batch(bytes(frame.data))  # of bytes, rows are taken as they are
+                    batch = decode_batch(bytes(frame.data))  # decoding `bytes` avoids a copy of the rows
                     search.feed(*self._aggregator.series_values(batch))
             if reason := self._gap(reader):
                 return Refinement(exact=False, reason=reason, warnings=[HOLE] if reader.damaged else [])
@@ -116,7 +122,7 @@ class Refiner:
         return Refinement(exact=not warnings, reason=reason, values=search.values(), warnings=warnings)
 
     def _gap(self, reader: JournalReader) -> str:
-        """Why not all values that were recorded are in what was read."""
+        """Return why some recorded values are missing from the journal; empty if none are."""
         damaged_bytes = reader.torn_bytes - (0 if reader.tail_damaged else self._torn_bytes)
         if damaged_bytes:
             return damage(damaged_bytes)

@@ -1,6 +1,8 @@
-"""The one way a run ends: bucket precision on disk first if it was interrupted, then exact, then everybody is told.
+"""End of a run.
 
-The file and the published snapshot are independent: neither failure stops the other.
+An interrupted run first writes its bucket precision, then the exact result is written and published.
+
+The file and the published snapshot are independent: a failure of one does not stop the other.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ _WORKER_CLOSE_S: Final = 10.0
 
 
 def finalize(service: Service) -> bool:
-    """Blocks until the terminal snapshot is on disk and was published for the grace. Whether a file was written."""
+    """Block until the terminal snapshot is on disk and was published for the grace time.
+
+    Returns True if a file was written.
+    """
     try:
         _conclude(service)
-    except Exception as error:  # noqa: BLE001 – whatever is wrong with the numbers, those of the last tick are a result
+    except Exception as error:  # noqa: BLE001 – whatever is wrong, the numbers of the last tick are a result
         _LOG.exception("the run could not be concluded")
         _fall_back(service, repr(error))
     path = _write(service, service.snapshot())
-    if path != service.parts.directory.final:  # subscribers have to hear of it, and so has who finds it
+    if path != service.parts.directory.final:  # tell subscribers and readers of the file
         service.run_status.newest = replace(service.snapshot(), warnings=list(service.run_status.warnings))
         _write(service, service.snapshot())
     try:
@@ -42,7 +47,7 @@ def finalize(service: Service) -> bool:
 
 
 def _conclude(service: Service) -> None:
-    """To the terminal state, and the last numbers."""
+    """Bring the run to its terminal state and its last numbers."""
     run_status = service.run_status
     service.catch_up()
     run_status.heed_feeds(service.parts.aggregator.counters())
@@ -53,7 +58,7 @@ def _conclude(service: Service) -> None:
         run_status.exact_reason = "interrupted, and the exact pass did not end"
         run_status.lifecycle.to("DRAINING")
         service.catch_up()
-        # subscribers take the first terminal snapshot for the last, so this one goes to the disk alone
+        # subscribers take the first terminal snapshot as the last, so this one is only written to disk
         _write(service, replace(service.snapshot(), state="INTERRUPTED", completeness="interrupted"))
     _close_books(service)
     _apply(service, _refine(service))
@@ -63,7 +68,7 @@ def _conclude(service: Service) -> None:
 
 
 def _fall_back(service: Service, failure: str) -> None:
-    """Makes the newest snapshot there is the result, as one of an interrupted run."""
+    """Make the newest snapshot the result of an interrupted run."""
     run_status = service.run_status
     service.books_closed = True
     run_status.interrupted = True
@@ -89,11 +94,11 @@ def _close_books(service: Service) -> None:
     service.close_books()
     if parts.journal is not None:
         parts.journal.close()
-    give_back()  # the exact pass takes memory of its own
+    give_back()  # the exact pass needs memory of its own
 
 
 def _refine(service: Service) -> Refinement:
-    """The exact pass, while ticks and control go on. An interruption on the way ends it, not the run."""
+    """Run the exact pass while ticks and control continue. An interruption ends the pass but not the run."""
     parts, feed = service.parts, service.feed
     hindrance = feed.obstacle()
     if hindrance:
@@ -120,7 +125,7 @@ def _apply(service: Service, refinement: Refinement) -> None:
 
 
 def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
-    """The final file, in the run directory or the next best place; None if there is none."""
+    """Write the final file to the run directory or the next best one. Return its path, or None on failure."""
     directory, config = service.parts.directory, service.parts.options.config
     try:
         path = write_final(snapshot, final_candidates(directory, config.run.fallback_dirs))
@@ -134,10 +139,10 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
 
 
 def _tell(service: Service) -> None:
-    """Repeats the terminal snapshot for the grace, so that a slow subscriber gets it, and answers questions. An
-    interruption ends it.
+    """Publish the terminal snapshot repeatedly for the grace time, and answer requests.
 
-    The history gets its last roll-ups meanwhile: nobody's result waits for them.
+    Repetition helps slow subscribers. An interruption ends it. Meanwhile the history writes its last roll-ups, for
+    which no result waits.
     """
     history = service.parts.history
     if history is not None:

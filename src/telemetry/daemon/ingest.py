@@ -1,4 +1,7 @@
-"""Frames in: decode, admit, journal, apply, publish records. In this order, so that what is applied is on disk."""
+"""Intake of frames: decode, admit, journal, apply, publish records.
+
+In this order, so that applied events are on disk.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ _FULL_BYTES: Final = limits.CHUNK_EVENTS * ROW_BYTES
 
 
 class Ingest:
-    """A bounded number of frames is taken together, so that ticks and signals wait for none.
+    """Reader of the event socket.
 
-    A few rows cost nearly as much as many. After a turn that found fewer than are vectorised at once, the socket is
-    left alone for `limits.GATHER_S`, and what was found is held until there is more, or until the next tick, or
-    somebody who asks, wants all that has come. To everybody else frames that are held are still on the way.
+    It takes a bounded number of frames at once, so that they don't delay ticks and signals.
+
+    A few rows cost nearly as much as many. After a turn with fewer bytes than a vectorised chunk, the socket is
+    left alone for `limits.GATHER_S`. The frames read are held until more arrive, until the next tick, or until a
+    request needs all events. To all other code, held frames count as still in flight.
     """
 
     def __init__(self, parts: Parts, log: WriteAheadLog, stream: RecordStream, cost: CostMeter) -> None:
@@ -36,11 +41,11 @@ class Ingest:
 
     @property
     def gathers_s(self) -> float:
-        """So long frames are left in the socket."""
+        """Time in seconds for which frames are left in the socket."""
         return max(0, self._gathers_until_ns - self._clock.monotonic_ns()) / 1e9
 
     def turn(self) -> None:
-        """Reads what is waiting, up to the bound, and takes it if it is much."""
+        """Read waiting frames up to the bound, and apply them if they are many."""
         room = limits.TURN_FRAMES - len(self._held)
         frames = self._hub.receive_events(room, limits.TURN_BYTES - self._held_bytes)
         if not frames:
@@ -54,13 +59,13 @@ class Ingest:
         self._gathers_until_ns = self._clock.monotonic_ns() + self._gather_ns if few else 0
 
     def catch_up(self) -> None:
-        """Takes what is held, together with what has come while the socket was left alone, up to the bound."""
+        """Apply held frames and the frames that arrived in the meantime, up to the bound."""
         if self.gathers_s:
             self.turn()
         self._take_held()
 
     def close(self) -> None:
-        """Takes what is held, and then what lies in the socket, up to the bound."""
+        """Apply held frames, then the frames in the socket, up to the bound."""
         self._take_held()
         self.turn()
         self._take_held()

@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: its producers now, or the journal of an earlier run."""
+"""Sources of a run's numbers: its producers, or the journal of an earlier run."""
 
 from __future__ import annotations
 
@@ -9,78 +9,80 @@ from telemetry.wire.control import CannotResend, End, Hello, Watch
 
 
 class Feed(Protocol):
-    """What differs between a live run and a replay. The service's thread only; nothing here blocks."""
+    """Interface of a source, live or replayed. For the service's thread only. Its methods never block."""
 
     @property
     def listens(self) -> bool:
-        """Frames that wait in the event socket wake the loop, and are for `turn`."""
+        """True if waiting frames in the event socket wake the loop and are for `turn`."""
         ...
 
     @property
     def journal(self) -> Path:
-        """Where the batches lie that made the numbers."""
+        """Directory of the batches that made the numbers."""
         ...
 
     @property
     def torn_bytes(self) -> int:
-        """Bytes at its end that never were in the numbers."""
+        """Number of bytes at the end of the journal that were never applied."""
         ...
 
     def now_ns(self) -> int:
-        """The run's monotonic clock."""
+        """Return the time of the run's monotonic clock."""
         ...
 
     def due_s(self) -> float:
-        """When the next turn is due at the latest, whatever the sockets say."""
+        """Return the time in seconds until the next turn is due, independent of the sockets."""
         ...
 
     def turn(self, *, readable: bool) -> None:
-        """Reads a bounded number of events, which may be held until more come. `readable`: the event socket has
-        some."""
+        """Read a bounded number of events, which may be held until more arrive.
+
+        `readable` is True if the event socket has frames.
+        """
         ...
 
     def catch_up(self) -> None:
-        """Events that have come are in the numbers after this, up to a bound."""
+        """Apply the events that have arrived, up to a bound."""
         ...
 
     def tick(self, now_ns: int) -> None:
-        """On the machine's clock, about ten times a second."""
+        """Do the work of a tick, about ten times a second on the machine's clock."""
         ...
 
     def each_second(self) -> None: ...
 
     def begin_drain(self) -> int | None:
-        """Returns until when producers are waited for, on `now_ns`'s clock; None if it just ends."""
+        """Begin the drain. Return its deadline on the clock of `now_ns`, or None if the source simply ends."""
         ...
 
     def drained(self) -> bool:
-        """Nothing more is to be waited for, or it is too late."""
+        """Return True if nothing is left to wait for, or the deadline has passed."""
         ...
 
     def close(self) -> None:
-        """Closes the books: after this the numbers no longer change."""
+        """Close the books: the numbers stay unchanged from now on."""
         ...
 
     def obstacle(self) -> str:
-        """Why the journal can't give exact percentiles; empty if it can."""
+        """Return why the journal can't give exact percentiles; empty if it can."""
         ...
 
 
 class Ingress(Protocol):
-    """How producers' words get to the numbers."""
+    """Interface for messages of producers that change the numbers."""
 
     def hello(self, hello: Hello) -> str:
-        """Why the producer is refused; empty if it isn't."""
+        """Introduce a producer. Return why it is refused; empty if it is accepted."""
         ...
 
     def ping(self, producer: str) -> None: ...
 
     def end(self, end: End) -> str:
-        """As `hello`."""
+        """End a producer. Return why it is refused; empty if it is accepted."""
         ...
 
     def cannot_resend(self, message: CannotResend) -> None: ...
 
     def watch(self, watch: Watch) -> None:
-        """The run belongs to one more process."""
+        """Add a process to those that the run belongs to."""
         ...

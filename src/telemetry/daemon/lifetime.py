@@ -1,4 +1,4 @@
-"""A service from its announcement to its end, and the order in which it is taken down."""
+"""Lifetime of a service, from its announcement to its shutdown, and the order of the shutdown."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from telemetry.wire.snapshot import MetricsSnapshot
 _LOG = logging.getLogger("telemetry.daemon")
 _T = TypeVar("_T")
 
-_OWNER_ONLY = 0o077  # what a run leaves may hold names, paths and texts that are nobody else's business
+_OWNER_ONLY = 0o077  # files of a run may hold private names, paths and texts
 
 OnReady = Callable[[dict[str, object]], None]
 
 
 def prepare_process() -> None:
-    """Once, before there are sockets, files and large arrays."""
+    """Prepare the process, once and before it has sockets, files and large arrays."""
     keep_small()
     os.umask(_OWNER_ONLY)
     _allow_connections()
 
 
 def or_tell(ready_fd: int | None, begin: Callable[[], _T]) -> _T:
-    """What `begin` returns. A TelemetryError of it also goes to whoever waits at `ready_fd`."""
+    """Return the result of `begin`. Also report a TelemetryError of it to `ready_fd`."""
     try:
         return begin()
     except TelemetryError as error:
@@ -47,16 +47,16 @@ def or_tell(ready_fd: int | None, begin: Callable[[], _T]) -> _T:
 
 
 def serve(service: Service, on_ready: OnReady | None = None) -> tuple[bool, MetricsSnapshot]:
-    """Announces the service, runs it to its end and lets go of everything. Main thread.
+    """Announce the service, run it to its end and release everything. Main thread only.
 
-    `on_ready` is told where it listens. Returns whether a final file was written, and the terminal snapshot.
-    Raises TelemetryError if it can't be announced.
+    `on_ready` gets the addresses. Returns whether a final file was written, and the terminal snapshot. Raises
+    TelemetryError if the service can't be announced.
     """
     ready_fd = service.parts.options.ready_fd
     with ExitStack() as last:
         last.callback(let_go, service)
         last.callback(or_tell(ready_fd, lambda: _announce(service)))
-        # a full collection over the imported modules takes longer than a tick's slack, and would find nothing
+        # a full collection over the imported modules takes longer than a tick's slack and finds no garbage
         gc.collect()
         gc.freeze()
         facts = _ready_facts(service)
@@ -70,17 +70,17 @@ def serve(service: Service, on_ready: OnReady | None = None) -> tuple[bool, Metr
 
 
 def run(service: Service) -> None:
-    """Until the run is to be finalized. A defect of ours ends it, and costs no result."""
+    """Run until the run is ready to finalize. An internal error ends the run but keeps its result."""
     try:
         service.live()
         service.drain()
-    except Exception as error:  # noqa: BLE001 – root of the loop: what was counted until now is still true
+    except Exception as error:  # noqa: BLE001 – root of the loop: the counts until now are still true
         _LOG.exception("the aggregator failed")
         service.run_status.end(carriable(f"the aggregator failed: {error!r}"), interrupted=True)
 
 
 def let_go(service: Service) -> None:
-    """Of the workers, the sockets, then of the run directory."""
+    """Release the workers, then the sockets, then the run directory."""
     if service.parts.counter is not None:
         service.parts.counter.close()
     service.parts.hub.close()
@@ -88,14 +88,17 @@ def let_go(service: Service) -> None:
 
 
 def _allow_connections() -> None:
-    """Each peer takes a descriptor or two, and ZeroMQ aborts the process when there are none left."""
+    """Raise the limit of open files.
+
+    Each peer takes one or two descriptors, and ZeroMQ aborts without free ones.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS calls its limit infinite and takes no such number
+    with suppress(OSError, ValueError):  # macOS reports an infinite limit but rejects that number
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _announce(service: Service) -> Callable[[], None]:
-    """Makes the run findable; returns what ends that."""
+    """Announce the run, so that others can find it. Return a function that withdraws the announcement."""
     parts, runtime = service.parts, runtime_directory()
     live = LiveRun(
         run_id=parts.options.run_id,

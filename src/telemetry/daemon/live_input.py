@@ -19,14 +19,14 @@ from telemetry.daemon.write_ahead import WriteAheadLog
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
-_PASSED_OVER: Final = 60  # intervals of a second, each of which is written; a longer window keeps more of the past
+_PASSED_OVER: Final = 60  # intervals of one second, each written separately; longer windows keep older values
 _GAP_NS: Final = 2 * _SECOND_NS  # a restart takes one or two seconds
-_ON_THE_WAY_S: Final = 0.02  # what was sent before the end of the run was asked for is here by then
-_QUIET_NS: Final = 500_000_000  # a dead producer's last bytes have left the kernel by then
+_ON_THE_WAY_S: Final = 0.02  # messages sent before the end request arrive within this time
+_QUIET_NS: Final = 500_000_000  # the last bytes of a dead producer leave the kernel within this time
 
 
 class LiveFeed:
-    """A `telemetry.daemon.input.Feed`."""
+    """A `telemetry.daemon.input.Feed` of a live run."""
 
     torn_bytes = 0
 
@@ -37,7 +37,7 @@ class LiveFeed:
         self._alone_since_ns: int | None = None
         self._drain_began_ns = parts.clock.monotonic_ns()
         self._texts_until_ns: int | None = None
-        """So long texts are waited for. Known once producers no longer are."""
+        """Deadline for pending texts. Set once the wait for producers has ended."""
         self._stream = RecordStream(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
         self.ingest = Ingest(parts, log, self._stream, cost)
         self.deferred = TokenResults(parts, log, self.ingest, run_status)
@@ -79,12 +79,15 @@ class LiveFeed:
             self._parts.worker.submit(journal.sync)
 
     def roll(self) -> None:
-        """Closes the current interval of the history."""
+        """Close the current interval of the history."""
         self._roll(self._parts.clock.wall_ns())
 
     def pass_over(self, died_ns: int) -> None:
-        """Closes the interval in which an aggregator died, and those of the time until now, in which there was
-        none: the windows of its last seconds must not be taken for the last seconds. Before the first turn."""
+        """Close the interval in which an aggregator died, and add intervals for the time without an aggregator.
+
+        Otherwise the windows of its last seconds would count as the most recent seconds. Call before the first
+        turn.
+        """
         clock, run = self._parts.clock, self._parts.numbers.run
         wall_ns, gap_ns = clock.wall_ns(), clock.monotonic_ns() - died_ns
         if gap_ns < _GAP_NS:
@@ -114,7 +117,7 @@ class LiveFeed:
         self._publish()
 
     def _publish(self) -> None:
-        """The records of the stream that words of producers, or time, have led to."""
+        """Publish the stream records that producer messages or the passing of time have produced."""
         self._stream.publish(self._log.take_streamed())
 
     def obstacle(self) -> str:
@@ -127,7 +130,7 @@ class LiveFeed:
         return self._producers_until_ns
 
     def drained(self) -> bool:
-        """First the producers have their time, then the texts theirs."""
+        """Return True once producers have ended or had their time, and then texts theirs."""
         self.catch_up()
         now_ns = self._parts.clock.monotonic_ns()
         if self._texts_until_ns is None:
@@ -144,24 +147,30 @@ class LiveFeed:
         return self._drain_began_ns + int(self._parts.options.config.run.drain_timeout_s * _SECOND_NS)
 
     def _producers_ended(self, now_ns: int) -> bool:
-        """Every producer's end is reconciled, or its process is dead, and the socket is empty. Nothing is held."""
+        """Check that every producer has ended or its process is dead, and that the socket is empty.
+
+        No frame is held at this point.
+        """
         waited_for = [producer for producer in self._parts.aggregator.waiting_for() if producer != OWN_PRODUCER]
         if not all(self._dead(producer, now_ns) for producer in waited_for):
             return False
         return not self._strangers() or not any(self._parts.hub.wait(_ON_THE_WAY_S))
 
     def _strangers(self) -> bool:
-        """Whether somebody may have sent who never said hello, and so won't say end."""
+        """Check whether an unknown producer, which sent no hello and will send no end, may have sent events."""
         aggregator = self._parts.aggregator
         known = [aggregator.producer(producer) for producer in aggregator.producers()]
         return not known or not all(producer.greeted for producer in known)
 
     def _dead(self, producer: str, now_ns: int) -> bool:
-        """A producer of this host whose process is gone and whose last bytes have come will not end."""
+        """Check whether a producer of this host is dead and all its bytes have arrived.
+
+        Such a producer will send no end.
+        """
         facts = self._parts.aggregator.producer(producer)
         if facts.host != self._parts.host or facts.pid <= 0 or alive(facts.pid):
             return False
-        # in another pid namespace it may live, and then it answers the news of the drain
+        # a process in another pid namespace may live; then it answers the announcement of the drain
         return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS
 
     # --- who the run belongs to ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tells whoever started the aggregator that it can be talked to, or why it can't."""
+"""Messages to the starter of the aggregator: it is ready, or why it failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from telemetry.errors import TelemetryError
 
 
 def tell_ready(fd: int | None, facts: Mapping[str, object]) -> None:
-    """One JSON line to the starter's pipe, and READY=1 to a service manager."""
+    """Send one JSON line to the starter's pipe, and READY=1 to a service manager."""
     _write_line(fd, facts)
     sd_notify("READY=1")
 
@@ -29,7 +29,7 @@ def tell_failure(fd: int | None, error: TelemetryError) -> None:
 
 
 def sd_notify(state: str) -> None:
-    """The systemd notification protocol; does nothing outside a service. Never blocks."""
+    """Send a state by the systemd notification protocol. Does nothing outside a service. Never blocks."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -41,7 +41,7 @@ def sd_notify(state: str) -> None:
             manager.connect(address)
             manager.send(state.encode())
     except OSError:
-        pass  # the manager is gone or does not read; the run matters more than who watches it
+        pass  # the manager is gone or does not read; the run must continue
 
 
 def _write_line(fd: int | None, facts: Mapping[str, object]) -> None:
@@ -51,4 +51,4 @@ def _write_line(fd: int | None, facts: Mapping[str, object]) -> None:
         os.write(fd, json.dumps(facts).encode() + b"\n")
         os.close(fd)
     except OSError:
-        pass  # the starter is gone; its death is noticed by the guardian
+        pass  # the starter is gone; the process watch notices its death

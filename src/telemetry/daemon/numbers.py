@@ -1,7 +1,7 @@
-"""A run's numbers: its aggregator, and what is known of the run beside it, changed by what is in the journal alone.
-Whatever changes them may lead to records of the stream, which wait here for who publishes them.
+"""The numbers of a run: its aggregator and its run state. Only entries of the journal change them.
 
-The live run and the fold of its journal both come through here, so that they arrive at the same bits.
+A change may produce stream records, which wait here until they are published. The live run and the fold of its
+journal use the same code, so that they give bit-identical numbers.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from telemetry.wire.events import EventBatch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Checkpoint, Closed, Ending, Note, Rolled, RunState
 
-LATEST_NS: Final = (1 << 63) - 1  # no clock gets there, and 64 bits with a sign hold it
+LATEST_NS: Final = (1 << 63) - 1  # fits in a signed 64 bit integer, and no clock reaches it
 
 
 class Numbers:
-    """One owner. `now_ns` is the stamp of what is applied, on the run's monotonic clock."""
+    """The numbers of a run, with one owner. `now_ns` stamps applied entries with the run's monotonic clock."""
 
     def __init__(self, aggregator: Aggregator, run: RunState) -> None:
         self.aggregator = aggregator
         self.run = run
         self.frames, self.frame_bytes = run.frames, run.frame_bytes
-        """Batches that were taken, as messages, and their bytes."""
+        """Number of applied batches as messages, and their size in bytes."""
         self._untaken: list[StreamedRecord] = []
 
     @staticmethod
     def restore(checkpoint: Buffer) -> Numbers:
-        """Raises RunDirectoryError for a checkpoint that can't be read."""
+        """Restore numbers from a checkpoint. Raise RunDirectoryError if it can't be read."""
         try:
             saved = decode_checkpoint(checkpoint)
             aggregator = Aggregator.restore(bytes(saved.numbers))
@@ -49,37 +49,42 @@ class Numbers:
             ) from malformed
 
     def start_over(self, checkpoint: Buffer) -> None:
-        """From another checkpoint; raises as `restore`."""
+        """Replace the numbers by those of another checkpoint. Raises as `restore`."""
         restored = Numbers.restore(checkpoint)
         self.aggregator, self.run = restored.aggregator, restored.run
         self.frames, self.frame_bytes = restored.frames, restored.frame_bytes
 
     def adopt(self, checkpoint: Buffer) -> None:
-        """What a checkpoint says of the run, which a restart changes beside the journal. The aggregator stays; one
-        that can't be read changes nothing."""
+        """Take the run state from a checkpoint, because a restart changes it outside the journal.
+
+        The aggregator stays. An unreadable checkpoint has no effect.
+        """
         with suppress(Malformed):
             self.run = decode_checkpoint(checkpoint).run
 
     def checkpoint(self) -> bytearray:
-        """All of it, for the beginning of a segment. Between turns only: what is admitted has to be applied."""
+        """Return a checkpoint of all numbers for the head of a segment.
+
+        Call it only between turns: admitted batches must be applied.
+        """
         self.run = replace(
             self.run,
             record_bytes=self.aggregator.record_room.taken_bytes,
             frames=self.frames,
             frame_bytes=self.frame_bytes,
         )
-        head = encode_checkpoint(Checkpoint(run=self.run, numbers=Raw()))  # they are its last field
+        head = encode_checkpoint(Checkpoint(run=self.run, numbers=Raw()))  # the numbers are its last field
         return self.aggregator.checkpoint(head)
 
     def wall_ns(self, now_ns: int) -> int:
-        """The run's wall clock. It follows the system's once in each interval, so that the journal tells it.
+        """Return the run's wall clock time. It follows the system clock once per interval, recorded in the journal.
 
-        Within 64 bits with a sign, whatever a journal says.
+        The result fits in a signed 64 bit integer for any journal.
         """
         return min(max(0, now_ns + self.run.rolled_wall_ns - self.run.rolled_mono_ns), LATEST_NS)
 
     def admit(self, frame: Buffer, now_ns: int) -> EventBatch | None:
-        """The batch in a frame if it can be read and is new, and is to be applied then; else it is counted."""
+        """Return the batch of a frame if it is readable and new; the caller must apply it. Otherwise count it."""
         try:
             batch = decode_batch(frame)
         except Malformed as malformed:
@@ -92,11 +97,11 @@ class Numbers:
         return batch
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int) -> None:
-        """One turn's admitted batches."""
+        """Apply the admitted batches of one turn."""
         self._stream(self.aggregator.apply(batches, now_ns, self.wall_ns(now_ns)))
 
     def take_streamed(self) -> list[StreamedRecord]:
-        """The records of the stream since the last call: the numbers of these are the last below `run.records`."""
+        """Return the stream records since the last call. They have the last numbers below `run.records`."""
         taken, self._untaken = self._untaken, []
         return taken
 
@@ -106,7 +111,7 @@ class Numbers:
             self.run = replace(self.run, records=self.run.records + len(streamed))
 
     def roll(self, rolled: Rolled, now_ns: int) -> Interval:
-        """Ends an interval of the history."""
+        """End an interval of the history."""
         interval = self.aggregator.roll(rolled.start_wall_ns, rolled.end_wall_ns, rolled.elapsed_ns)
         self._stream(self.aggregator.pass_time(rolled.elapsed_ns))
         self.run = replace(
@@ -119,7 +124,7 @@ class Numbers:
         return interval
 
     def take_note(self, note: Note, now_ns: int) -> None:
-        """Any note but `Rolled`."""
+        """Apply any note except `Rolled`."""
         match note:
             case Hello():
                 self.aggregator.hello(note, now_ns, self.wall_ns(now_ns))
@@ -137,5 +142,5 @@ class Numbers:
                 self.close()
 
     def close(self) -> None:
-        """Nothing more will come, unless another aggregator goes on with the run. A second time changes nothing."""
+        """Close the numbers until another aggregator resumes the run. A second call has no effect."""
         self._stream(self.aggregator.close())

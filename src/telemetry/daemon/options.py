@@ -1,4 +1,4 @@
-"""What the aggregator process is told when it starts."""
+"""Start options of the aggregator process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from telemetry.config.schema import Config
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """One run. Built once by the command line; nothing below reads flags or the environment."""
+    """Options of one run, built once by the command line. Lower layers read no flags and no environment."""
 
     name: str
     run_id: str
@@ -18,9 +18,9 @@ class DaemonOptions:
     root: Path
     config: Config
     owner_pid: int | None = None
-    """The process that started the run: `finish()` of it, or its death, ends the run."""
+    """Process that started the run. Its `finish()` or its death ends the run."""
     ready_fd: int | None = None
-    """Where one JSON line goes once the sockets are bound."""
+    """Descriptor that gets one JSON line once the sockets are bound."""
     command_line: tuple[str, ...] = ()
     resume: Path | None = None
-    """The directory of a run that goes on, which says its name, id and addresses."""
+    """Directory of a run to resume. It determines the name, id and addresses."""

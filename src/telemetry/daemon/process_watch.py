@@ -1,6 +1,6 @@
-"""Watches the processes a run belongs to. A death is noticed within one tick, whoever the parent is.
+"""Watch over the processes that a run belongs to. A death is noticed within one tick, whoever the parent is.
 
-PR_SET_PDEATHSIG is no use here: it fires when the starting *thread* ends.
+PR_SET_PDEATHSIG is not suitable: it fires when the starting *thread* ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class _Watched(Protocol):
 
 
 class _Pidfd:
-    """Readable once the process has ended, collected by its parent or not."""
+    """A watch by pidfd, which is readable once the process has ended, reaped or not."""
 
     def __init__(self, pid: int) -> None:
         self._fd = os.pidfd_open(pid)
 
     def dead(self) -> bool:
-        poller = select.poll()  # `select` takes no descriptor beyond 1,023
+        poller = select.poll()  # `select` accepts only descriptors up to 1,023
         poller.register(self._fd, select.POLLIN)
         return bool(poller.poll(0))
 
@@ -33,7 +33,10 @@ class _Pidfd:
 
 
 class _Polled:
-    """Where pidfd is missing: a reused pid is mistaken for the old process, an uncollected one for a living one."""
+    """A watch by polling, for systems without pidfd.
+
+    It mistakes a reused pid for the old process, and an unreaped process for a living one.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -63,19 +66,19 @@ def _watch(pid: int) -> _Watched:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this host has this pid and has not ended."""
+    """Check that a process of this host has this pid and has not ended."""
     return pid > 0 and not _watch(pid).dead()
 
 
 class ProcessWatch:
-    """The run lives while any of its watched processes does."""
+    """Watched processes of a run. The run lives while one of them lives."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
         self.watching = False
 
     def watch(self, pid: int) -> bool:
-        """False if there are too many already."""
+        """Watch a process. Return False if too many are watched."""
         if pid not in self._watched and len(self._watched) >= WATCHED:
             return False
         self._watched[pid] = _watch(pid)
@@ -83,7 +86,7 @@ class ProcessWatch:
         return True
 
     def departed(self) -> list[int]:
-        """Pids that died since the last call."""
+        """Return the pids that died since the last call."""
         gone = [pid for pid, watched in self._watched.items() if watched.dead()]
         for pid in gone:
             del self._watched[pid]
@@ -91,5 +94,5 @@ class ProcessWatch:
 
     @property
     def orphaned(self) -> bool:
-        """All processes the run belonged to are dead."""
+        """True if all processes that the run belonged to are dead."""
         return self.watching and not self._watched

@@ -1,4 +1,4 @@
-"""The record stream: one contiguous sequence, on disk before anybody hears of it."""
+"""The record stream: one contiguous sequence, written to disk before it is published."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from telemetry.wire.version import PROTOCOL
 
 
 class RecordStream:
-    """Numbers records, appends them to the log, publishes them on `rec/1`."""
+    """Publisher of records. It numbers them, appends them to the log and publishes them on `rec/1`."""
 
     def __init__(self, run_id: str, log: RecordLog, hub: Hub, next_seq: int | None = None) -> None:
-        """`next_seq`: of the first record, by default where the log ends; only a log that failed ends elsewhere."""
+        """Start at `next_seq`, by default the end of the log. Only a log that failed ends at another number."""
         self._run_id = run_id
         self._log = log
         self._hub = hub

@@ -1,4 +1,4 @@
-"""Composition root of a replay: a service of its own, fed with the journal of a run that has ended."""
+"""Composition root of a replay: a separate service, fed with the journal of an ended run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ from telemetry.wire.snapshot import MetricsSnapshot
 def run_replay(
     options: DaemonOptions, original: RunDirectory, speed: float, on_ready: OnReady | None = None
 ) -> tuple[bool, MetricsSnapshot]:
-    """Replays a run on the calling (main) thread, as `run_daemon` runs one. `speed`: above 0, may be infinite."""
+    """Replay a run on the calling (main) thread, as `run_daemon` runs one.
+
+    `speed` is above 0 and may be infinite.
+    """
     prepare_process()
     return serve(or_tell(options.ready_fd, lambda: build_replay(options, original, speed, SignalPipe())), on_ready)
 
@@ -42,7 +45,10 @@ def run_replay(
 def build_replay(
     options: DaemonOptions, original: RunDirectory, speed: float, signals: SignalPipe | None
 ) -> Service:
-    """Raises RunDirectoryError if the run is alive or has no journal to read, TelemetryError as `build`."""
+    """Build the service of a replay.
+
+    Raises RunDirectoryError if the run is alive or has no readable journal, TelemetryError as `build`.
+    """
     if original.locked():
         raise RunDirectoryError(
             f"the run in {original.path} is still going", hint="it can be replayed once it has ended"
@@ -93,7 +99,7 @@ def build_replay(
 
 def _refuse_replays(directory: RunDirectory) -> None:
     original = ""
-    with suppress(RunDirectoryError):  # a journal needs no manifest
+    with suppress(RunDirectoryError):  # a journal is readable without a manifest
         original = directory.read_manifest().replay_of
     if original:
         raise RunDirectoryError(

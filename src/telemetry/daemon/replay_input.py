@@ -1,4 +1,4 @@
-"""The feed of a replay: a journal, entry by entry, at the pace of its stamps."""
+"""The feed of a replay: the entries of a journal, at the pace of their stamps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.journal import Ending
 
 _SECOND_NS: Final = 1_000_000_000
-_LONGEST_SILENCE_NS: Final = (
-    5 * _SECOND_NS
-)  # live intervals end each second: in a longer one there was no aggregator
+_LONGEST_SILENCE_NS: Final = 5 * _SECOND_NS  # live intervals end each second: no aggregator ran during a longer one
 
 
 class Playback:
-    """A `telemetry.daemon.input.Feed`. Its time is that of the journal, times the speed."""
+    """A `telemetry.daemon.input.Feed` of a journal. Its time is the journal's time, scaled by the speed."""
 
     listens = False
 
@@ -43,7 +41,10 @@ class Playback:
         history: HistoryWriter | None,
         cost: CostMeter,
     ) -> None:
-        """`ending`: how the run is known to have ended, else the journal says it. `speed` may be infinite."""
+        """Prepare the playback. `ending` is the known end of the run; None: read it from the journal.
+
+        `speed` may be infinite.
+        """
         self.journal = journal
         self._fold = fold
         self._ending = ending
@@ -56,7 +57,7 @@ class Playback:
         self._entries = fold.entries()
         self._next = next(self._entries, None)
         self._played = False
-        """All of it."""
+        """True once the whole journal was played."""
         self._ended_by_journal = False
         self._begin_ns, self._begun_ns = fold.now_ns, clock.monotonic_ns()
         self._end_as(fold.numbers.run.ending)
@@ -66,7 +67,7 @@ class Playback:
         return self._fold.reader.tail_bytes
 
     def now_ns(self) -> int:
-        """Never beyond what is still to come."""
+        """Return the time of the replay, never later than the next entry."""
         if self._next is None or math.isinf(self._speed):
             return self._fold.now_ns
         return max(self._fold.now_ns, min(int(self._due_ns()), self._next.time_ns))
@@ -95,25 +96,25 @@ class Playback:
             self._skip_silence()
 
     def catch_up(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because no event is held."""
 
     def tick(self, now_ns: int) -> None:
-        """No process is watched, nobody to ask."""
+        """Do nothing, because no process is watched."""
 
     def each_second(self) -> None:
-        """Intervals end where the journal says."""
+        """Do nothing, because intervals end where the journal ends them."""
 
     def begin_drain(self) -> None:
-        """It lasts as long as it did."""
+        """Do nothing, because the drain lasts as long as in the journal."""
 
     def drained(self) -> bool:
-        """Who stops a replay cuts it short: what it came to until then is no result of the run."""
+        """Return True once all is played. A stop before that makes the replay an interrupted run."""
         if not self._played and not self._ended_by_journal:
             self._run_status.end(self._run_status.reason, interrupted=True)
         return self._played
 
     def close(self) -> None:
-        """The last interval has ended."""
+        """Close the last interval."""
         self._take(self._fold.close())
 
     def obstacle(self) -> str:
@@ -127,7 +128,7 @@ class Playback:
     # --- one entry after the other ---------------------------------------------------------------
 
     def _due_ns(self) -> float:
-        """Entries up to this stamp are due."""
+        """Return the stamp up to which entries are due."""
         if math.isinf(self._speed):
             return math.inf
         return self._begin_ns + (self._clock.monotonic_ns() - self._begun_ns) * self._speed
@@ -144,7 +145,10 @@ class Playback:
             self._end_as(step.note)
 
     def _end_as(self, ending: Ending | None) -> None:
-        """An interruption is told when all is played: the loop reads no more then."""
+        """End the replay as the journal ended the run.
+
+        An interruption is applied only after the whole journal, because the loop stops reading then.
+        """
         if ending is not None and not ending.interrupted and not self._run_status.ending:
             self._ended_by_journal = True
             self._run_status.follow(ending)
@@ -160,7 +164,7 @@ class Playback:
 
 
 class ClosedIngress:
-    """A `telemetry.daemon.input.Ingress` for a run whose events are known already."""
+    """A `telemetry.daemon.input.Ingress` that refuses producers, because all events of the run are known."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -169,13 +173,13 @@ class ClosedIngress:
         return self._why
 
     def ping(self, producer: str) -> None:
-        """Nobody's sign of life counts."""
+        """Ignore the ping."""
 
     def end(self, end: End) -> str:
         return self._why
 
     def cannot_resend(self, message: CannotResend) -> None:
-        """Nobody was asked."""
+        """Ignore the message, because no resend was requested."""
 
     def watch(self, watch: Watch) -> None:
-        """A replay belongs to whoever watches it."""
+        """Ignore the request, because no process owns a replay."""

@@ -1,4 +1,4 @@
-"""What a run begins with: its directory and files, and the numbers so far. Here for a new one."""
+"""Initial state of a run: directory, files and numbers. This module makes that of a new run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from telemetry.wire.journal import RunState
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """All files are open, and the directory is locked until `let_go`."""
+    """Open resources of a run. All files are open, and the directory is locked until `let_go`."""
 
     directory: RunDirectory
     let_go: Callable[[], None]
@@ -38,14 +38,17 @@ class OpenedRun:
     history: HistoryWriter | None
     records: RecordLog
     last_ns: int = 0
-    """The newest stamp of the journal."""
+    """Newest stamp in the journal."""
     died_ns: int | None = None
-    """When the aggregator died whose run goes on, as far as the journal knows; on the run's monotonic clock."""
+    """Time of death of the earlier aggregator of a resumed run, on the run's monotonic clock.
+
+    Read from the journal.
+    """
     before: EarlierCost = EarlierCost()  # noqa: RUF009 – frozen
 
 
 def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
-    """Makes the run directory. Raises RunDirectoryError, or UsageError for a bad run id."""
+    """Open a new run and make its directory. Raise RunDirectoryError, or UsageError for a bad run id."""
     config, clock = options.config, SYSTEM_CLOCK
     now_ns, wall_ns = clock.monotonic_ns(), clock.wall_ns()
     directory, lock = new_directory(options, hub, wall_ns)
@@ -78,7 +81,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
 def new_directory(
     options: DaemonOptions, hub: Hub, started_wall_ns: int, *, latest: bool = True
 ) -> tuple[RunDirectory, RunLock]:
-    """A run directory that is ours, with its manifest, and the log goes there. Raises as `open_new`."""
+    """Create and lock a run directory, write its manifest, and start its log. Raises as `open_new`."""
     directory = RunDirectory.create(options.root, options.name, options.run_id, started_wall_ns, latest=latest)
     lock = directory.lock()
     try:
@@ -101,13 +104,16 @@ def new_directory(
 
 
 def open_journal(config: Config, directory: RunDirectory, numbers: Numbers, now_ns: int) -> JournalWriter:
-    """Begins a segment with these numbers."""
+    """Open the journal and begin a segment with these numbers."""
     journal = config.journal
     return JournalWriter(directory.journal, numbers.checkpoint(), now_ns, journal.segment_bytes, journal.cap_bytes)
 
 
 def open_history(config: Config, directory: RunDirectory, *, resume: bool = False) -> HistoryWriter | None:
-    """None if it is off. Raises RunDirectoryError if there is one already, unless it is to be continued."""
+    """Open the history, or return None if it is off.
+
+    Raises RunDirectoryError for an existing one, except to resume.
+    """
     history = config.history
     if not history.enabled:
         return None
@@ -116,7 +122,7 @@ def open_history(config: Config, directory: RunDirectory, *, resume: bool = Fals
 
 
 def log_to(path: Path) -> None:
-    """The package's log goes to this file from here on. Raises RunDirectoryError."""
+    """Write the log of the package to this file from now on. Raise RunDirectoryError."""
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:

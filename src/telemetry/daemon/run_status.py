@@ -1,4 +1,4 @@
-"""The course of one run: its state, why it ends, and what else a snapshot has to say about it."""
+"""The course of one run: its state, the reason of its end, and other facts for snapshots."""
 
 from __future__ import annotations
 
@@ -21,42 +21,44 @@ _RESTARTED: Final = "the aggregator was restarted "
 
 @dataclass
 class RunStatus:
-    """Owned by the service's thread."""
+    """Mutable status of a run, owned by the service's thread."""
 
     name: str
     run_id: str
     epoch: str
     directory: str
     started_ns: int
-    """Wall clock."""
+    """Start of the run on the wall clock."""
     started_mono_ns: int
     refresh_hz: float = 0.0
     on_ending: Callable[[Ending], object] = lambda ending: None
-    """Told how the run ends, each time that is asked for, before anybody else hears of it."""
+    """Called with the end of the run at each request to end, before any other component learns of it."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     ending: bool = False
     interrupted: bool = False
     interruptions: int = 0
-    """How often somebody was in a hurry."""
+    """Number of interruptions."""
     decided: bool = False
-    """How the run ends, and why, does not change any more."""
+    """True once the end and its reason are final."""
     reason: str = ""
     command: CommandFacts | None = None
     drain_deadline_ns: int | None = None
     unaccounted: bool = False
-    """Events may be lost that no account speaks of."""
+    """True if events may be lost that appear in no account."""
     exact: bool = False
     exact_reason: str = "the run goes on"
     warnings: list[str] = field(default_factory=list)
     seq: int = 0
     newest: MetricsSnapshot | None = None
     backends: dict[str, tuple[int, BackendStat]] = field(default_factory=dict)
-    """By name, the last word of each writer and when it came, on this process's monotonic clock. Nothing that the
-    journal holds: writers that are still there say it again to the next aggregator."""
+    """Name → last report of each writer and its time, on this process's monotonic clock.
+
+    The journal does not hold the reports: living writers repeat them to the next aggregator.
+    """
 
     @staticmethod
     def of(run: RunState, epoch: str, directory: str, refresh_hz: float = 0.0) -> RunStatus:
-        """The course of a run that has come so far, and goes on to its end if somebody has asked for that."""
+        """Return the status of a run so far. If its end was requested, it continues to end."""
         run_status = RunStatus(
             name=run.name,
             run_id=run.run_id,
@@ -76,12 +78,14 @@ class RunStatus:
         return run_status
 
     def follow(self, ending: Ending) -> None:
-        """Asks the run to end as a journal says that it did."""
+        """End the run in the way that a journal recorded."""
         self.end(ending.reason, interrupted=ending.interrupted, command=ending.command)
 
     def end(self, reason: str, *, interrupted: bool = False, command: CommandFacts | None = None) -> None:
-        """Asks the run to end. The first reason and the first command stay; an interruption overrides a drain that
-        goes on."""
+        """Request the end of the run.
+
+        The first reason and the first command stay. An interruption overrides a drain in progress.
+        """
         self.interruptions += interrupted
         self.command = self.command or command
         if self.decided:
@@ -93,33 +97,36 @@ class RunStatus:
         self.on_ending(Ending(reason=self.reason, interrupted=self.interrupted, command=self.command))
 
     def heed_feeds(self, counters: Iterable[CounterStat]) -> None:
-        """Makes a run that ends in order an interrupted one if a benchmark that was fed says that it was."""
+        """Mark an orderly end as interrupted if the counters of a fed benchmark report an interruption."""
         said = interruption(counters)
         if said and not self.interrupted:
             self.end(f"{said}; {self.reason}" if self.reason else said, interrupted=True)
 
     def warn(self, messages: Iterable[str]) -> None:
-        """Adds warnings, each once, up to the bound."""
+        """Add warnings, each once, up to the bound."""
         for message in map(carriable, messages):
             if message not in self.warnings and len(self.warnings) < limits.WARNINGS_KEPT:
                 self.warnings.append(message)
 
     def warn_anew(self, beginning: str, message: str) -> None:
-        """Adds a warning in place of the earlier one with this beginning."""
+        """Add a warning and remove earlier ones with the same beginning."""
         others = [warning for warning in self.warnings if not warning.startswith(beginning)]
         if others != self.warnings or len(others) < limits.WARNINGS_KEPT:
             self.warnings[:] = [*others, message]
 
     def tell(self, stat: BackendStat, heard_ns: int) -> bool:
-        """Notes the last word of a writer. False if there are too many to note another's."""
+        """Store the last report of a writer. Return False if there are too many writers."""
         if stat.name not in self.backends and len(self.backends) >= limits.BACKENDS:
             return False
         self.backends[stat.name] = heard_ns, stat
         return True
 
     def backend_stats(self, now_ns: int, records: int) -> list[BackendStat]:
-        """Of each writer its last word, in the order in which they began. One that is silent does not know how many
-        of the stream's `records` it has to deliver yet; in the result all of them are known."""
+        """Return the last report of each writer, in the order in which they began.
+
+        A silent writer can't report its backlog. So its queue is computed from `records`, the length of the stream,
+        and so is every queue in the result.
+        """
         return [
             replace(stat, queued=max(0, records - stat.next_record))
             if self.lifecycle.terminal or now_ns - heard_ns > _SILENT_NS
@@ -128,7 +135,7 @@ class RunStatus:
         ]
 
     def facts(self, now_ns: int, cost: SelfCost, backends: Sequence[BackendStat] = ()) -> RunFacts:
-        """What the aggregator needs to know of the run to build a snapshot."""
+        """Return the facts about the run that the aggregator needs for a snapshot."""
         left_s = None if self.drain_deadline_ns is None else max(0.0, (self.drain_deadline_ns - now_ns) / 1e9)
         return RunFacts(
             run_id=self.run_id,

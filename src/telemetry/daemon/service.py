@@ -1,10 +1,10 @@
-"""The aggregator process: one thread, one loop, the sockets' only owner.
+"""The aggregator process: one thread with one loop, the only owner of the sockets.
 
 turn = wait for sockets, signals or the next tick
-     → signals → control → events (a bounded number; a few are held until the tick or until somebody waits)
+     → signals → control → events (a bounded number; a few are held until the tick or until a request needs them)
      → tick if due; every tick or, with a slow refresh, every n-th publishes a snapshot
 
-Where events come from is the feed's business; the loop is the same for a live run and a replay.
+The feed supplies the events. The loop is the same for a live run and a replay.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
-_LONGEST_TICK_S: Final = 0.1  # so long may a deadline, a death, an acknowledgement or an event wait
+_LONGEST_TICK_S: Final = 0.1  # maximum delay of a deadline, a death, an acknowledgement or an event
 
 
 class Service:
-    """Main thread only."""
+    """The loop of the aggregator. Main thread only."""
 
     def __init__(self, parts: Parts, run_status: RunStatus, cost: CostMeter, feed: Feed, ingress: Ingress) -> None:
         self.parts = parts
@@ -43,18 +43,18 @@ class Service:
         self._next_tick_ns = now_ns + self._period_ns
         self._next_second_ns = now_ns + _SECOND_NS
         self.books_closed = False
-        """The numbers no longer change: events stay in the socket."""
+        """True once the numbers are final: later events stay in the socket."""
         self.control = Control(parts, run_status, self.snapshot, ingress, catch_up=self.catch_up)
         self._begin()
 
     # --- phases ----------------------------------------------------------------------------------
 
     def live(self) -> None:
-        """Until something ends the run."""
+        """Run until the end of the run is requested."""
         self.turns_until(lambda: self.run_status.ending)
 
     def drain(self) -> None:
-        """Until nothing more is to be waited for, or it is too late, or an interruption."""
+        """Run until nothing is left to wait for, the deadline passes, or the run is interrupted."""
         if self.run_status.interrupted:
             return
         self.run_status.lifecycle.to("DRAINING")
@@ -63,7 +63,7 @@ class Service:
         self.turns_until(self._drained)
 
     def close_books(self) -> None:
-        """After this the numbers no longer change, and whoever waits for them to is answered."""
+        """Make the numbers final and answer all requests that wait for them."""
         self.books_closed = True
         self.feed.close()
         self.control.give_up()
@@ -73,7 +73,7 @@ class Service:
             self.turn()
 
     def turn(self) -> None:
-        """One round: blocks at most until the next tick is due."""
+        """Run one round of the loop. Blocks at most until the next tick is due."""
         parts, reading = self.parts, not self.books_closed
         wait_s = max(0.0, (self._next_tick_ns - parts.clock.monotonic_ns()) / _SECOND_NS)
         if reading:
@@ -95,7 +95,7 @@ class Service:
             self._tick(parts.clock.monotonic_ns())
 
     def catch_up(self) -> None:
-        """Events that are held are in the numbers after this, as long as these may change."""
+        """Apply held events, unless the books are closed."""
         if not self.books_closed:
             self.feed.catch_up()
             self._begin()
@@ -125,7 +125,7 @@ class Service:
         sd_notify("WATCHDOG=1")
 
     def snapshot(self) -> MetricsSnapshot:
-        """A snapshot of this moment; once there is a terminal one, that one for ever."""
+        """Return a snapshot of this moment, or the terminal snapshot once it exists."""
         newest = self.run_status.newest
         if newest is not None and newest.state in TERMINAL:
             return newest
@@ -155,7 +155,7 @@ class Service:
         return self.run_status.newest
 
     def publish(self) -> None:
-        """The newest snapshot, to all subscribers. Only what is published has a number of its own."""
+        """Publish a snapshot to all subscribers. Only published snapshots increase the sequence number."""
         if not self.run_status.lifecycle.terminal:
             self.run_status.seq += 1
         self.parts.hub.publish_snapshot(encode_snapshot(self.snapshot()))

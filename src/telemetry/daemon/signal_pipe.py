@@ -12,9 +12,9 @@ _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGHUP)
 
 
 class SignalPipe:
-    """Main thread only. `fd` becomes readable when one of `ENDING` arrives.
+    """A pipe whose `fd` becomes readable when a signal of `ENDING` arrives. Main thread only.
 
-    What the starter had the process ignore of the terminal's signals (`nohup`, a shell's `&`) stays ignored.
+    Terminal signals that the starter made the process ignore (`nohup`, a shell's `&`) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class SignalPipe:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def take(self) -> list[signal.Signals]:
-        """Signals that came since the last call."""
+        """Return the signals that arrived since the last call."""
         try:
             data = os.read(self.fd, 256)
         except BlockingIOError:
@@ -37,4 +37,4 @@ class SignalPipe:
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """The wakeup descriptor carries the news; a handler has to exist for it to be written."""
+    """Do nothing. Python writes to the wakeup descriptor only if a handler exists."""

@@ -1,4 +1,4 @@
-"""One thread for what may take long on a disk or a core, so that the loop that ingests never waits for it."""
+"""A thread for slow work on a disk or CPU, so that the ingest loop does not wait for it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from queue import Empty, Full, Queue
 from typing import Any, Final
 
 _LOG = logging.getLogger("telemetry.daemon")
-_QUEUED_JOBS: Final = 256  # seconds of backlog on a stuck disk; beyond it jobs are refused and counted
+_QUEUED_JOBS: Final = 256  # seconds of backlog on a stuck disk; later jobs are refused and counted
 
 Job = Callable[[], Any]
 Done = Callable[[Any, Exception | None], None]
 
 
 class Worker:
-    """Runs jobs in order on one thread; their `done` callbacks run on the thread that calls `deliver`.
+    """Executor that runs jobs in order on one thread.
 
-    `submit` never blocks. Wake the owner's poll on `fd`.
+    Their `done` callbacks run on the thread that calls `deliver`.
+
+    `submit` never blocks. The owner polls `fd`, which wakes it.
     """
 
     def __init__(self, name: str) -> None:
@@ -34,7 +36,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Job, done: Done | None = None) -> bool:
-        """Whether the job was taken; False when the thread is far behind."""
+        """Queue a job. Return False if the queue is full."""
         try:
             self._jobs.put_nowait((job, done))
         except Full:
@@ -42,7 +44,7 @@ class Worker:
         return True
 
     def deliver(self) -> None:
-        """Runs the callbacks of finished jobs on the calling thread."""
+        """Run the callbacks of finished jobs on the calling thread."""
         try:
             while os.read(self.fd, 4096):
                 pass
@@ -53,7 +55,7 @@ class Worker:
             done(result, error)
 
     def close(self, timeout_s: float) -> bool:
-        """Finishes queued jobs; False if that took longer than allowed."""
+        """Finish queued jobs. Return False if that takes longer than `timeout_s`."""
         try:
             self._jobs.put(None, timeout=timeout_s)
         except Full:
@@ -82,6 +84,6 @@ class Worker:
                 continue
 
     def wake(self) -> None:
-        """Makes `fd` readable. Any thread."""
+        """Make `fd` readable. Any thread may call it."""
         with suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._wake_fd, b"\0")

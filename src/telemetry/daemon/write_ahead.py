@@ -1,4 +1,4 @@
-"""The way into a live run's numbers: whatever changes them is in the journal before anybody can hear of it."""
+"""Write-ahead log of a live run: every change of the numbers is in the journal before others can see it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from telemetry.wire.control import CannotResend, End, Hello, Watch
 from telemetry.wire.history import Interval
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled
 
-_HELLOS_TAKEN: Final = 16  # that differ, of one producer: its process changes at most its name
+_HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
 
 
 def no_room() -> str:
@@ -28,13 +28,14 @@ def no_room() -> str:
 
 
 class WriteAheadLog:
-    """The service's thread only. Without a journal, or with one that failed, the numbers are the same.
+    """Writer of all changes to the numbers. For the service's thread only.
 
-    What a peer repeats is not written again, so a chatty one fills no disk.
+    Without a journal, or with one that failed, the numbers are the same. Repeated messages of a peer are not
+    written again, so that they don't fill the disk.
     """
 
     def __init__(self, numbers: Numbers, journal: JournalWriter | None, clock: Clock, last_ns: int = 0) -> None:
-        """`last_ns`: the newest stamp of the journal."""
+        """Prepare the log. `last_ns` is the newest stamp of the journal."""
         self._numbers = numbers
         self._aggregator = numbers.aggregator
         self._journal = journal
@@ -42,15 +43,15 @@ class WriteAheadLog:
         self._last_ns = last_ns
         self._hellos: Counter[str] = Counter()
         self._contradicted: set[str] = set()
-        """Producers that said `end` twice, with other totals."""
+        """Producers that sent a second `end` with other totals."""
 
     def stamp(self) -> int:
-        """Now, and later than any stamp before: turns are told apart by their stamps."""
+        """Return the time now, but later than any earlier stamp, because stamps tell turns apart."""
         self._last_ns = max(self._clock.monotonic_ns(), self._last_ns + 1)
         return self._last_ns
 
     def renew(self, warnings: Sequence[str]) -> None:
-        """Begins the next segment if this one is long enough. Between turns."""
+        """Begin the next segment if the current one is full. Call it between turns."""
         if self._journal is None or not self._journal.full:
             return
         self._numbers.run = replace(self._numbers.run, warnings=list(warnings))
@@ -59,7 +60,7 @@ class WriteAheadLog:
     # --- what changes the numbers ----------------------------------------------------------------
 
     def turn(self, frames: Sequence[bytes]) -> list[StreamedRecord]:
-        """Takes the frames of one turn; returns as `take_streamed`."""
+        """Apply the frames of one turn. Returns as `take_streamed`."""
         now_ns = self.stamp()
         new = [(frame, batch) for frame in frames if (batch := self._numbers.admit(frame, now_ns)) is not None]
         if new:
@@ -69,11 +70,11 @@ class WriteAheadLog:
         return self.take_streamed()
 
     def take_streamed(self) -> list[StreamedRecord]:
-        """The records for the stream that came since the last call, of anything that is written down here."""
+        """Return the stream records since the last call, from all changes made here."""
         return self._numbers.take_streamed()
 
     def hello(self, hello: Hello) -> str:
-        """Why the producer is refused; empty if it isn't."""
+        """Introduce a producer. Return why it is refused; empty if it is accepted."""
         now_ns = self.stamp()
         if self._is_introduced(hello):
             self._aggregator.ping(hello.producer, now_ns)
@@ -83,28 +84,28 @@ class WriteAheadLog:
         if not self._aggregator.hello(hello, now_ns, self._numbers.wall_ns(now_ns)):
             return no_room()
         self._hellos[hello.producer] += 1
-        if len(self._hellos) > 2 * limits.PRODUCERS:  # those of producers that have no row any more
+        if len(self._hellos) > 2 * limits.PRODUCERS:  # remove producers that have no row any more
             self._hellos = Counter({key: count for key, count in self._hellos.items() if self._is_known(key)})
         self._note(hello, now_ns)
         return ""
 
     def ping(self, producer: str) -> None:
-        """A sign of life, which changes no number."""
+        """Register a ping of a producer. It changes no number."""
         self._aggregator.ping(producer, self._clock.monotonic_ns())
 
     def end(self, end: End) -> str:
-        """A producer's last word. Never refused."""
+        """Apply the end of a producer. Never refused."""
         now_ns = self.stamp()
         if not self._is_news(end):
             self._aggregator.ping(end.producer, now_ns)
             return ""
         self._numbers.take_note(end, now_ns)
-        if self._is_known(end.producer):  # else it was one too many, and counts as a bad frame
+        if self._is_known(end.producer):  # otherwise there was no room for it, and it counts as a bad frame
             self._note(end, now_ns)
         return ""
 
     def cannot_resend(self, message: CannotResend) -> None:
-        """Batches that never come; those that are not missing change nothing."""
+        """Mark batches as lost for good. Ignores batches that are not missing."""
         gaps = self._aggregator.gaps(message.producer)
         if any(first <= message.last and message.first <= last for first, last in gaps):
             now_ns = self.stamp()
@@ -112,7 +113,7 @@ class WriteAheadLog:
             self._numbers.take_note(message, now_ns)
 
     def watch(self, watch: Watch) -> None:
-        """The run belongs to one more process."""
+        """Add a process to those that the run belongs to."""
         watched = self._numbers.run.watched
         if watch.pid not in watched and len(watched) < WATCHED:
             now_ns = self.stamp()
@@ -120,9 +121,9 @@ class WriteAheadLog:
             self._numbers.take_note(watch, now_ns)
 
     def roll(self, wall_ns: int, snapshot_seq: int, elapsed_ns: int | None = None) -> Interval:
-        """Ends an interval of the history. `wall_ns`: the system's clock, which the run's follows from here on.
+        """End an interval of the history. The run's clock then follows `wall_ns`, the system's clock.
 
-        It lasted since the one before, or `elapsed_ns`.
+        The interval has lasted since the previous one, or `elapsed_ns`.
         """
         now_ns, run = self.stamp(), self._numbers.run
         if elapsed_ns is None:
@@ -140,20 +141,20 @@ class WriteAheadLog:
         return self._numbers.roll(rolled, now_ns)
 
     def ending(self, ending: Ending) -> None:
-        """How the run ends, as far as is known."""
+        """Record how the run ends, as far as known."""
         if ending != self._numbers.run.ending:
             now_ns = self.stamp()
             self._note(ending, now_ns)
             self._numbers.take_note(ending, now_ns)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the numbers: no event will follow."""
         now_ns, closed = self.stamp(), Closed()
         self._note(closed, now_ns)
         self._numbers.take_note(closed, now_ns)
 
     def note_bad_frames(self) -> None:
-        """Those refused since the last call, which the numbers hold already."""
+        """Journal the bad frames since the last call. The numbers include them already."""
         counts = self._aggregator.take_bad_frames()
         if counts:
             self._note(BadFrames(counts=counts), self.stamp())
@@ -179,7 +180,7 @@ class WriteAheadLog:
         return known.greeted and said == (known.name, known.host, known.pid, known.rank)
 
     def _is_news(self, end: End) -> bool:
-        """The first one, and the first that contradicts it: no other changes anything."""
+        """Check that an `end` changes the numbers: the first one, and the first that contradicts it."""
         if not self._is_known(end.producer):
             return True
         before = self._aggregator.producer(end.producer).end

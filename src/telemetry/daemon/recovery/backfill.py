@@ -1,4 +1,7 @@
-"""What a dead aggregator left short – the last intervals of the history, the last records – from its journal."""
+"""Backfill, from the journal, of files that a dead aggregator left incomplete.
+
+It restores the last intervals of the history and the last records.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from telemetry.wire.version import PROTOCOL
 
 
 class Backfill:
-    """Takes every step of a fold, appends what the files lack, and passes over what they have.
+    """A consumer of all steps of a fold. It appends what the files lack, and skips what they have.
 
-    Seconds that neither the history nor the journal has are left out of it. Records are numbered without a gap:
-    behind lost ones the others move up. A file that failed stays as it is.
+    Seconds that are in neither the history nor the journal are left out of the history. Records are numbered
+    without gaps: records after lost ones move up. A file that failed stays as it is.
     """
 
     def __init__(self, history: HistoryWriter | None, records: RecordLog) -> None:
@@ -27,9 +30,9 @@ class Backfill:
         self.lost_seconds = 0
         self.lost_records = 0
         self._moved_up = 0
-        """How much lower than in the journal records are numbered in the log."""
+        """Difference between a record's number in the journal and its lower number in the log."""
         self._numbered = 0
-        """Records up to here, as the journal counts them."""
+        """Number of records so far, as the journal counts them."""
 
     def take(self, step: Step, fold: Fold) -> None:
         run = fold.numbers.run
@@ -37,12 +40,12 @@ class Backfill:
             self._append_interval(step.interval, step.roll, fold)
         if step.streamed:
             self._append_records(step, run.run_id)
-        elif run.records != self._numbered:  # behind a restart, which numbers on from the log, or behind damage
+        elif run.records != self._numbered:  # after a restart, which continues the log's numbers, or after damage
             self._moved_up = 0
         self._numbered = run.records
 
     def end(self, fold: Fold) -> None:
-        """The journal was read to its end: what is still missing is lost."""
+        """Count what is still missing at the end of the journal as lost."""
         run = fold.numbers.run
         if self.history is not None and not self.history.failed:
             self.lost_seconds += max(0, run.rolls - self.history.rolls)
@@ -50,7 +53,7 @@ class Backfill:
             self.lost_records += max(0, run.records - self._moved_up - self.records.next_seq)
 
     def unjournaled_records(self, fold: Fold) -> int:
-        """Records that the log has beyond a journal that was read to its end."""
+        """Return the number of records in the log that are missing from a completely read journal."""
         ahead = self.records.next_seq + self._moved_up - fold.numbers.run.records
         return 0 if self.records.failed else max(0, ahead)
 
@@ -81,10 +84,12 @@ class Backfill:
 def first_segment(
     reader: JournalReader, history: HistoryWriter | None, records: RecordLog, back: int | None = None
 ) -> int | None:
-    """The newest segment whose checkpoint lies before all that the files lack; None for the oldest there is.
+    """Return the newest segment whose checkpoint precedes all that the files lack.
 
-    Nothing can be done for a file that failed. `back`: at most so many segments before the newest, whatever is lost
-    by that. Raises RunDirectoryError if no checkpoint can be read.
+    Return None for the oldest segment.
+
+    A file that failed is ignored. With `back`, return at most that many segments before the newest, whatever is
+    lost. Raises RunDirectoryError if no checkpoint can be read.
     """
     newest = reader.last_checkpoint()
     oldest = next(reader.frames()).segment
@@ -101,7 +106,7 @@ def first_segment(
 
 
 def _run_at(reader: JournalReader, segment: int) -> RunState | None:
-    """What the checkpoint at the head of a segment says of the run; None if it can't be read."""
+    """Return the run state in the checkpoint at the head of a segment, or None if it can't be read."""
     first = next(reader.frames(segment), None)
     if first is None or first.segment != segment or first.kind != CHECKPOINT:
         return None

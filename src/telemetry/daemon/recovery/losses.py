@@ -1,4 +1,4 @@
-"""What could not be read back of a journal, and what the files beside it lack, as warnings."""
+"""Warnings about unreadable parts of a journal, and about gaps in the files beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.formatting import number_of
 
 
 def journal_losses(fold: Fold) -> Iterator[str]:
-    """After the end of its entries."""
+    """Yield warnings about a journal whose entries were all read."""
     reader = fold.reader
     if reader.tail_damaged:
         until = formatting.timestamp(fold.numbers.wall_ns(fold.now_ns))
@@ -30,7 +30,7 @@ def journal_losses(fold: Fold) -> Iterator[str]:
 
 
 def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
-    """Of the history and the record log, after `filler.end`."""
+    """Yield warnings about the history and the record log. Call it after `filler.end`."""
     for name, file in {"history": filler.history, "record log": filler.records}.items():
         if file is not None and file.failed:
             yield f"the {name} could not be written: {file.failed}"
@@ -46,5 +46,5 @@ def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
 
 
 def _are(number: int, one: str, where: str) -> str:
-    """`1 record of the stream is`, `2 records of the stream are`."""
+    """Return `1 record of the stream is` or `2 records of the stream are`."""
     return number_of(number, f"{one} {where} is", f"{one}s {where} are")

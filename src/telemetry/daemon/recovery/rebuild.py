@@ -1,8 +1,8 @@
-"""The way back: a run's journal, entry by entry, into the numbers it was written for.
+"""Rebuild of a run's numbers from its journal, entry by entry.
 
     state of a run = fold of its journal, from any checkpoint
 
-Batches of equal stamp were one turn and are applied in one call, so that sums come out the same to the last bit.
+Batches of equal stamp were one turn. They are applied in one call, so that sums match to the last bit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from telemetry.wire.journal import Closed, Ending, Note, Rolled
 
 
 class Entry(NamedTuple):
-    """What was one call: the batches of a turn, a note, or a checkpoint."""
+    """An entry of the journal, made by one call: the batches of a turn, a note, or a checkpoint."""
 
     time_ns: int
     kind: int
     data: list[bytes]
     damaged: bool = False
-    """Something before it is lost."""
+    """True if data before this entry is lost."""
 
     @property
     def size(self) -> int:
@@ -41,14 +41,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What one entry led to, beside other numbers."""
+    """Effects of one entry, apart from changed numbers."""
 
     note: Note | None = None
     interval: Interval | None = None
-    """Of the history; its number is `roll`."""
+    """Interval of the history that ended; its number is `roll`."""
     roll: int = 0
     streamed: tuple[StreamedRecord, ...] = ()
-    """Records of the stream; the first one's number is `first_record`."""
+    """Records of the stream. The first one has the number `first_record`."""
     first_record: int = 0
 
 
@@ -56,37 +56,37 @@ _NOTHING = Step()
 
 
 class Fold:
-    """Numbers after the entries so far. Holds one turn in memory at a time."""
+    """The numbers after the entries so far. It holds one turn in memory at a time."""
 
     def __init__(self, reader: JournalReader, first_segment: int | None = None) -> None:
-        """Begins with the checkpoint at the head of that segment, by default the first that is there.
+        """Start with the checkpoint at the head of `first_segment`, by default the first readable one.
 
-        Raises RunDirectoryError if there is no journal, or no checkpoint in it that can be read.
+        Raises RunDirectoryError if there is no journal, or no readable checkpoint in it.
         """
         self.reader = reader
         self.unreadable = 0
-        """Notes that this version does not know."""
+        """Number of notes that this version can't decode."""
         self._entries = entries(reader, first_segment)
         first = next((entry for entry in self._entries if entry.kind == CHECKPOINT), None)
         if first is None:
             raise RunDirectoryError("the journal has no checkpoint to begin with")
         self.now_ns = first.time_ns
-        """The stamp of the newest entry."""
+        """Stamp of the newest entry."""
         self.numbers = Numbers.restore(first.data[0])
         self._failed = reader.failed
         self._own_up()
         self._open_interval = False
-        """Something came since the last interval ended."""
+        """True if entries followed the end of the last interval."""
         self._closed = False
-        """The books are, and nothing came since."""
+        """True if the books are closed and no entry followed."""
 
     def entries(self) -> Iterator[Entry]:
-        """Those after the first checkpoint, each to be applied before the next is asked for."""
+        """Yield the entries after the first checkpoint. Apply each before you request the next."""
         yield from self._entries
         self._own_up()
 
     def apply(self, entry: Entry) -> Step:
-        """Raises RunDirectoryError for a checkpoint that is needed and can't be read."""
+        """Apply an entry. Raise RunDirectoryError if a required checkpoint can't be read."""
         self.now_ns = max(self.now_ns, entry.time_ns)
         if entry.kind == CHECKPOINT:
             self._restore(entry)
@@ -108,7 +108,7 @@ class Fold:
         return self._step(note=note)
 
     def end_interval(self) -> Step:
-        """The interval that was going on when the journal ends, if anything came in it."""
+        """End the interval that was open at the end of the journal, if it has entries."""
         if not self._open_interval:
             return _NOTHING
         rolled = self._rolled()
@@ -116,18 +116,24 @@ class Fold:
         return self._roll(rolled, self.now_ns)
 
     def close(self) -> Step:
-        """Behind the last entry of a run that is over."""
+        """Close the books after the last entry of an ended run."""
         self.numbers.close()
         return self._step()
 
     def last_notes(self) -> list[Note]:
-        """What `end_interval` and `close` will do, as the run would have written it down at `now_ns`. Who reads a
-        journal with them at its end comes to the same, and so does an aggregator that goes on with it."""
+        """Return the effects of `end_interval` and `close` as notes.
+
+        The run would have written the same notes at `now_ns`. A reader of a journal that ends with these notes gets
+        the same numbers. So does an aggregator that resumes the run.
+        """
         notes: list[Note] = [self._rolled()] if self._open_interval else []
         return notes if self._closed else [*notes, Closed()]
 
     def how_it_ended(self) -> Ending:
-        """In order, if the journal says that somebody ended the run, and all that its producers owed has come."""
+        """Return how the run ended.
+
+        The end is orderly if the journal holds a request to end and all batches that producers announced.
+        """
         numbers, damaged = self.numbers, self.reader.tail_damaged
         ending = numbers.run.ending
         if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.waiting_for())):
@@ -160,12 +166,12 @@ class Fold:
         return self._step(note=rolled, interval=self.numbers.roll(rolled, now_ns), roll=number)
 
     def _step(self, note: Note | None = None, interval: Interval | None = None, roll: int = 0) -> Step:
-        """With the records of the stream that it led to."""
+        """Return a step with the stream records that it produced."""
         streamed = tuple(self.numbers.take_streamed())
         return Step(note, interval, roll, streamed, self.numbers.run.records - len(streamed))
 
     def _restore(self, entry: Entry) -> None:
-        """Where nothing is lost, the numbers are what the checkpoint says already; else it knows what they were."""
+        """Restore a checkpoint after lost data. Without loss, the numbers already match the checkpoint."""
         if entry.damaged:
             self.numbers.start_over(entry.data[0])
         else:
@@ -173,13 +179,13 @@ class Fold:
         self._own_up()
 
     def _own_up(self) -> None:
-        """The run goes on, and ends, as one whose journal does not hold all of it."""
+        """Mark the run as unaccounted if its journal is incomplete."""
         if self._failed or self.reader.tail_damaged:
             self.numbers.run = replace(self.numbers.run, unaccounted=True)
 
 
 def entries(reader: JournalReader, first_segment: int | None = None) -> Iterator[Entry]:
-    """Frames of one call together. Raises RunDirectoryError if the journal can't be read."""
+    """Yield entries, each with the frames of one call. Raise RunDirectoryError if the journal can't be read."""
     for (time_ns, kind, _, damaged), frames in groupby(_copied(reader, first_segment), _call):
         if kind == BATCH:
             for turn in _turns(data for _, data in frames):
@@ -190,7 +196,10 @@ def entries(reader: JournalReader, first_segment: int | None = None) -> Iterator
 
 
 def _turns(frames: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Frames of one stamp, no more at once than one turn takes: only a file that nobody wrote has more."""
+    """Yield the frames of one stamp in turns of bounded size.
+
+    A journal of this package has one turn per stamp. Only a foreign file has more.
+    """
     turn: list[bytes] = []
     size = 0
     for frame in frames:

@@ -1,6 +1,6 @@
-"""The result of a run whose aggregator died, from its journal: history and record log whole, percentiles exact.
+"""Recovery of the result of a run whose aggregator died: complete history and record log, exact percentiles.
 
-fold of the journal → history, record log completed → exact pass → final_snapshot.json → what it left elsewhere
+fold of the journal → history, record log completed → exact pass → final_snapshot.json → cleanup of the announcement
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from telemetry.wire.snapshot import MetricsSnapshot, SelfCost
 _LOOK_EVERY_S: Final = 0.1
 
 OnProgress = Callable[[str, float], None]
-"""What is being done, and the share of it that is; NaN where nobody knows."""
+"""Callback with the current activity and its completed share. NaN: the share is unknown."""
 
 
 @dataclass(frozen=True)
 class Recovered:
     snapshot: MetricsSnapshot
     written: bool
-    """False: there was a result already, which is `snapshot`."""
+    """False if a result existed already, which is `snapshot`."""
     refinable: bool = False
-    """`exact` may find the exact percentiles that it lacks."""
+    """True if `exact` may find its missing exact percentiles."""
 
 
 def recover(
     directory: RunDirectory, config: Config, *, exact: bool = False, on_progress: OnProgress = lambda *_: None
 ) -> Recovered:
-    """Writes the final file of a dead run; with `exact`, also anew that of one whose percentiles are not exact.
+    """Write the final file of a dead run. With `exact`, also rewrite one whose percentiles are not exact.
 
     Blocks for as long as it takes. Raises RunDirectoryError if the run is alive, or its journal can't be read, or
-    its directory can't be written; it can be called again then.
+    its directory can't be written. It may be called again then.
     """
     claimed, doubts = _claim(directory, config.run.fallback_dirs)
     with ExitStack() as last:
@@ -79,7 +79,7 @@ def recover(
 
 
 def _claim(directory: RunDirectory, fallback_dirs: Sequence[str]) -> tuple[Claim, list[str]]:
-    """As `claim`, and what is to be said of it. A journal knows its run by itself: no manifest is needed for it."""
+    """Claim a run directory and return warnings. A missing manifest is replaced by facts from the journal."""
     try:
         directory.read_manifest()
     except RunDirectoryError as error:
@@ -107,7 +107,10 @@ def _had_history(manifest: Manifest) -> bool:
 def _fold(
     directory: RunDirectory, manifest: Manifest, config: Config, on_progress: OnProgress
 ) -> tuple[Fold, list[str]]:
-    """The numbers at the end of the journal, books closed, and what was lost. Completes history and record log."""
+    """Return the numbers at the end of the journal, with closed books, and warnings about losses.
+
+    Completes the history and the record log.
+    """
     history = open_history(config, directory, resume=True) if _had_history(manifest) else None
     records = RecordLog(directory.records, resume=True)
     reader = JournalReader(directory.journal)
@@ -134,8 +137,11 @@ def _fold(
 
 
 def _note_end(directory: RunDirectory, fold: Fold) -> None:
-    """The journal knows what history and record log are about to: else an aggregator that went on with the run, if
-    nobody comes to the result, would say the same steps again. Where nothing can be added it stays as it is."""
+    """Append the last notes to the journal, as history and record log are about to contain them.
+
+    Otherwise an aggregator that resumes the run, if recovery fails, would repeat these steps. A damaged or failed
+    journal stays unchanged.
+    """
     notes = fold.last_notes()
     if notes and not (fold.reader.tail_bytes or fold.reader.failed):
         with suppress(OSError):
@@ -148,7 +154,7 @@ def _power(fold: Fold) -> Iterator[str]:
 
 
 def _damage(directory: RunDirectory) -> Iterator[str]:
-    """What can't be read of a history that goes on behind it."""
+    """Yield warnings about unreadable parts of a history."""
     with suppress(OSError, RunDirectoryError):
         for path, damaged in damaged_bytes(directory.history).items():
             yield f"{number_of(damaged, 'byte')} of {path} can't be read"
@@ -181,7 +187,7 @@ def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progr
 
 
 def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Refinement:
-    """The exact pass, without a bound of time. None makes up for numbers that lack what came last."""
+    """Run the exact pass without a time limit. Skip it if the last numbers are missing."""
     if fold.reader.tail_damaged:
         return Refinement(exact=False, reason=damage(fold.reader.tail_bytes))
     if fold.numbers.run.unaccounted:
@@ -196,7 +202,10 @@ def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Ref
 
 
 def _refined(result: MetricsSnapshot, found: MetricsSnapshot) -> MetricsSnapshot:
-    """The result with the percentiles that were found. Raises RunDirectoryError if it holds something else."""
+    """Return the result with the exact percentiles found.
+
+    Raises RunDirectoryError if the journal has other values.
+    """
     if [(one.name, one.labels, one.count) for one in result.series] != [
         (one.name, one.labels, one.count) for one in found.series
     ]:

@@ -1,9 +1,9 @@
-"""A run whose aggregator died goes on: the same directory, addresses and numbers, with a new epoch.
+"""Resume of a run whose aggregator died: same directory, addresses and numbers, with a new epoch.
 
     lock → manifest → bind → fold of the journal from its last checkpoint → files completed → new segment
 
-Producers see the new epoch, say hello again, and send again what was not acknowledged. What is known already is
-dropped by its number.
+Producers see the new epoch, send hello again, and resend what was not acknowledged. Known batches are dropped by
+their sequence numbers.
 """
 
 from __future__ import annotations
@@ -40,25 +40,26 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _LOG = logging.getLogger("telemetry.daemon")
 _SNAPSHOTS_UNTOLD: Final = 10_000  # since the last interval: 100 a second through the longest exact pass and drain
-_READ_BACK: Final = 1  # segments before the newest: whoever restarts an aggregator waits 30 s for it
-_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts what the machine slept
+_READ_BACK: Final = 1  # segments before the newest: a keeper waits 30 s for a restart
+# also counts the time that the machine slept
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A run directory that is ours until `let_go`."""
+    """A locked run directory. This process owns it until `let_go`."""
 
     directory: RunDirectory
     let_go: Callable[[], None]
     manifest: Manifest
     result: MetricsSnapshot | None
-    """What the run came to, if it has: there is nothing to resume then."""
+    """Result of the run, if it has ended. Then there is nothing to resume."""
     died: int = 0
-    """The process that had it before; 0: unknown."""
+    """Pid of the process that had the run before. 0: unknown."""
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where the run's peers look for it. Raises RunDirectoryError."""
+        """The addresses at which the run's peers look for it. Raises RunDirectoryError."""
         if len(self.manifest.endpoints) != len(Endpoints.__dataclass_fields__):
             raise RunDirectoryError(
                 f"{self.directory.manifest} does not say where the run listened", hint=self.recovery
@@ -71,10 +72,10 @@ class Claim:
 
 
 def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
-    """The manifest of a run without a result names this process from here on, for those who can't see the lock.
+    """Lock a run directory. If the run has no result, write this process into its manifest.
 
-    `fallback_dirs`: where the result may be, as in `find_final`. Raises RunDirectoryError if another aggregator has
-    the run, or it can't be read.
+    The manifest informs processes that can't see the lock. `fallback_dirs` may hold the result, as in `find_final`.
+    Raises RunDirectoryError if another aggregator has the run, or the directory can't be read.
     """
     directory = RunDirectory.open(path)
     lock = directory.lock()
@@ -83,7 +84,7 @@ def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
         died = manifest.pid
         if result is None:
             manifest = replace(manifest, host=socket.gethostname(), pid=os.getpid())
-            with suppress(RunDirectoryError):  # of a full disk the run is told by its files
+            with suppress(RunDirectoryError):  # the files of the run report a full disk
                 directory.write_manifest(manifest)
         return Claim(directory, lock.release, manifest, result, died)
     except BaseException:
@@ -92,7 +93,7 @@ def claim(path: Path, fallback_dirs: Sequence[str] = ()) -> Claim:
 
 
 def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
-    """The terminal snapshot of a run, wherever it went; None if it has left none that can be read."""
+    """Return the terminal snapshot of a run from any location, or None if no readable one exists."""
     final = find_final(directory, fallback_dirs)
     if final is None:
         return None
@@ -104,7 +105,7 @@ def result_of(directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> Met
 
 
 def open_again(claimed: Claim, config: Config) -> OpenedRun:
-    """Raises RunDirectoryError if there is nothing to go on from."""
+    """Open a run to resume it. Raise RunDirectoryError if its journal can't be used."""
     directory = claimed.directory
     log_to(directory.log)
     history, records = open_history(config, directory, resume=True), RecordLog(directory.records, resume=True)
@@ -128,13 +129,14 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     numbers.run = replace(
         numbers.run,
         snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
-        watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],  # after a restart, pids mean other processes
+        # after a machine restart, pids belong to other processes
+        watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],
         warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
         restarts=numbers.run.restarts + 1,
-        died=min(max(0, claimed.died), LATEST_NS),  # a checkpoint takes no other number, whatever a manifest says
+        died=min(max(0, claimed.died), LATEST_NS),  # within the range of a checkpoint, whatever a manifest holds
     )
     now_ns = max(clock.monotonic_ns(), fold.now_ns + 1)
-    for producer in numbers.aggregator.producers():  # nobody could talk to a dead aggregator
+    for producer in numbers.aggregator.producers():  # producers could not reach a dead aggregator
         numbers.aggregator.ping(producer, now_ns)
     before = _before(fold, bytes_in(directory.journal), history_bytes)
     return OpenedRun(
@@ -152,7 +154,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
 
 
 def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:
-    """The bill of those who had the run, with the sizes of the files that they have left."""
+    """Return the cost of earlier aggregators, from the numbers and file sizes they left."""
     numbers = fold.numbers
     return EarlierCost(
         events=numbers.aggregator.applied,
@@ -164,7 +166,7 @@ def _before(fold: Fold, journal_bytes: int, history_bytes: int) -> EarlierCost:
 
 
 def bytes_in(folder: Path) -> int:
-    """Of the files in a folder of the run directory."""
+    """Return the total size of the files in a folder of the run directory."""
     size = 0
     with suppress(OSError):
         for path in folder.iterdir():
@@ -173,7 +175,10 @@ def bytes_in(folder: Path) -> int:
 
 
 def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
-    """No number is given twice: the files may know more intervals and records than the journal."""
+    """Return a state whose next numbers are unused.
+
+    The files may hold more intervals and records than the journal.
+    """
     history, records = filler.history, filler.records
     return replace(
         run,
@@ -183,7 +188,7 @@ def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
 
 
 def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
-    """What could not be read back of a journal that was read to its end, and what files lack, as warnings."""
+    """Yield warnings about a completely read journal and about the files beside it."""
     if restarted(SYSTEM_CLOCK, fold):
         yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
     yield from journal_losses(fold)
@@ -191,7 +196,7 @@ def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
 
 
 class _ShiftedClock:
-    """Monotonic clocks begin anew when the machine does; a run's goes on."""
+    """A clock that continues the run's monotonic time after the machine's clock has started again."""
 
     def __init__(self, clock: Clock, shift_ns: int) -> None:
         self._clock = clock
@@ -205,14 +210,14 @@ class _ShiftedClock:
 
 
 def restarted(clock: Clock, fold: Fold) -> bool:
-    """Whether the machine, or another one, has been started since the journal's end, as far as clocks tell."""
+    """Check by the clocks whether this or another machine was started since the end of the journal."""
     if clock.monotonic_ns() <= fold.now_ns:
         return True
     return clock.wall_ns() - time.clock_gettime_ns(_BOOT_CLOCK) > fold.numbers.wall_ns(fold.now_ns)
 
 
 def going_on(clock: Clock, fold: Fold) -> Clock:
-    """A clock whose monotonic time is later than all of the journal, by as much as the wall clock says."""
+    """Return a clock whose monotonic time is later than the journal, by the difference of the wall clock."""
     if not restarted(clock, fold):
         return clock
     away_ns = max(1, clock.wall_ns() - fold.numbers.wall_ns(fold.now_ns))

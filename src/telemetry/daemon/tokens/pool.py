@@ -1,7 +1,7 @@
-"""Tokens are counted in processes of their own, a thread for each: the loop gives texts away and picks up numbers.
+"""Token counting in separate processes, each with a thread. The loop submits texts and collects counts.
 
-A worker that dies or hangs is replaced. The texts it had go to others one by one, so that one that kills workers is
-found: it is given up when two have died that had it alone.
+A worker that dies or hangs is replaced. Its texts are then submitted one by one, to find a text that kills workers.
+Such a text is given up after two workers died that had only this text.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from telemetry.errors import TelemetryError
 from telemetry.formatting import number_of, printable
 
 _LOG = logging.getLogger("telemetry.daemon")
-_KILLED_BY_ONE: Final = 2  # workers: one may have been killed by somebody else
+_KILLED_BY_ONE: Final = 2  # workers: one may have been killed for another reason
 _CLOSE_S: Final = 5.0  # for threads whose workers are killed
 
 Answer = list[tuple[int, int | None]]
-"""Numbers of texts, and how many tokens each has; None: it can't be counted."""
+"""Text numbers with their token counts. None: the text can't be counted."""
 
 
 class _Job(NamedTuple):
     texts: list[tuple[int, str]]
     deaths: int = 0
-    """Of workers that had a text alone."""
+    """Number of workers that died with only this text."""
 
 
 class TokenCounter:
-    """The loop's thread only, but for the threads it makes. Nothing but `open` and `close` blocks."""
+    """A pool of token counting workers. For the loop's thread only. Only `open` and `close` block."""
 
     def __init__(self, tokenizer: str, workers: int, first: TokenProcess | None = None, lost: str = "") -> None:
-        """`first`: a worker that is ready. `lost`: why there can be none."""
+        """Prepare the pool. `first` is a worker that is ready. `lost` is the reason if no worker can start."""
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._answers: deque[Answer] = deque()
         self._wake: Callable[[], object] = lambda: None
@@ -50,10 +50,12 @@ class TokenCounter:
 
     @staticmethod
     def open(config: TokensConfig, *, needed: bool = True) -> TokenCounter | None:
-        """None if no tokenizer is set. Waits for the first worker to read it.
+        """Start the pool and wait until the first worker has read the tokenizer.
 
-        Raises TelemetryError if it can't be read; with `needed` False there is a counter that counts nothing then,
-        and says why.
+        Return None if no tokenizer is set.
+
+        Raises TelemetryError if the tokenizer can't be read. With `needed` False, returns a pool instead that
+        counts no texts and gives the reason.
         """
         if not config.tokenizer:
             return None
@@ -68,18 +70,18 @@ class TokenCounter:
 
     @property
     def lost(self) -> str:
-        """Why no text will be counted any more; empty while some may be."""
+        """Reason why texts are not counted any more. Empty while some may be."""
         if not self._lost and all(lane.failure for lane in self._lanes):
             return self._lanes[0].failure
         return self._lost
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers that run now."""
+        """Process ids of the running workers."""
         return [lane.process.pid for lane in self._lanes if lane.process is not None]
 
     def begin(self, wake: Callable[[], object]) -> None:
-        """`wake` is called from a thread when there is an answer, or no hope for any."""
+        """Start the threads. They call `wake` when an answer arrives or no further answer is possible."""
         self._wake = wake
         if not self._lost:
             for lane in self._lanes:
@@ -87,24 +89,24 @@ class TokenCounter:
 
     @property
     def hungry(self) -> bool:
-        """Whether a worker might soon have nothing to do. Never, when all is lost."""
+        """True if a worker may soon be idle. False if all workers are lost."""
         return not self.lost and self._jobs.qsize() < len(self._lanes)
 
     def submit(self, texts: Sequence[tuple[int, str]]) -> None:
-        """At most TOKEN_BATCH_TEXTS with their numbers. Each will be in one answer, unless all is lost."""
+        """Queue at most TOKEN_BATCH_TEXTS numbered texts. Each gets one answer, unless all workers are lost."""
         self._jobs.put(_Job(list(texts)))
 
     def answer(self) -> Answer | None:
-        """The next answer, None if there is none now."""
+        """Return the next answer, or None if there is none yet."""
         return self._answers.popleft() if self._answers else None
 
     @property
     def answered(self) -> bool:
-        """Whether there is an answer now."""
+        """True if an answer is ready."""
         return bool(self._answers)
 
     def close(self) -> None:
-        """Kills the workers; what they had is not answered. Again is harmless."""
+        """Kill the workers. Their texts get no answer. A second call has no effect."""
         self._closing.set()
         for lane in self._lanes:
             self._jobs.put(None)
@@ -119,7 +121,7 @@ class TokenCounter:
         return self._closing.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Until then, or until the end."""
+        """Wait for some seconds, or until the pool closes."""
         self._closing.wait(seconds)
 
     def next_job(self) -> _Job | None:
@@ -133,7 +135,7 @@ class TokenCounter:
         self._wake()
 
     def again(self, job: _Job) -> None:
-        """A worker died of this job, or with it."""
+        """Queue the texts of a worker that died. Give up a text that has killed too many workers."""
         deaths = job.deaths + 1 if len(job.texts) == 1 else 0
         if deaths >= _KILLED_BY_ONE:
             self.done([(number, None) for number, _ in job.texts])
@@ -142,27 +144,27 @@ class TokenCounter:
             self._jobs.put(_Job([text], deaths))
 
     def give_back(self, job: _Job) -> None:
-        """Nobody has touched it."""
+        """Queue a job again that no worker has started."""
         self._jobs.put(job)
 
 
 class _Lane:
-    """A worker process, its followers, and the thread that talks to them."""
+    """A thread with its worker process, which is replaced when it dies."""
 
     def __init__(self, counter: TokenCounter, tokenizer: str, process: TokenProcess | None) -> None:
         self._counter = counter
         self._tokenizer = tokenizer
         self.process = process
-        """Ready, if there is one."""
+        """Worker that is ready, if there is one."""
         self.failure = ""
-        """Why it starts no other."""
+        """Reason why no further worker is started."""
         self._thread = threading.Thread(target=self._run, name="telemetry-tokens", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def kill(self) -> None:
-        """Any thread."""
+        """Kill the worker. Any thread may call it."""
         process = self.process
         if process is not None:
             process.kill()
@@ -177,7 +179,7 @@ class _Lane:
         try:
             while not self.failure and (job := self._counter.next_job()) is not None:
                 self._take(job)
-        except Exception as error:  # noqa: BLE001 – thread root: whoever waits for an answer must not wait for ever
+        except Exception as error:  # noqa: BLE001 – thread root: waiters for an answer must not wait forever
             _LOG.exception("tokens are no longer counted")
             self.failure = f"counting tokens failed: {error!r}"
         self._let_go()
@@ -201,7 +203,7 @@ class _Lane:
         self._counter.done([(number, count) for (number, _), count in zip(job.texts, counts, strict=True)])
 
     def _ready(self) -> TokenProcess | None:
-        """A worker that has read the tokenizer. None at the end, and if none gets that far."""
+        """Return a worker that has read the tokenizer. Return None at the end, or if no worker can start."""
         why = ""
         for attempt in range(limits.RESTARTS):
             if self._counter.closing:
@@ -222,7 +224,7 @@ class _Lane:
 
     def _begin(self) -> None:
         self.process = TokenProcess(self._tokenizer)
-        if self._counter.closing:  # `close` may have looked for it before it was there
+        if self._counter.closing:  # `close` may have looked for it before it existed
             self.process.kill()
         self.process.await_ready(limits.TOKEN_START_S)
 
@@ -233,7 +235,7 @@ class _Lane:
 
 
 def _first_worker(path: str) -> TokenProcess:
-    """Raises TelemetryError."""
+    """Start the first worker. Raise TelemetryError."""
     if find_spec("tokenizers") is None:
         raise TelemetryError(
             "tokens can't be counted: the package `tokenizers` is not installed",

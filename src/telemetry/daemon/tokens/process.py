@@ -1,4 +1,7 @@
-"""A worker that counts tokens, as the aggregator sees it: a process that is asked, and killed if it is silent."""
+"""The aggregator's side of a token counting worker.
+
+A worker is a process that gets requests. It is killed if it does not answer.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from typing import Final
 from telemetry.daemon.tokens import worker
 from telemetry.daemon.tokens.worker import FAILED, HEAD
 
-_ANSWER_BYTES: Final = 64 * 1024  # no worker of ours says more
-_PIECE_BYTES: Final = 64 * 1024  # a pipe's room
+_ANSWER_BYTES: Final = 64 * 1024  # our workers send less
+_PIECE_BYTES: Final = 64 * 1024  # capacity of a pipe
 _WAIT_S: Final = 5.0  # for the end of a process that was killed
 
 
 class WorkerGone(Exception):
-    """The worker died, could not begin, or did not answer in time; it is dead now. The text says which."""
+    """Error for a worker that died, could not start, or did not answer in time. The worker is dead then."""
 
 
 class TokenProcess:
-    """One thread asks; any thread may kill. Nothing blocks for longer than it is told to."""
+    """A worker process. One thread sends requests; any thread may kill it. All waits are bounded."""
 
     def __init__(self, tokenizer: str) -> None:
-        """Does not wait for the tokenizer to be read. Raises WorkerGone if no process can be started."""
+        """Start the process without waiting for the tokenizer. Raise WorkerGone if it can't be started."""
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", worker.__file__, tokenizer],
@@ -36,7 +39,7 @@ class TokenProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                start_new_session=True,  # Ctrl-C at a terminal is the aggregator's
+                start_new_session=True,  # Ctrl-C at a terminal must reach only the aggregator
             )
         except OSError as error:
             raise WorkerGone(f"no process can be started: {error.strerror}") from error
@@ -51,14 +54,17 @@ class TokenProcess:
         return self._process.pid
 
     def await_ready(self, timeout_s: float) -> None:
-        """Until the tokenizer is read. Raises WorkerGone."""
+        """Wait until the tokenizer is read. Raise WorkerGone."""
         refusal = self._hear(time.monotonic() + timeout_s)
         if refusal:
             self.kill()
             raise WorkerGone(refusal.decode(errors="replace"))
 
     def count(self, texts: Sequence[str], timeout_s: float) -> list[int | None]:
-        """The number of tokens of each text, None for one that the tokenizer refuses. Raises WorkerGone."""
+        """Return the number of tokens of each text, or None for one that the tokenizer refuses.
+
+        Raises WorkerGone.
+        """
         deadline = time.monotonic() + timeout_s
         self._say(worker.framed(worker.request(texts)), deadline)
         try:
@@ -70,13 +76,13 @@ class TokenProcess:
         return [None if number == FAILED else number for number in counts]
 
     def kill(self) -> None:
-        """At once. Again is harmless."""
+        """Kill the process at once. A second call has no effect."""
         self._process.kill()
 
     def close(self) -> None:
-        """As `kill`, and lets go of it. The thread that asks, or when it is over."""
+        """Kill the process and close its pipes. For the requesting thread, or after its end."""
         self.kill()
-        with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel nobody can end
+        with suppress(subprocess.TimeoutExpired):  # a process that hangs in the kernel can't be ended
             self._process.wait(_WAIT_S)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -122,7 +128,7 @@ class TokenProcess:
             raise self._gone("it did not answer in time")
 
     def _gone(self, why: str = "") -> WorkerGone:
-        """Dead from here on. Without a `why` it is ending by itself."""
+        """Kill the worker and return an error. Without `why`, the worker is ending by itself."""
         if not why:
             try:
                 code = self._process.wait(_WAIT_S)

@@ -1,9 +1,9 @@
-"""Work beside the run: texts go to those who count their tokens, what they come to goes to the logbook.
+"""Token counting beside the run: texts go to the workers, and their counts go to the journal.
 
-    uncounted records → aggregator.uncounted → daemon.tokens → one batch of a producer of our own → logbook
+    uncounted records → aggregator.uncounted → daemon.tokens → one batch of an internal producer → journal
 
-The batch says which texts are done, and has the values they came to. It is journaled and applied as any other, so
-that a text is counted once: what an aggregator knew when it died, its follower knows, and it begins with the rest.
+The batch lists the counted texts and holds their values. It is journaled and applied like any other, so each text
+is counted once: after a restart, the next aggregator knows which texts are done and starts with the rest.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from telemetry.wire.version import PROTOCOL
 _LOG = logging.getLogger("telemetry.daemon")
 
 OWN_PRODUCER: Final = TOKEN_COUNTER
-"""Its id. It is there once there is a text."""
+"""Id of the internal producer, which exists once there is a text."""
 _NAME: Final = "token counter"
-_WALL_TIMES: Final = (0, 0)  # the anchor of times that are wall clock already, as those of pending texts are
+_WALL_TIMES: Final = (0, 0)  # the anchor for times that are already wall clock times, as those of pending texts
 _NO_TOKENIZER: Final = (
     "texts came whose tokens nobody counts: no tokenizer is set. `--tokenizer PATH`, or tokens.tokenizer in the "
     "configuration"
@@ -37,7 +37,10 @@ _NO_TOKENIZER: Final = (
 
 
 class TokenResults:
-    """The service's thread only. Nothing here blocks but `close`, for a moment."""
+    """Exchange between the run and the token workers.
+
+    For the service's thread only. Only `close` blocks, briefly.
+    """
 
     def __init__(self, parts: Parts, log: WriteAheadLog, ingest: Ingest, run_status: RunStatus) -> None:
         self._parts = parts
@@ -46,10 +49,10 @@ class TokenResults:
         self._run_status = run_status
         self._counter = parts.counter
         self._asked: dict[int, Uncounted] = {}
-        """Texts that were taken, by number, until they are answered."""
+        """Number → text that was sent to a worker and has no answer yet."""
         self._introduced = False
         self._refused = False
-        """There is no room for one more producer."""
+        """True if there is no room for one more producer."""
         if self._counter is not None:
             self._counter.begin(parts.worker.wake)
 
@@ -59,19 +62,19 @@ class TokenResults:
 
     @property
     def waits(self) -> bool:
-        """Whether texts are pending that will be counted sooner or later."""
+        """True if texts are pending that will be counted."""
         hopeless = self._refused or self._ended or (self._counter is not None and bool(self._counter.lost))
         return bool(self._aggregator.uncounted.pending) and not hopeless
 
     @property
     def busy(self) -> bool:
-        """Whether the next turn has something to do that nobody will wake the loop for."""
+        """True if the next turn has work for which the loop is not woken."""
         if self._counter is not None:
             return self._counter.answered
         return self.waits
 
     def turn(self) -> None:
-        """Books a bounded number of answers and gives away as many texts as workers need."""
+        """Record a bounded number of answers, and submit as many texts as the workers need."""
         if self._counter is None:
             self._refuse_all()
             return
@@ -85,12 +88,12 @@ class TokenResults:
         self._say_if_lost(self._counter)
 
     def ping(self) -> None:
-        """Our producer is as alive as we are, also one that an aggregator before this one introduced."""
+        """Keep the internal producer alive, including one that an earlier aggregator introduced."""
         if self._is_there and not self._ended:
             self._log.ping(OWN_PRODUCER)
 
     def close(self) -> None:
-        """The books are closed: nothing is counted any more."""
+        """Stop counting, because the books are closed."""
         if self._counter is not None:
             self._say_if_lost(self._counter)
             self._counter.close()
@@ -117,7 +120,7 @@ class TokenResults:
             self._run_status.warn([f"tokens are not counted: {counter.lost}"])
 
     def _refuse_all(self) -> None:
-        """What is not counted is said to be so, once: whoever hands in texts waits for nothing."""
+        """Record all texts as uncounted and warn once, so that no component waits for them."""
         if not self._aggregator.uncounted.fresh or not self._introduce():
             return
         self._run_status.warn([_NO_TOKENIZER])
@@ -133,11 +136,14 @@ class TokenResults:
 
     @property
     def _ended(self) -> bool:
-        """Our producer, which an aggregator before this one may have ended: nothing of it would be taken."""
+        """True if the internal producer has ended, perhaps in an earlier aggregator.
+
+        Its batches are refused then.
+        """
         return self._is_there and self._aggregator.producer(OWN_PRODUCER).reconciled
 
     def _introduce(self) -> bool:
-        """Whether batches of our producer are taken."""
+        """Return True if batches of the internal producer are accepted."""
         if self._introduced or self._refused or self._ended:
             return self._introduced and not self._ended
         hello = Hello(producer=OWN_PRODUCER, name=_NAME, host=self._parts.host, pid=os.getpid())
@@ -149,7 +155,7 @@ class TokenResults:
         return self._introduced
 
     def _book(self, answer: Answer) -> None:
-        """One batch, which is one turn of the logbook."""
+        """Record an answer as one batch, which is one turn of the journal."""
         texts = [(self._asked.pop(number), tokens) for number, tokens in answer]
         failed = sum(tokens is None for _, tokens in texts)
         records: list[EventRecord] = [Counted(texts=[number for number, _ in answer], failed=failed)]
@@ -170,7 +176,7 @@ class TokenResults:
 
 
 def values_of(text: Uncounted, tokens: int | None) -> list[EventRecord]:
-    """What a text with so many tokens is worth; None: nobody knows, so nothing is recorded."""
+    """Return the records of a text with that many tokens. None: the count is unknown, so the result is empty."""
     if tokens is None:
         return []
     values: list[EventRecord] = [

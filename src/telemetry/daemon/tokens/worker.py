@@ -1,10 +1,10 @@
-"""A process that counts tokens: texts in on stdin, numbers out on stdout, until stdin ends.
+"""A process that counts tokens: it reads texts from stdin and writes counts to stdout until stdin ends.
 
-It is run as a file, not as a module of the package, so that it loads neither numpy nor sockets. It ends with the
-process that started it, whatever ended that.
+It is run as a file, not as a module of the package, so that it loads neither numpy nor sockets. It ends when its
+parent process ends for any reason.
 
     frame    = length, then so many bytes; all numbers are 32 bits, little-endian
-    first    → empty: the tokenizer is read; else why it can't be
+    first    → empty: the tokenizer is read; otherwise the error
     request  ← number of texts, length of each, the texts in UTF-8
     answer   → number of tokens of each; FAILED for a text that the tokenizer refuses
 """
@@ -19,7 +19,7 @@ from typing import IO, Final
 
 FAILED: Final = -1
 HEAD: Final = struct.Struct("<I")
-_NICENESS: Final = 10  # the benchmark beside it comes first
+_NICENESS: Final = 10  # the benchmark on this machine has priority
 
 Count = Callable[[list[str]], list[int]]
 
@@ -29,13 +29,13 @@ def framed(body: bytes) -> bytes:
 
 
 def request(texts: Sequence[str]) -> bytes:
-    """The body of a request."""
+    """Return the body of a request."""
     encoded = [text.encode() for text in texts]
     return struct.pack(f"<{len(encoded) + 1}I", len(encoded), *map(len, encoded)) + b"".join(encoded)
 
 
 def texts_of(body: bytes) -> list[str]:
-    """The texts of a request."""
+    """Return the texts of a request."""
     (number,) = HEAD.unpack_from(body)
     lengths = struct.unpack_from(f"<{number}I", body, HEAD.size)
     texts, begin = [], HEAD.size * (number + 1)
@@ -46,18 +46,21 @@ def texts_of(body: bytes) -> list[str]:
 
 
 def answer(counts: Sequence[int]) -> bytes:
-    """The body of an answer."""
+    """Return the body of an answer."""
     return struct.pack(f"<{len(counts)}i", *counts)
 
 
 def counts_of(body: bytes) -> list[int]:
-    """The numbers of an answer. Raises struct.error for bytes that are none."""
+    """Return the counts of an answer. Raise struct.error for an invalid body."""
     return list(struct.unpack(f"<{len(body) // 4}i", body))
 
 
 def counter(path: str) -> Count:
-    """Counts by the library's own encoding, without the special tokens that a model puts around a text, and
-    without the padding and truncation that a tokenizer may be set to. Raises what the library raises."""
+    """Return a function that counts tokens by the library's own encoding.
+
+    It excludes special tokens that a model puts around a text, and ignores padding and truncation settings of a
+    tokenizer. Raises the errors of the library.
+    """
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(path)
@@ -67,14 +70,14 @@ def counter(path: str) -> Count:
     def count(texts: list[str]) -> list[int]:
         try:
             return [len(encoding) for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
-        except Exception:  # noqa: BLE001 – the library raises Exception itself; one text must not cost the others
+        except Exception:  # noqa: BLE001 – the library raises plain Exception; the other texts are still counted
             return [FAILED] if len(texts) == 1 else [count([text])[0] for text in texts]
 
     return count
 
 
 def serve(count: Count, inbox: IO[bytes], outbox: IO[bytes]) -> None:
-    """Answers requests until there are no more."""
+    """Answer requests until stdin ends."""
     while len(head := inbox.read(HEAD.size)) == HEAD.size:
         (length,) = HEAD.unpack(head)
         body = inbox.read(length)
@@ -85,14 +88,14 @@ def serve(count: Count, inbox: IO[bytes], outbox: IO[bytes]) -> None:
 
 
 def main(path: str) -> int:
-    """Exit code 1 if the tokenizer can't be read."""
+    """Serve requests. Return 1 if the tokenizer can't be read."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one worker, one core
     os.nice(_NICENESS)
     inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # output that a library prints is not an answer
     try:
         count = counter(path)
-    except Exception as error:  # noqa: BLE001 – the library raises Exception itself; who started this says it
+    except Exception as error:  # noqa: BLE001 – the library raises plain Exception; the parent reports it
         outbox.write(framed(str(error).encode(errors="replace") or b"unknown"))
         outbox.flush()
         return 1
@@ -100,7 +103,7 @@ def main(path: str) -> int:
         outbox.write(framed(b""))
         outbox.flush()
         serve(count, inbox, outbox)
-    except BrokenPipeError:  # nobody waits for the answer any more
+    except BrokenPipeError:  # no process waits for the answer
         os._exit(0)
     return 0
 

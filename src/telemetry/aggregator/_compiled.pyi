@@ -5,7 +5,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 SOURCE_CRC: int
-"""Of the source that it was made from."""
+"""CRC-32 of the source of this module."""
 
 def record(
     index: NDArray[np.intp],
@@ -25,5 +25,7 @@ def record(
     reached: float,
     /,
 ) -> float:
-    """How much further sums of deviations may reach than `reached`; −1 if a row needs something special, and
-    nothing was done."""
+    """Record rows. Return how much further sums of deviations may reach than `reached`.
+
+    Returns −1 and records nothing if a row has a special case.
+    """

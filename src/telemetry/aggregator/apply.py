@@ -1,7 +1,7 @@
-"""From admitted batches to columns: records one by one, rows of many batches at once.
+"""Application of admitted batches: records one by one, rows of many batches as columns.
 
-A row's route names its kind; `handlers` maps kinds to what takes their rows. A new kind of instrument is one more
-entry there, and one more in `telemetry.aggregator.routes`.
+The route of a row names its kind. `handlers` maps each kind to the function that takes its rows. A new kind of
+instrument needs one more handler, and one more entry in `telemetry.aggregator.routes`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from telemetry.wire.events import EventBatch
 Index = NDArray[np.intp]
 Handler = Callable[[KindRows], None]
 Witness = Callable[[int, KindRows], None]
-"""Sees all rows that are applied, kind by kind."""
+"""Callback that sees all applied rows, kind by kind."""
 
 _FIRST_ROUTES: Final = [constant(kind << INDEX_BITS) for kind in range(len(KIND_CODES) + 1)]
 _INFINITE: Final = int(np.array(np.inf).view(np.uint64))
-"""As bits, numbers that are negative, infinite or none are no smaller."""
+"""Bits of infinity. Bits of negative, infinite and NaN numbers are at least this large."""
 _SIGNED: Final = KIND_CODES["gauge"]
-"""The kind that takes negative values."""
+"""Kind that accepts negative values."""
 
-# What becomes of a row: it is applied, it waits, or it is dropped for a reason.
+# outcomes of a row: applied, waiting, or dropped for a reason
 _APPLIED: Final = 0
 _WAITING: Final = 1
 _REASONS: Final = {
@@ -52,8 +52,11 @@ _OF_NEGATIVE: Final = 6
 
 
 class Applier:
-    """Each admitted event ends in exactly one place: a column, the record stream, a drop reason, or among the
-    waiting rows of its producer."""
+    """Applier of admitted batches.
+
+    Each event ends in exactly one place: a column, the record stream, a drop reason, or the waiting rows of its
+    producer.
+    """
 
     def __init__(
         self,
@@ -70,9 +73,11 @@ class Applier:
         self._witness = witness
 
     def apply(self, batches: Sequence[EventBatch]) -> list[StreamedRecord]:
-        """Applies admitted batches, records first, so that a definition is known before any row of the call is
-        routed; those of producers that are reconciled are refused. They come at the time that the run's clock was
-        read last. Returns the records for the stream, in order."""
+        """Apply admitted batches and return the records for the stream, in order.
+
+        Records are read first, so that definitions are known before the rows of the call are routed. Batches of
+        reconciled producers are refused. The arrival time is the last reading of the run's clock.
+        """
         now_ns = self._clock.now_ns
         owners = [self._book[batch.producer] for batch in batches]
         if any(producer.closed_at is not None for producer in owners):
@@ -91,7 +96,7 @@ class Applier:
     def _read_records(
         self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int
     ) -> list[StreamedRecord]:
-        """Those for the stream; what they describe themselves is applied."""
+        """Return the records for the stream, and apply self-describing events."""
         streamed: list[StreamedRecord] = []
         overtaking = _overtaking(batches)
         for at, (producer, batch) in enumerate(zip(owners, batches, strict=True)):
@@ -106,7 +111,10 @@ class Applier:
     # --- rows ------------------------------------------------------------------------------------
 
     def _apply_rows(self, owners: Sequence[Producer], batches: Sequence[EventBatch], now_ns: int) -> None:
-        """In order. Joins canonical rows up to a chunk, which stays in the cache; larger batches go alone."""
+        """Apply rows in order.
+
+        Canonical rows are joined up to a chunk, which fits in the cache. Larger batches are applied alone.
+        """
         joined: list[tuple[RowRange, memoryview]] = []
         events = 0
         for producer, batch in zip(owners, batches, strict=True):
@@ -128,7 +136,7 @@ class Applier:
         self._arrive_joined(joined, now_ns)
 
     def _arrive_joined(self, joined: list[tuple[RowRange, memoryview]], now_ns: int) -> None:
-        """Takes them out of the list."""
+        """Apply the joined rows and clear the list."""
         if joined:
             body = joined[0][1] if len(joined) == 1 else b"".join(body for _, body in joined)
             self._arrive([row_range for row_range, _ in joined], unpack(body), now_ns)
@@ -141,7 +149,7 @@ class Applier:
             self._deliver(group, now_ns)
 
     def _release(self, producer: Producer, now_ns: int) -> None:
-        """Rows that waited for a definition which has come."""
+        """Apply waiting rows whose definition has arrived."""
         if producer.newly_bound and producer.waiting.count:
             routes, waited = producer.waiting.release(producer.ids)
             if len(routes):
@@ -152,7 +160,7 @@ class Applier:
     # --- routing ---------------------------------------------------------------------------------
 
     def _deliver(self, group: BatchGroup, now_ns: int) -> None:
-        """Credits every row to its producer's ledger and hands the good ones to their kinds."""
+        """Count every row in its producer's ledger, and pass the valid ones to the handlers."""
         bits, routes = group.rows.values.view(np.uint64), group.routes
         if bits.item(bits.argmax()) < _INFINITE and routes.item(routes.argmin()) >= 0:
             for row_range in group.row_ranges:
@@ -166,7 +174,7 @@ class Applier:
             self._dispatch(group, good, now_ns)
 
     def _dispatch(self, group: BatchGroup, good: Index | None, now_ns: int) -> None:
-        """Good rows (all, if `good` is None) to the handlers of their kinds."""
+        """Pass valid rows (all, if `good` is None) to the handlers of their kinds."""
         routes, values = group.routes, group.rows.values
         if good is not None:
             routes, values = routes.take(good), values.take(good)
@@ -189,7 +197,7 @@ class Applier:
         self._handlers[kind](part)
 
     def _settle(self, group: BatchGroup, outcome: NDArray[np.int8], now_ns: int) -> None:
-        """Books what became of each lot's rows, and keeps those that wait."""
+        """Count the outcome of the rows of each range, and keep the rows that wait."""
         owners = group.owners()
         tallies = np.bincount(owners * _OUTCOMES + outcome, minlength=len(group.row_ranges) * _OUTCOMES)
         for row_range, tally in zip(group.row_ranges, tallies.reshape(-1, _OUTCOMES).tolist(), strict=True):
@@ -209,7 +217,7 @@ class Applier:
 
 
 def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
-    """Places of those that come before a lower one of the same producer."""
+    """Return the positions of batches that precede a lower batch of the same producer."""
     lowest: dict[str, int] = {}
     found = set()
     for at in range(len(batches) - 1, -1, -1):
@@ -222,7 +230,7 @@ def _overtaking(batches: Sequence[EventBatch]) -> set[int]:
 
 
 def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:
-    """Those of a kind, among routes of the kinds `first` to `last`."""
+    """Return the positions of the rows of one kind, among routes of the kinds `first` to `last`."""
     if kind == first:
         chosen = routes < _FIRST_ROUTES[kind + 1]
     elif kind == last:
@@ -235,7 +243,7 @@ def _rows_of(kind: int, routes: Routes, first: int, last: int) -> Index:
 def _refuse_late(
     owners: Sequence[Producer], batches: Sequence[EventBatch]
 ) -> tuple[list[Producer], list[EventBatch]]:
-    """The others, after those of reconciled producers are refused."""
+    """Refuse the batches of reconciled producers, and return the others."""
     kept = []
     for producer, batch in zip(owners, batches, strict=True):
         if producer.reconciled:
@@ -246,7 +254,7 @@ def _refuse_late(
 
 
 def _outcomes(group: BatchGroup) -> NDArray[np.int8]:
-    """What becomes of each row. An unknown id is looked into only when it is known."""
+    """Return the outcome of each row. A row with an unknown id waits; its value is checked once the id is known."""
     routes, values = group.routes, group.rows.values
     outcome = np.zeros(len(routes), np.int8)
     outcome[(values < 0) & (routes >> INDEX_BITS != _SIGNED)] = _OF_NEGATIVE

@@ -1,6 +1,6 @@
-"""Rows of several batches side by side, so that a column is touched once for all of them.
+"""Rows of several batches side by side, so that a column is updated once for all of them.
 
-Times are on the run's clock, see `telemetry.aggregator.run_clock`; it is called wall here.
+Times are on the run's clock, see `telemetry.aggregator.run_clock`. This module calls it wall.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from telemetry.aggregator.rows import Rows
 
 _MAX_TIME = np.int64((1 << 63) - 1)
 RUN_TIMES = (0, 0)
-"""The anchor of rows whose times are on the run's clock already."""
+"""Anchor of rows whose times are already on the run's clock."""
 
 
 class RowRange(NamedTuple):
@@ -29,7 +29,7 @@ class RowRange(NamedTuple):
 
 
 class BatchGroup:
-    """Columns of equal length, cut into lots. Ids are needed only while routes may be UNKNOWN."""
+    """Columns of equal length, divided into row ranges. Ids are needed only while routes may be UNKNOWN."""
 
     __slots__ = ("routes", "row_ranges", "rows")
 
@@ -53,11 +53,11 @@ class BatchGroup:
         return np.concatenate(pieces)
 
     def owners(self) -> NDArray[np.intp]:
-        """The lot each row belongs to."""
+        """Return the index of the row range of each row."""
         return np.repeat(np.arange(len(self.row_ranges)), [row_range.rows for row_range in self.row_ranges])
 
     def note_lag(self, now_ns: int) -> None:
-        """Tells each producer how old its newest event was on arrival."""
+        """Update each producer with the age of its newest event on arrival."""
         end = 0
         for row_range in self.row_ranges:
             end += row_range.rows
@@ -66,8 +66,11 @@ class BatchGroup:
             row_range.producer.heard_event(wall, now_ns)
 
     def wall_times(self, at: NDArray[np.intp] | slice, now_ns: int) -> NDArray[np.int64]:
-        """The run's clock at these rows. Time 0 is when the batch was made; no event comes from later than now, so
-        that a clock that runs ahead can't hold a gauge for ever."""
+        """Return the run's clock at these rows.
+
+        Time 0 means the time when the batch was made. Times in the future are lowered to now. Otherwise a clock
+        that runs ahead could hold a gauge forever.
+        """
         anchors = [row_range.anchor for row_range in self.row_ranges]
         offset, made = np.array([(wall - clock, wall or now_ns) for clock, wall in anchors]).T
         if len(self.row_ranges) > 1:
@@ -77,23 +80,23 @@ class BatchGroup:
 
 
 class KindRows(NamedTuple):
-    """Rows of a group that are of one kind."""
+    """Rows of a group that have one kind."""
 
     indices: NDArray[np.intp]
-    """Of their instruments."""
+    """Indices of their instruments."""
     values: NDArray[np.float64]
     group: BatchGroup
     at: NDArray[np.intp] | None
-    """Which of the group's rows they are; None: all."""
+    """Positions of the rows in the group. None: all rows."""
     now_ns: int
-    """The run's clock."""
+    """Time now on the run's clock."""
 
     def wall_times(self) -> NDArray[np.int64]:
-        """The run's clock at each; most kinds need it of none."""
+        """Return the run's clock at each row. Most kinds do not need it."""
         return self.group.wall_times(slice(None) if self.at is None else self.at, self.now_ns)
 
     def rows(self, some: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Which of the group's rows some of them are."""
+        """Return the positions of some rows in the group."""
         return some if self.at is None else self.at.take(some)
 
 
@@ -103,14 +106,18 @@ def wall_times_of(
     made: NDArray[np.int64],
     now_ns: int | NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The run's clock at times of producers whose clocks are `offset` behind it, in batches `made` then."""
+    """Return the run's clock at times of producers.
+
+    `offset` is the difference from the producers' clocks to the run's clock, `made` the time when each batch was
+    made.
+    """
     mono = np.minimum(times, np.uint64(_MAX_TIME)).astype(np.int64)
     wall = mono + np.minimum(offset, _MAX_TIME - mono)
     return np.minimum(np.where(mono == 0, made, np.maximum(wall, 0)), now_ns)
 
 
 def wall_ns(time_ns: int, anchor: tuple[int, int], now_ns: int) -> int:
-    """The same for one time of a record, but for the future: a mark may lie ahead."""
+    """Return the run's clock at one time of a record. Unlike row times, it may be in the future, as for a mark."""
     if time_ns == 0:
         return anchor[1] or now_ns
     return min(max(0, time_ns - anchor[0] + anchor[1]), int(_MAX_TIME))

@@ -1,4 +1,4 @@
-"""The compiled row loop, if a compiler was there at installation. Its users work without it."""
+"""The compiled row loop, if a compiler was available at installation. Its callers also work without it."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def _compiled() -> Callable[..., float] | None:
 
 
 record_usual: Final = _compiled()
-"""Rows of series that need nothing special; see `_compiled.pyi`."""
+"""Function that applies rows of series without special cases, or None; see `_compiled.pyi`."""

@@ -1,4 +1,4 @@
-"""The aggregator: events in, snapshots out. Pure: no sockets, files, threads or clocks; one caller at a time."""
+"""The aggregator: events in, snapshots out. Pure: no sockets, files, threads or clocks. One caller at a time."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, Series
 
 _Stat = TypeVar("_Stat", CounterStat, SeriesStat)
 
-_UNUSED: Final = SequenceTracker()  # of a producer that has sent nothing yet
-_SHORTEST_ROLL_S: Final = 1e-3  # of the last interval, which ends when the books close
+_UNUSED: Final = SequenceTracker()  # for producers that have sent nothing yet
+_SHORTEST_ROLL_S: Final = 1e-3  # minimum length of the last interval, which ends when the books close
 _FORMAT: Final = 4
-"""Of checkpoints."""
+"""Format of new checkpoints."""
 _FORMATS: Final = (3, _FORMAT)
-"""Those that can be read. Format 3 has no folded producers, and times of the wall clock."""
+"""Formats that can be read. Format 3 has no folded producers, and its times are wall clock times."""
 
 
 class _Checkpoint(Struct):
@@ -60,12 +60,13 @@ _CHECKPOINT: Final = msgspec.msgpack.Decoder(_Checkpoint)
 
 
 class Aggregator:
-    """All numbers of one run. `now_ns` is the monotonic clock, `wall_ns` the wall clock, both nanoseconds.
+    """The numbers of one run. `now_ns` is the monotonic clock, `wall_ns` the wall clock, both in nanoseconds.
 
-    Nothing that comes from a producer raises: it is counted, by reason, and named in the snapshot.
+    Invalid input of a producer never raises. It is counted by reason and appears in the snapshot.
 
-    The same calls with the same arguments give the same state to the last bit, in any process. What only asks may
-    be left out or added; only `acknowledgements` remembers what it said, and a restored aggregator says it anew.
+    The same calls with the same arguments give the same state to the last bit, in any process. Calls that only read
+    may be omitted or added. The exception is `acknowledgements`, which remembers its last answer; a restored
+    aggregator repeats it.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -97,7 +98,7 @@ class Aggregator:
         self._book = ProducerBook(config)
         self._bad_frames: Counter[str] = Counter()
         self._new_bad_frames: Counter[str] = Counter()
-        """Those since the last `take_bad_frames`."""
+        """Refused frames since the last `take_bad_frames`."""
         self._registry = Registry(
             {
                 "counter": lambda name, labels, unit, _: self._counters.add(name, labels, unit),
@@ -114,7 +115,7 @@ class Aggregator:
             KIND_CODES["gauge"]: lambda part: self._gauges.record(part.indices, part.values, part.wall_times()),
         }
         self.record_room = RecordBudget(config.record_cap_bytes)
-        """What is taken is saved with the run, beside the number of its records."""
+        """Budget of the record log. The run state stores its use, next to the number of records."""
         reader = RecordReader(
             self._registry,
             self._notes,
@@ -140,15 +141,17 @@ class Aggregator:
     # --- checkpoints -----------------------------------------------------------------------------
 
     def checkpoint(self, head: bytes = b"") -> bytearray:
-        """The whole state, between two turns: what `restore` makes of it goes on as this one does. It is large, so
-        what is to stand before it can be given."""
+        """Return the whole state between two turns. `restore` continues from it exactly as this aggregator would.
+
+        The result is large, so `head` is written in front of it without a copy.
+        """
         self._extents.settle()
         config = msgspec.convert(msgspec.to_builtins(self._config), AggregatorConfig)  # 10 becomes 10.0
         return encode(_Checkpoint(_FORMAT, config, save(self)), head)
 
     @staticmethod
     def restore(data: bytes | memoryview) -> Aggregator:
-        """The aggregator that made the checkpoint. Raises Malformed for bytes that none did."""
+        """Restore the aggregator from a checkpoint. Raise Malformed for invalid bytes."""
         try:
             checkpoint = _CHECKPOINT.decode(data)
             if checkpoint.format not in _FORMATS:
@@ -160,7 +163,7 @@ class Aggregator:
         return aggregator
 
     def restored(self) -> None:
-        """All ids lead to instruments that are there."""
+        """Check that all ids lead to existing instruments."""
         instruments = [len(self._registry.instruments[kind]) for kind in KIND_CODES]
         fits = self._book.folded.fits(instruments)
         if not fits or not all(producer.ids.fits(instruments) for producer in self._book):
@@ -169,7 +172,7 @@ class Aggregator:
     # --- in --------------------------------------------------------------------------------------
 
     def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
-        """A producer introduces itself. False if there are too many."""
+        """Introduce a producer. Return False if there are too many."""
         if hello.producer in self._book.folded:
             return True
         producer = self._meet(hello.producer, now_ns)
@@ -179,14 +182,17 @@ class Aggregator:
         return True
 
     def ping(self, producer: str, now_ns: int) -> None:
-        """A sign of life; of a producer never heard of, nothing."""
+        """Register a sign of life. Ignores unknown producers."""
         known = self._book.get(producer)
         if known is not None:
             known.last_seen_ns = now_ns
 
     def admit(self, batch: EventBatch, now_ns: int) -> bool:
-        """Whether the batch is new and to be journaled, then applied. A new one's events count as received, also
-        those that `apply` drops because their producer's end is reconciled."""
+        """Check whether a batch is new. The caller must journal and then apply a new batch.
+
+        Events of a new batch count as received, even if `apply` drops them because the end of their producer is
+        reconciled.
+        """
         known = self._book.get(batch.producer)
         events = count_events(batch)
         sequence = known.sequence if known is not None else _UNUSED
@@ -200,23 +206,29 @@ class Aggregator:
         return producer is not None and producer.admit(batch, events, now_ns)
 
     def bad_frame(self, reason: Reason) -> None:
-        """A frame that can't be taken."""
+        """Count a frame that can't be accepted."""
         self._new_bad_frames[reason.value] += 1
 
     def take_bad_frames(self) -> dict[str, int]:
-        """By reason, those since the last call."""
+        """Return the refused frames since the last call, by reason."""
         taken = dict(self._new_bad_frames)
         self.add_bad_frames(taken)
         return taken
 
     def add_bad_frames(self, counts: Mapping[str, int]) -> None:
-        """What another aggregator's `take_bad_frames` gave, in place of what this one's would."""
+        """Add the result of another aggregator's `take_bad_frames`.
+
+        It replaces the counts since this one's last call.
+        """
         self._new_bad_frames.clear()
         self._bad_frames.update(counts)
 
     def apply(self, batches: Sequence[EventBatch], now_ns: int, wall_ns: int) -> list[StreamedRecord]:
-        """Applies batches that `admit` accepted, each once. Returns the records for the stream, in order: those of
-        the batches, then the steps that they closed or changed."""
+        """Apply batches that `admit` accepted, each once.
+
+        Returns the records for the stream, in order: those of the batches, then the steps that they closed or
+        changed.
+        """
         self._clock.read(now_ns, wall_ns)
         streamed = self._applier.apply(batches)
         for key in {batch.producer: None for batch in batches}:
@@ -224,8 +236,10 @@ class Aggregator:
         return streamed + self._said()
 
     def end(self, end: End, now_ns: int) -> list[StreamedRecord]:
-        """A producer's last word. Reconciled at once if all it made is in, else as the rest comes. Returns, for the
-        stream, the steps that waited for it."""
+        """Apply the end of a producer, and return the steps that waited for it, for the stream.
+
+        It is reconciled at once if all its batches are applied, otherwise when the rest arrives.
+        """
         if end.producer in self._book.folded:
             return []
         producer = self._meet(end.producer, now_ns)
@@ -238,8 +252,10 @@ class Aggregator:
         return self._said()
 
     def cannot_resend(self, producer: str, first: int, last: int, now_ns: int) -> list[StreamedRecord]:
-        """A producer no longer has these batches. Those of them that are missing are given up; if its end waited
-        for nothing else, it is reconciled. Returns as `end`."""
+        """Give up missing batches that a producer no longer has. Returns as `end`.
+
+        If its end waited only for these batches, it is reconciled.
+        """
         known = self._book.get(producer)
         if known is None:
             return []
@@ -249,21 +265,26 @@ class Aggregator:
         return self._said()
 
     def pass_time(self, elapsed_ns: int) -> list[StreamedRecord]:
-        """An interval has ended, which lasted so long. Returns, for the stream, the steps that waited enough."""
+        """End an interval of length `elapsed_ns`. Return the steps that have waited long enough, for the stream."""
         self._steps.pass_time(elapsed_ns)
         return self._said()
 
     def close(self) -> list[StreamedRecord]:
-        """The drain is over: rows still waiting for a definition are dropped, and open steps closed, which are
-        returned for the stream. Only a run that is resumed goes on: values of those steps are late then."""
+        """End the drain: drop rows that wait for a definition, and close open steps.
+
+        Returns these steps for the stream. Only a resumed run continues. Further values of these steps are then
+        late.
+        """
         for producer in self._book:
             producer.give_up_waiting()
         self._steps.close()
         return self._said()
 
     def _settle_steps(self, producer: Producer) -> None:
-        """What it said it ended counts as far as nothing is missing; no step waits for one of which nothing can
-        come."""
+        """Update the steps that a producer has ended, as far as no batch is missing.
+
+        After its reconciled end, no step waits for the producer.
+        """
         if producer.reconciled:
             self._steps.leave(producer.key)
         else:
@@ -271,7 +292,7 @@ class Aggregator:
 
     def _said(self) -> list[StreamedRecord]:
         said = [StreamedRecord("", wall_ns, step) for wall_ns, step in self._steps.take()]
-        for item in said:  # their values came while there was room, so they are not dropped
+        for item in said:  # room was checked when their values arrived, so they are kept
             self.record_room.take(item.producer, item.record)
         return said
 
@@ -284,32 +305,32 @@ class Aggregator:
     # --- who -------------------------------------------------------------------------------------
 
     def producers(self) -> list[str]:
-        """Ids, in order of appearance."""
+        """Return the ids of all producers, in order of appearance."""
         return [producer.key for producer in self._book]
 
     def producer(self, producer: str) -> Producer:
-        """What is known of a producer. Raises KeyError for one never heard of."""
+        """Return the state of a producer. Raise KeyError for an unknown one."""
         return self._book[producer]
 
     def ended(self, producer: str) -> Ended | None:
-        """The account of a producer that is reconciled; None while it has not ended or batches are missing."""
+        """Return the account of a reconciled producer. Return None before its end or while batches are missing."""
         known = self._book.get(producer)
         if known is None:
             return self._book.folded.ended(producer)
         return known.ended() if known.reconciled else None
 
     def account(self, producer: str) -> Ended:
-        """The account as it stands, of a producer never heard of an empty one."""
+        """Return the current account of a producer, or an empty account for an unknown one."""
         known = self._book.get(producer)
         return known.ended() if known is not None else Ended(emitted=0, received=0, missing=0)
 
     def applied_batches(self, producer: str) -> int:
-        """All batches below this number are in the numbers, or were given up."""
+        """Return the number below which all batches of a producer were applied or given up."""
         known = self._book.get(producer)
         return known.applied_batches if known is not None else 0
 
     def acknowledgements(self) -> list[tuple[str, int]]:
-        """Producers whose `applied_batches` moved since the last call, and where to."""
+        """Return the producers whose `applied_batches` changed since the last call, with the new values."""
         moved = []
         for producer in self._book:
             if producer.acknowledged_batches != producer.applied_batches:
@@ -318,29 +339,29 @@ class Aggregator:
         return moved
 
     def gaps(self, producer: str) -> list[tuple[int, int]]:
-        """Ranges `[first, last]` of batches that are missing."""
+        """Return ranges `[first, last]` of missing batches."""
         known = self._book.get(producer)
         return known.sequence.gaps if known is not None else []
 
     def waiting_for(self) -> list[str]:
-        """Producers that said hello and have not ended, or whose batches are not all here."""
+        """Return producers that sent hello and have not ended, or have missing batches."""
         return self._book.waiting_for()
 
     def anyone_left(self, now_ns: int, besides: str = "") -> bool:
-        """False once there were producers, other than `besides`, and each has ended or is lost."""
+        """Return False once there were producers other than `besides` and each has ended or is lost."""
         return self._book.anyone_left(now_ns, besides)
 
     # --- out -------------------------------------------------------------------------------------
 
     @property
     def applied(self) -> int:
-        """Events in the numbers or the record stream, of all producers."""
+        """Number of events of all producers in the numbers or the record stream."""
         return self._book.folded.events + sum(producer.account.ledger.applied for producer in self._book)
 
     def roll(self, start_wall_ns: int, end_wall_ns: int, elapsed_ns: int) -> Interval:
-        """Ends an interval, once a second: what happened in it; also moves windows and rates.
+        """End an interval, once a second, and return its contents. Also moves windows and rates.
 
-        The interval is dated by the wall clock; it lasted `elapsed_ns`, which no clock step can falsify.
+        The interval is dated by the wall clock. Its length is `elapsed_ns`, which is unaffected by clock steps.
         """
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
         self._book.roll(seconds)
@@ -353,15 +374,15 @@ class Aggregator:
         )
 
     def keys(self) -> list[SeriesKey]:
-        """All instruments. An index is unique within its kind."""
+        """Return the keys of all instruments. An index is unique within its kind."""
         return [self.series.key(index) for index in range(len(self.series))] + self._registry.keys()
 
     def counters(self) -> list[CounterStat]:
-        """All counters at this moment, without their extents."""
+        """Return all counters now, without their extents."""
         return self._counters.stats()
 
     def snapshot(self, facts: RunFacts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
-        """The whole state at this moment."""
+        """Return the whole state at this moment."""
         extents = self._extents.by_instrument()
         shift_ns = self._clock.shift_at(now_ns, wall_ns)
         parts = SnapshotParts(
@@ -381,8 +402,10 @@ class Aggregator:
         return build_snapshot(facts, parts, now_ns, wall_ns)
 
     def series_values(self, batch: EventBatch) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The series indices and values in a journaled batch, by the routes as they are now. Changes nothing, so it
-        may run beside `snapshot` once no more batches are applied."""
+        """Return the series indices and values in a journaled batch, by the current routes.
+
+        Changes no state, so it may run beside `snapshot` once no more batches are applied.
+        """
         return replay_series(batch, self._book.replayed(batch.producer), self._registry)
 
 

@@ -1,4 +1,4 @@
-"""Counters as columns: integral increments add up exactly, the others by compensated sums."""
+"""Counters as columns: sums of integers are exact, other sums are compensated."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Index = NDArray[np.intp]
 Values = NDArray[np.float64]
 
 _EXACT_ADDEND: Final = float(limits.EXACT_INTEGER // (1 << limits.CHUNK_EVENTS.bit_length()))
-"""A chunk of integers below this adds up in float64 without rounding."""
+"""Bound of integers whose sum over a chunk fits in float64 without rounding."""
 _LEAST_EXPONENT: Final = -1_074  # of a float64
 _SPILL: Final = 1 << 62
-"""An int64 total beyond this moves into a Python integer; one chunk adds less than 2**53."""
+"""Bound of an int64 total. A larger one moves into a Python integer. One chunk adds less than 2**53."""
 
 
 class CounterTable:
-    """Totals never decrease: increments are finite and not negative (the caller filters)."""
+    """Totals of all counters. They never decrease: the caller passes finite increments of at least 0."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "_whole": Column(np.int64),
@@ -53,7 +53,7 @@ class CounterTable:
         self._events = np.zeros(0, np.int64)
         self._increase = np.zeros(0, np.float64)
         self._imprecise = np.zeros(0, np.int64)
-        """Increments that float64 has rounded before they came here, as far as anybody can tell."""
+        """Number of increments that float64 rounded before they arrived, as far as can be detected."""
         self._rolls: deque[tuple[float, Values]] = deque(maxlen=window_rolls)
         self._rates: list[float] = []
 
@@ -64,7 +64,7 @@ class CounterTable:
 
     @property
     def huge(self) -> dict[int, str]:
-        """What totals exceed 64 bits by, in hexadecimal: more than msgpack can carry."""
+        """The parts of totals beyond 64 bits, in hexadecimal, because msgpack can't hold such integers."""
         return {index: f"{number:x}" for index, number in self._huge.items()}
 
     @huge.setter
@@ -77,7 +77,7 @@ class CounterTable:
         return len(self._names)
 
     def add(self, name: str, labels: dict[str, str], unit: str) -> int:
-        """A new counter's index, dense from 0."""
+        """Add a counter and return its index, dense from 0."""
         self._names.append((name, labels, unit))
         size = len(self._names)
         self._whole = grown(self._whole, size)
@@ -90,7 +90,7 @@ class CounterTable:
         return size - 1
 
     def record(self, index: Index, value: Values) -> None:
-        """Adds increments, any number of them."""
+        """Add any number of increments."""
         for start in range(0, len(index), limits.CHUNK_EVENTS):
             chunk = slice(start, start + limits.CHUNK_EVENTS)
             self._record_chunk(index[chunk], value[chunk])
@@ -130,8 +130,11 @@ class CounterTable:
             self._imprecise[i] += number >= limits.EXACT_INTEGER
 
     def _add_fractions(self, index: Index, value: Values) -> None:
-        """Below 2**53 by nature. A chunk is split into a part that adds up exactly and a rest that hardly rounds;
-        over the chunks the sum is Neumaier's."""
+        """Add fractions, which are below 2**53.
+
+        Each chunk is split into a coarse part that sums exactly and a rest that hardly rounds. Over the chunks, the
+        sum is Neumaier's.
+        """
         if not len(index):
             return
         size = len(self._fraction)
@@ -148,18 +151,18 @@ class CounterTable:
         self._fractional[index] = True
 
     def events(self, index: int) -> int:
-        """Increments so far."""
+        """Return the number of increments so far."""
         return int(self._events[index])
 
     def value(self, index: int) -> int | float:
-        """The total: an int unless an increment was none."""
+        """Return the total, as an int if all increments were integers."""
         whole = int(self._whole[index]) + self._huge.get(index, 0)
         if not self._fractional[index]:
             return bounded(whole)
         return float(bounded(whole)) + (float(self._fraction[index]) + float(self._compensation[index]))
 
     def roll(self, seconds: float) -> ValueColumns:
-        """Ends an interval: what was added in it, and new rates over the window."""
+        """End an interval: return the increase in it, and compute new rates over the window."""
         increase = self._increase[: len(self)]
         changed = np.flatnonzero(increase)
         columns = ValueColumns(changed.astype("<u4").tobytes(), increase[changed].astype("<f8").tobytes())
@@ -178,7 +181,7 @@ class CounterTable:
         return rates
 
     def stats(self) -> list[CounterStat]:
-        """By index. A total that no integer of the wire says is imprecise as well."""
+        """Return all counters by index. A total beyond the wire's integers also counts as imprecise."""
         events, imprecise = self._events.tolist(), self._imprecise.tolist()
         rates = self._rates + [0.0] * (len(self) - len(self._rates))
         values = [self.value(index) for index in range(len(self))]

@@ -1,4 +1,4 @@
-"""Gauges as columns: the newest value by event time wins, whoever sent it."""
+"""Gauges as columns: the newest value by event time wins, whichever producer sent it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Times = NDArray[np.int64]
 
 
 class GaugeTable:
-    """Values are finite (the caller filters); times are nanoseconds of the run's clock, not negative."""
+    """Values of all gauges. The caller passes finite values, with times of at least 0 in ns of the run's clock."""
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "_value": Column(np.float64),
@@ -43,7 +43,7 @@ class GaugeTable:
         self._events = np.zeros(0, np.int64)
         self._touched = np.zeros(0, np.bool_)
         self._imprecise = np.zeros(0, np.int64)
-        """Values that float64 has rounded before they came here, as far as anybody can tell."""
+        """Number of values that float64 rounded before they arrived, as far as can be detected."""
 
     def restored(self) -> None:
         used = self._events > 0
@@ -55,7 +55,7 @@ class GaugeTable:
         return len(self._names)
 
     def add(self, name: str, labels: dict[str, str], unit: str) -> int:
-        """A new gauge's index, dense from 0."""
+        """Add a gauge and return its index, dense from 0."""
         at = len(self._names)
         self._names.append((name, labels, unit))
         self._value = grown(self._value, at + 1)
@@ -69,7 +69,7 @@ class GaugeTable:
         return at
 
     def record(self, index: Index, value: Values, time_ns: Times) -> None:
-        """Of values with equal times, the one that comes later in the arrays (or in a later call) wins."""
+        """Set values. For equal times, the later entry of the arrays or the later call wins."""
         self._events += np.bincount(index, minlength=len(self._events))
         np.minimum.at(self._min, index, value)
         np.maximum.at(self._max, index, value)
@@ -79,17 +79,20 @@ class GaugeTable:
             np.add.at(self._imprecise, index[magnitude >= limits.EXACT_INTEGER], 1)
         order = np.argsort(time_ns, kind="stable")
         order = order[time_ns[order] >= self._time_ns[index[order]]]
-        self._value[index[order]] = value[order]  # of repeated indices the last assignment stays: the newest
+        self._value[index[order]] = value[order]  # for repeated indices the last assignment stays: the newest value
         self._time_ns[index[order]] = time_ns[order]
 
     def roll(self) -> ValueColumns:
-        """Ends an interval: the value of each gauge that was set in it."""
+        """End an interval: return the value of each gauge that was set in it."""
         touched = np.flatnonzero(self._touched[: len(self)])
         self._touched[:] = False
         return ValueColumns(touched.astype("<u4").tobytes(), self._value[touched].astype("<f8").tobytes())
 
     def stats(self, shift_ns: int = 0) -> list[GaugeStat]:
-        """By index; a gauge never set has no value. `shift_ns`: from the run's clock to the wall clock."""
+        """Return all gauges by index; an unset gauge has no value.
+
+        `shift_ns` converts the run's clock to the wall clock.
+        """
         columns = zip(
             self._names,
             self._value.tolist(),
@@ -98,7 +101,7 @@ class GaugeTable:
             self._events.tolist(),
             self._time_ns.tolist(),
             self._imprecise.tolist(),
-            strict=False,  # columns have room to grow
+            strict=False,  # columns have spare capacity
         )
         return [
             GaugeStat(

@@ -16,7 +16,7 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 
 
 class Lifecycle:
-    """Where a run is. Moves only forward; a move to the state it is in changes nothing."""
+    """State of a run. It only moves forward; a move to the current state has no effect."""
 
     __slots__ = ("_state",)
 
@@ -32,7 +32,7 @@ class Lifecycle:
         return self._state in TERMINAL
 
     def to(self, state: State) -> None:
-        """Raises ValueError for a move the table forbids."""
+        """Move to a state. Raise ValueError for a move that the table forbids."""
         if state == self._state:
             return
         if state not in MOVES[self._state]:

@@ -1,4 +1,4 @@
-"""What a run says in words: marks, params, expectations, warnings. Snapshots repeat all of it, so it is bounded."""
+"""Text facts of a run: marks, params, expectations, warnings. Bounded, because every snapshot repeats them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.marks: deque[MarkStat] = deque(maxlen=limits.MARKS_KEPT)
-        """The newest ones; all of them are in the record stream."""
+        """Newest marks. The record stream has all of them."""
         self.params: dict[str, Scalar] = {}
         self.expected: dict[str, float] = {}
         self._param_chars = 0
@@ -36,7 +36,10 @@ class Notes:
         self.marks.append(MarkStat(text=mark.text, time_ns=wall_ns, producer=producer, labels=mark.labels))
 
     def add_params(self, params: Params) -> None:
-        """A later value replaces an earlier one; beyond the bounds new ones are only in the record stream."""
+        """Set params. A later value replaces an earlier one.
+
+        Beyond the limits, new params are only in the record stream.
+        """
         for name, value in params.values.items():
             grows_by = _chars(name, value) - (_chars(name, self.params[name]) if name in self.params else 0)
             full = name not in self.params and len(self.params) >= limits.PARAMS_KEPT
@@ -47,14 +50,14 @@ class Notes:
             self.params[name] = value
 
     def expect(self, expect: Expect) -> None:
-        """The newest total for a name stands."""
+        """Set the expected total of a name. The newest total replaces earlier ones."""
         if expect.name in self.expected or len(self.expected) < limits.PARAMS_KEPT:
             self.expected[expect.name] = expect.total
         else:
             self.warn(f"more than {limits.PARAMS_KEPT:,} expected totals: the rest is not shown")
 
     def warn(self, message: str) -> None:
-        """Each once; beyond the bound only their number is told."""
+        """Add a warning once. Beyond the limit, only the number of further warnings is kept."""
         if message in self._warnings:
             return
         if len(self._warnings) < limits.WARNINGS_KEPT:

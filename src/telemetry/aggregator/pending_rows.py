@@ -1,4 +1,4 @@
-"""Rows of many parts, kept until there are many: few cost nearly as much as many."""
+"""Buffer that collects rows of many parts until there are many, because few rows cost nearly as much as many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.aggregator.batch_group import KindRows, RowRange, wall_times_of
 
 Index = NDArray[np.intp]
 Slots = NDArray[np.intp]
-"""Routes in another order, so that those of all kinds are small numbers: `index << 2 | kind`."""
+"""Routes with the kind in the low bits, which keeps them small: `index << 2 | kind`."""
 
 _KIND_BITS: Final = 2
 
@@ -25,21 +25,21 @@ class Columns(NamedTuple):
     values: NDArray[np.float64]
     wall_times: NDArray[np.int64]
     part_ends: list[int]
-    """How many of them come up to the end of each part."""
+    """Number of rows up to the end of each part."""
 
 
 class PendingRows:
-    """Copies: the memory of a frame that is let go is warm for the next one."""
+    """Buffered copies of rows. Copies keep no frame alive, so the memory of a frame stays warm for the next one."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._parts: list[tuple[int, int, Index, NDArray[np.float64], NDArray[np.uint64]]] = []
-        """Of each: how many rows, their kind, index, values and times."""
+        """Number of rows, kind, index, values and times of each part."""
         self._row_ranges: list[tuple[int, tuple[int, int], int]] = []
-        """Of each, which has some: how many rows, the anchor, when they came."""
+        """Number of rows, anchor and arrival time of each row range with rows."""
 
     def add(self, kind: int, part: KindRows, some: Index) -> None:
-        """Some rows of a part; at least one."""
+        """Add some rows of a part, at least one."""
         at, row_ranges, rows = part.rows(some), part.group.row_ranges, some.size
         times = part.group.rows.times[at]
         self._parts.append((rows, kind, part.indices.take(some), part.values.take(some), times))
@@ -51,7 +51,7 @@ class PendingRows:
         self.rows += rows
 
     def columns(self) -> Columns:
-        """All of them; at least one was added."""
+        """Return all rows. At least one row must have been added."""
         rows, kinds, indices, values, times = zip(*self._parts, strict=True)
         owned, anchors, came = zip(*self._row_ranges, strict=True)
         offsets = [wall_ns - clock_ns for clock_ns, wall_ns in anchors]

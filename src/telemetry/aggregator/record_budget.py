@@ -1,4 +1,4 @@
-"""How much of the record log is taken, reckoned from the records themselves: the same for a run and its journal."""
+"""Budget of the record log, computed from the records themselves, so that a run and its journal agree."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from telemetry.wire.events import Streamed
 
 _ENCODER: Final = msgspec.json.Encoder()
 _LINE_BYTES: Final = 120
-"""Of a line besides its record's fields and its producer: number, time, names and check."""
+"""Bytes of a line besides the fields and the producer of its record: number, time, names and checksum."""
 _NAME_BYTES: Final[dict[type, int]] = {
     kind: sum(len(name) + len('"":') for name in kind.__struct_fields__) for kind in get_args(Streamed)
 }
 
 
 class RecordBudget:
-    """The room for records up to a cap. Once a record does not fit, it is full for ever."""
+    """Remaining room for records up to a cap. Once a record does not fit, the budget stays full."""
 
     def __init__(self, cap_bytes: int) -> None:
         self.cap_bytes = cap_bytes
         self.taken_bytes = 0
-        """At least what the lines of all records come to."""
+        """Upper bound of the size of all record lines."""
 
     @property
     def is_full(self) -> bool:
         return self.taken_bytes >= self.cap_bytes
 
     def take(self, producer: str, record: Any) -> bool:
-        """Take the room that a record needs. Return whether there was enough."""
+        """Reserve room for a record. Return True if there was enough."""
         if self.is_full:
             return False
         taken_bytes = self.taken_bytes + line_bytes(producer, record)
@@ -38,6 +38,6 @@ class RecordBudget:
 
 
 def line_bytes(producer: str, record: Any) -> int:
-    """Return an upper bound of what a record takes in the record log."""
+    """Return an upper bound of the size of a record in the record log."""
     fields = len(_ENCODER.encode(record)) + _NAME_BYTES[type(record)]
     return fields + len(_ENCODER.encode(producer)) + _LINE_BYTES

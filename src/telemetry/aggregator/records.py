@@ -1,5 +1,8 @@
-"""Records, one by one: definitions bind ids, self-describing events become rows, scalars become steps, the rest
-goes to the stream."""
+"""Reader of records, one by one.
+
+Definitions bind ids, self-describing events become rows, and scalars become steps. All other records go to the
+stream.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +65,16 @@ _KIND_OF: Final[dict[type, Kind]] = {Sample: "series", Count: "counter", Gauge: 
 
 
 class StreamedRecord(NamedTuple):
-    """A record on its way to the record stream, which numbers it."""
+    """A record for the record stream, which numbers it."""
 
     producer: str
-    """Empty: the aggregator made it."""
+    """Id of the producer. Empty for a record of the aggregator."""
     wall_ns: int
     record: Streamed
 
 
 def count_events(batch: EventBatch) -> int:
-    """Events in a batch, readable or not: rows, and records but definitions."""
+    """Return the number of events in a batch, readable or not: rows, and records except definitions."""
     events = batch.rows.events
     if batch.records:
         events += sum(record_tag(raw) != _DEFINE for raw in batch.records)
@@ -79,7 +82,7 @@ def count_events(batch: EventBatch) -> int:
 
 
 def definition_id(raw: Raw) -> int | None:
-    """The id of a definition that can't be read otherwise, None if that can't be read either."""
+    """Return the id of an otherwise unreadable definition, or None if the id is unreadable too."""
     try:
         return _DEFINE_HEAD.decode(raw).id
     except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -87,16 +90,16 @@ def definition_id(raw: Raw) -> int | None:
 
 
 def fits_together(record: Bins | Table) -> bool:
-    """Cells for the columns, counts for the edges, and edges that are finite and ascend."""
+    """Check that cells match columns or counts match edges, and that edges are finite and ascend."""
     if isinstance(record, Table):
         return all(len(row) == len(record.columns) for row in record.rows)
-    ascending = all(low < high for low, high in pairwise(record.edges))  # false for a NaN anywhere
+    ascending = all(low < high for low, high in pairwise(record.edges))  # false for any NaN
     ends_finite = math.isfinite(record.edges[0]) and math.isfinite(record.edges[-1])
     return ascending and ends_finite and len(record.counts) == len(record.edges) - 1
 
 
 class RecordReader:
-    """Collects self-describing events as rows until they are taken."""
+    """Reader of the records of batches. It collects self-describing events as rows until they are taken."""
 
     def __init__(
         self,
@@ -128,10 +131,10 @@ class RecordReader:
         }
 
     def read(self, producer: Producer, batch: EventBatch, now_ns: int, since: int = 0) -> list[StreamedRecord]:
-        """Reads the records of a batch; returns those for the stream, which count as applied. `now_ns` is the run's
-        clock.
+        """Read the records of a batch. Return those for the stream, which count as applied.
 
-        `since`: the producer's batches from this number up to this one were all read before; 0: all before it.
+        `now_ns` is the run's clock. All batches of the producer from `since` up to this one were read before. 0:
+        all earlier batches were.
         """
         streamed: list[StreamedRecord] = []
         before = len(self._values)
@@ -143,7 +146,7 @@ class RecordReader:
             except Malformed:
                 self._refuse(producer, raw)
                 continue
-            if isinstance(record, Params):  # only our own client masks before it sends
+            if isinstance(record, Params):  # only our own client masks secrets before it sends
                 record = replace(record, values=mask_secrets(record.values))
             if isinstance(record, Define):
                 self._define(producer, record)
@@ -157,7 +160,7 @@ class RecordReader:
             if isinstance(record, Sample | Count | Gauge):
                 self._collect(record, at_ns)
                 continue
-            at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a date, from here on
+            at_ns = min(max(0, at_ns + self._clock.shift_ns), LATEST_NS)  # a wall clock time from here on
             if (kept := self._for_stream(producer, record, at_ns, since)) is not None:
                 streamed.append(StreamedRecord(producer.key, at_ns, kept))
                 if type(kept) in self._noted:
@@ -171,7 +174,7 @@ class RecordReader:
     def _for_stream(
         self, producer: Producer, record: Streamed | Scalars | StepEnd | Uncounted, at_ns: int, since: int
     ) -> Streamed | None:
-        """Return a record that goes to the stream as it is. Handle, or drop and count, any other."""
+        """Return a record that goes to the stream unchanged. Handle, or drop and count, any other record."""
         if isinstance(record, Scalars | StepEnd):
             self._step(producer, record, at_ns, since)
         elif isinstance(record, Uncounted):
@@ -185,7 +188,7 @@ class RecordReader:
         return None
 
     def take_values(self) -> BatchGroup | None:
-        """The self-describing events read since the last call."""
+        """Return the self-describing events read since the last call."""
         if not self._values:
             return None
         times = np.array(self._times, np.uint64)
@@ -208,7 +211,7 @@ class RecordReader:
         )
 
     def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
-        if isinstance(record, Scalars) and self._room.is_full:  # the step that they would be in has no place
+        if isinstance(record, Scalars) and self._room.is_full:  # the step of these values would not fit
             self._drop_beyond_cap(producer)
             return
         if isinstance(record, Scalars):
@@ -221,14 +224,18 @@ class RecordReader:
             producer.account.ledger.drop(refused)
 
     def _queue(self, producer: Producer, text: Uncounted) -> None:
-        """A text whose time is wall clock. One there is no room for is an event lost."""
+        """Queue a text whose time is wall clock. Without room for it, its event is dropped."""
         if self._texts.add(msgspec.msgpack.encode(text)):
             producer.account.ledger.apply(1)
             return
         producer.account.ledger.drop(Reason.TEXTS_FULL)
 
     def _define(self, producer: Producer, define: Define) -> None:
-        """Repeated definitions change nothing; one that binds an id anew makes the id's events ambiguous."""
+        """Bind the id of a definition. A repeated definition has no effect.
+
+        A definition that binds a used id to another instrument makes the events of the id ambiguous, so they are
+        dropped.
+        """
         bounds = Bounds(define.digits, define.low, define.high)
         route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
         if route >= 0 and define.within:
@@ -251,7 +258,7 @@ class RecordReader:
             self._notes.warn(f"producer {producer.key!r}: no room for id {row_id}; its events are dropped")
 
     def _refuse(self, producer: Producer, raw: Raw) -> None:
-        """A record nobody can read is an event lost, unless it is a definition: then its id is."""
+        """Drop an unreadable record and count its event. For an unreadable definition, mark its id as invalid."""
         if record_tag(raw) != _DEFINE:
             producer.account.ledger.drop(Reason.MALFORMED_RECORD)
             return

@@ -1,4 +1,4 @@
-"""Which instruments exist: (name, labels) → route. A name has one kind and one unit, whatever its labels."""
+"""Registry of instruments: (name, labels) → route. All instruments of a name share one kind and one unit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import KINDS, Kind
 
 OVERFLOW: Final = "overflow"
-"""The instrument of each kind that stands for all beyond the cap. A definition of this name means it, too."""
+"""Name of the instrument of each kind that stands for all beyond the cap. A definition may also use it."""
 _MOST: Final = (1 << INDEX_BITS) - 1  # one less than the indices of a route: the last is for overflow
-_DISTINCT_COUNTED: Final = 50_000  # names beyond the cap that are told apart: 6 MB of hashes
+_DISTINCT_COUNTED: Final = 50_000  # distinct names beyond the cap that are counted: 6 MB of hashes
 
 
 class Bounds(NamedTuple):
-    """How a series counts. Nothing to counters and gauges."""
+    """Precision and range of a series. Ignored for counters and gauges."""
 
     digits: int = 3
     low: float | None = None
@@ -30,8 +30,10 @@ class Bounds(NamedTuple):
 
 
 Add = Callable[[str, dict[str, str], str, Bounds], int]
-"""(name, labels, unit, bounds) → the index of a new instrument among its kind, dense from 0.
-Raises InstrumentError for bounds that can't be."""
+"""Function (name, labels, unit, bounds) → index of a new instrument among its kind, dense from 0.
+
+Raises InstrumentError for invalid bounds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Instrument:
 
 
 class Name(NamedTuple):
-    """What all instruments of a name have in common."""
+    """Properties shared by all instruments of a name."""
 
     kind: Kind
     unit: str
@@ -52,7 +54,7 @@ class Name(NamedTuple):
 
 
 class DefinedInstrument(NamedTuple):
-    """An instrument as it was first asked for."""
+    """An instrument as it was first defined."""
 
     name: str
     labels: dict[str, str]
@@ -65,7 +67,10 @@ _DEFAULT: Final = Bounds()
 
 
 class Registry:
-    """Bounded: `cap` instruments of each kind, INSTRUMENT_CHARS of all, and the overflow instruments."""
+    """Bounded registry of instruments.
+
+    It holds `cap` instruments of each kind, INSTRUMENT_CHARS in total, plus the overflow instruments.
+    """
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "listed": dict[Kind, list[DefinedInstrument]],
@@ -85,12 +90,12 @@ class Registry:
         self._bounds: dict[int, Bounds] = {}
         self._overflow_routes: dict[Kind, int] = {}
         self._beyond: dict[Kind, dict[int, None]] = {}
-        """Hashes of the instruments that found no room."""
+        """Hashes of the instruments beyond the cap."""
         self.names: dict[str, Name] = {}
         self.instruments: dict[Kind, list[Instrument]] = {kind: [] for kind in KINDS}
 
     def resolve(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds = _DEFAULT) -> int:
-        """The route of the instrument, made if it is new; CONFLICT or INVALID if it can't be."""
+        """Return the route of an instrument, and make it if it is new. Return CONFLICT or INVALID if that fails."""
         if name == OVERFLOW:
             return self._overflow(kind)
         known = self.names.get(name)
@@ -115,7 +120,7 @@ class Registry:
             return INVALID
 
     def find(self, kind: Kind, name: str, labels: dict[str, str], unit: str) -> int:
-        """The route `resolve` gave for the same arguments, without making anything."""
+        """Return the route that `resolve` gave for the same arguments, without making an instrument."""
         known = self.names.get(name)
         if known is not None and (known.kind != kind or known.unit != unit):
             return CONFLICT
@@ -123,13 +128,13 @@ class Registry:
         return self._overflow_routes.get(kind, UNKNOWN) if found is None else found
 
     def series(self, name: str, labels: dict[str, str]) -> int | None:
-        """The index of the series, None if there is none that is not `overflow`."""
+        """Return the index of a series, or None if it does not exist or counts in `overflow`."""
         found = self._routes.get(_key(name, labels))
         return found if found is not None and found < route("counter", 0) else None
 
     @property
     def listed(self) -> dict[Kind, list[DefinedInstrument]]:
-        """All instruments by index. Once, a new registry can be given them, and adds them as it did."""
+        """The instruments by index. A new registry can be assigned these once, and adds them in the same way."""
         return {
             kind: [
                 DefinedInstrument(
@@ -151,11 +156,11 @@ class Registry:
 
     @property
     def overflow(self) -> dict[Kind, int]:
-        """Distinct instruments beyond the cap, by kind; counted up to a bound."""
+        """Number of distinct instruments beyond the cap, by kind. Counted up to a limit."""
         return {kind: len(hashes) for kind, hashes in self._beyond.items()}
 
     def keys(self) -> list[SeriesKey]:
-        """Counters and gauges; the series' own keys know their ticks."""
+        """Return the keys of counters and gauges. Series have their own keys, which include ticks."""
         return [
             SeriesKey(index=item.index, name=item.name, kind=item.kind, unit=item.unit, labels=item.labels)
             for kind in KINDS
@@ -164,7 +169,7 @@ class Registry:
         ]
 
     def _shortage(self, kind: Kind, name: str, labels: dict[str, str]) -> str:
-        """Why there is no room for one more; empty if there is."""
+        """Return why there is no room for another instrument; empty if there is."""
         if len(self.instruments[kind]) - (kind in self._overflow_routes) >= self._cap:
             return f"more than {self._cap:,} instruments of kind {kind}"
         return (
@@ -201,13 +206,13 @@ class Registry:
         return self._overflow(kind)
 
     def _compare_bounds(self, found: int, name: str, bounds: Bounds) -> None:
-        """Events without bounds of their own, self-describing ones, agree with any."""
+        """Warn if a series is defined again with other bounds. Events without bounds match any."""
         if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
             self._warn(f"series {name!r} was defined before with other digits or bounds, which stay")
 
 
 def _stable_hash(key: _Key) -> int:
-    """64 bits, the same in every process."""
+    """Return a hash of 64 bits that is the same in every process."""
     return int.from_bytes(blake2b(msgspec.msgpack.encode(key), digest_size=8).digest(), "little")
 
 

@@ -1,4 +1,4 @@
-"""A route: one number that says where a row goes, `kind << 24 | index`, or, if negative, why it goes nowhere."""
+"""Route of a row: `kind << 24 | index` of its instrument, or a negative reason why it has none."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ INDEX_BITS: Final = 24
 KIND_CODES: Final[dict[Kind, int]] = {"series": 0, "counter": 1, "gauge": 2}
 
 UNKNOWN: Final = -1
-"""No definition yet: the row waits."""
+"""Missing definition: the row waits."""
 CONFLICT: Final = -2
-"""The definition contradicts an earlier one."""
+"""Definition that contradicts an earlier one."""
 INVALID: Final = -3
-"""The definition can't be used."""
+"""Definition that can't be used."""
 MALFORMED: Final = -4
-"""The id is no id, or the row is no row."""
+"""Invalid id or invalid row."""
 
 
 def route(kind: Kind, index: int) -> int:
-    """The route to the instrument of this index among its kind."""
+    """Return the route to an instrument by its kind and index."""
     return KIND_CODES[kind] << INDEX_BITS | index

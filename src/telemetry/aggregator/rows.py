@@ -1,6 +1,6 @@
-"""Rows as columns: canonical rows are read in place and copied to aligned memory, others one by one.
+"""Rows as columns: canonical rows are read in place and copied to aligned memory, others are read one by one.
 
-An id column is shifted by one: 0 stands for "no id", so that a bad row keeps its place among its neighbours.
+Ids in a column are shifted by one: 0 stands for "no id", so that an invalid row keeps its position.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROW: Final = np.dtype(
 )
 _ONE: Final = constant(1)
 _TOO_LARGE: Final = int(np.array(float(limits.PRODUCER_IDS)).view(np.uint64))
-"""As bits, negative numbers and what is none are no smaller."""
+"""Bits of the first id that is too large. Bits of negative numbers and NaN are at least this large."""
 _MAX_TIME: Final = (1 << 64) - 1
 _ELEMENTS: Final = msgspec.msgpack.Decoder(list[Raw])
 _NUMBER: Final[msgspec.msgpack.Decoder[int | float]] = msgspec.msgpack.Decoder(int | float)
@@ -37,23 +37,23 @@ class Rows(NamedTuple):
 
     ids: ShiftedIds
     times: NDArray[np.uint64]
-    """The producer's clock; may be a view into the frame, to be gathered only where it is needed."""
+    """Times on the producer's clock. May be a view into the frame, to be gathered only when needed."""
     values: NDArray[np.float64]
 
 
 def read_rows(array: RowArray) -> Rows:
-    """The rows of one batch. Only for readable ones."""
+    """Return the rows of one readable batch."""
     return loosen(array) if array.body is None else unpack(array.body)
 
 
 def unpack(body: Buffer) -> Rows:
-    """Canonical rows, of one batch or of several joined."""
+    """Return canonical rows of one batch, or of several joined batches."""
     view = np.frombuffer(body, _ROW)
     return Rows(shift_ids(view["id"].astype(np.float64)), view["time"], view["value"].astype(np.float64))
 
 
 def shift_ids(numbers: NDArray[np.float64]) -> ShiftedIds:
-    """Ids plus one; 0 for numbers that are no id: negative, fractional, too large, not a number."""
+    """Return ids plus one, or 0 for numbers that are no id: negative, fractional, too large, NaN."""
     if not len(numbers):
         return np.zeros(0, np.intp)
     bits = numbers.view(np.uint64)
@@ -68,7 +68,7 @@ def shift_ids(numbers: NDArray[np.float64]) -> ShiftedIds:
 
 
 def loosen(array: RowArray) -> Rows:
-    """Rows of any msgpack numbers; a row with anything else in it gets no id. Only for readable rows."""
+    """Return readable rows of any msgpack numbers. A row with anything else in it gets no id."""
     try:
         flat = wire_rows.loose(array)
     except _BAD_INPUT:
@@ -79,7 +79,10 @@ def loosen(array: RowArray) -> Rows:
 
 
 def _salvage(array: RowArray) -> list[int | float]:
-    """The same flat list with every row that holds anything but numbers replaced by one without an id."""
+    """Return the same flat list, but replace every row with other elements than numbers.
+
+    The replacement row has no id.
+    """
     try:
         elements = _ELEMENTS.decode(array.data)
     except _BAD_INPUT:
@@ -94,7 +97,7 @@ def _salvage(array: RowArray) -> list[int | float]:
 
 
 def _time(number: int | float) -> int:
-    """Nanoseconds within uint64; 0, "when the batch was made", for what is none."""
+    """Return nanoseconds within uint64. For an invalid number return 0, "when the batch was made"."""
     if isinstance(number, int):
         return min(max(number, 0), _MAX_TIME)
     return int(number) if 0.0 < number < _MAX_TIME else 0

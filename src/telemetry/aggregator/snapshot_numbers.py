@@ -16,14 +16,17 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def plain(value: float) -> int | float:
-    """An int where that is exact."""
+    """Return an int if that is exact."""
     if value == int(value) and abs(value) < limits.EXACT_INTEGER:
         return int(value)
     return value
 
 
 def bounded(value: int | float) -> int | float:
-    """A number as it is while wire and JSON can carry it, else the nearest float: LARGEST if it overflowed."""
+    """Return a number unchanged if wire and JSON can carry it, else the nearest float.
+
+    LARGEST after an overflow.
+    """
     if isinstance(value, int) and -_WIRE_INTEGER <= value < _WIRE_INTEGER:
         return value
     try:
@@ -34,7 +37,10 @@ def bounded(value: int | float) -> int | float:
 
 
 def grown(column: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
-    """The column with room for `size` entries at least, new ones zero; doubles, so that growth is cheap."""
+    """Return the column with room for at least `size` entries; new ones are zero.
+
+    Capacity doubles to keep growth cheap.
+    """
     if size <= len(column):
         return column
     larger = np.zeros(max(size, 2 * len(column), 16), column.dtype)

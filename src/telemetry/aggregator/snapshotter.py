@@ -1,4 +1,4 @@
-"""Everything the aggregator knows, as one MetricsSnapshot."""
+"""The whole state of the aggregator as one MetricsSnapshot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from telemetry.wire.snapshot import (
 )
 
 _NAMED: Final = 5  # producers named in one warning
-_MOST_BATCHES: Final = (1 << 63) - 1  # the wire carries no more, and producers may lie about each of their own
+_MOST_BATCHES: Final = (1 << 63) - 1  # maximum on the wire; producers may claim more than that
 _UNACCOUNTED: Final = (
     "the journal could not be written, or can't be read, from some moment on: "
     "what its aggregator took after that is not in these numbers"
@@ -42,14 +42,14 @@ _UNACCOUNTED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What a snapshot says that the aggregator can't know by itself."""
+    """Facts for a snapshot that the aggregator can't know by itself."""
 
     run_id: str
     name: str
     epoch: str = ""
     directory: str = ""
     started_ns: int = 0
-    """Wall clock."""
+    """Start of the run on the wall clock."""
     started_mono_ns: int = 0
     seq: int = 0
     state: State = "INITIALIZE"
@@ -59,7 +59,7 @@ class RunFacts:
     cost: SelfCost = field(default_factory=SelfCost)
     pending_deadline_s: float | None = None
     unaccounted: bool = False
-    """Events may be lost that no account speaks of."""
+    """True if events may be lost that appear in no account."""
     exact: bool = False
     exact_reason: str = ""
     warnings: Sequence[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotParts:
-    """What the aggregator hands over for one snapshot."""
+    """State that the aggregator provides for one snapshot."""
 
     registry: Registry
     notes: Notes
@@ -85,7 +85,7 @@ class SnapshotParts:
 
 
 def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: int) -> MetricsSnapshot:
-    """The snapshot of this moment; `now_ns` is monotonic."""
+    """Return the snapshot of this moment. `now_ns` is monotonic."""
     accounting = account_for(parts.producers, parts.bad_frames, parts.folded)
     rounded = _rounded(parts)
     return MetricsSnapshot(
@@ -124,7 +124,7 @@ def build_snapshot(facts: RunFacts, parts: SnapshotParts, now_ns: int, wall_ns: 
 
 
 def _rounded(parts: SnapshotParts) -> str:
-    """Why the numbers are not exact although all values are there; empty if they are."""
+    """Return why the numbers are rounded although no value is missing; empty if they are exact."""
     stats: dict[str, Sequence[SeriesStat | CounterStat | GaugeStat]] = {
         "series": parts.series,
         "counters": parts.counters,
@@ -155,13 +155,19 @@ def account_for(
 
 
 def _owing(parts: SnapshotParts) -> list[str]:
-    """Producers that may have recorded more than the numbers hold: they have not ended, or only the run has."""
+    """Return producers that may have recorded more events than the numbers hold.
+
+    They have not ended, or were still recording at the end of the run.
+    """
     return [*parts.waiting_for, *(stat.producer for stat in parts.producers if stat.unfinished)]
 
 
 def completeness(facts: RunFacts, owing: Sequence[str], accounting: Accounting, uncounted: int) -> Completeness:
-    """Nobody knows before the end. Frames nobody could read are missing in their producers' accounts; only a
-    producer that was turned away has none. Tokens nobody counted are missing in the numbers."""
+    """Return the completeness of the numbers, which is final only at the end of the run.
+
+    Unreadable frames are missing in their producers' accounts. A refused producer has no account. Uncounted tokens
+    are missing in the numbers.
+    """
     if facts.state == "INTERRUPTED":
         return "interrupted"
     if facts.state not in TERMINAL or owing or uncounted or facts.unaccounted:
@@ -183,7 +189,7 @@ def _pending(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> P
 
 
 def _progress(parts: SnapshotParts) -> list[Progress]:
-    """Done: a counter's value or a series' count, over all labels of the name."""
+    """Return the progress of expected totals: a counter's value or a series' count, over all labels of the name."""
     progress = []
     for name, total in parts.notes.expected.items():
         known = parts.registry.names.get(name)
@@ -221,7 +227,7 @@ def _still_recording(unfinished: Sequence[ProducerStat], everyone: Sequence[Prod
 
 
 def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
-    """Texts whose tokens are in no figure, by what became of them."""
+    """Return warnings about texts whose tokens are in no figure."""
     warnings = []
     if texts.pending and facts.state in TERMINAL:
         warnings.append(f"the tokens of {number_of(texts.pending, 'text was', 'texts were')} not counted in time")

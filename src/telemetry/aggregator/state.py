@@ -1,16 +1,16 @@
-"""Checkpoints: everything that numbers depend on, declared once by each class, as msgpack and back.
+"""Checkpoints: all state that numbers depend on, declared once by each class, as msgpack and back.
 
-    STATE      attribute or property → what it holds: `PART` (an object with a state of its own), `PARTS` (a list or
-               map of such), a `Column`, or the type of a plain value. `__init__` made room for it all.
-    ADDED      optional: names in STATE that a state of the format before lacks. They stay as `__init__` made them.
-    DERIVED    the other attributes: what `__init__` is told, scratch memory, and what can be worked out.
-    restored   an optional method, called once the state is in place: works out what is derived. Raises ValueError
-               for what can't have been saved.
+    STATE      attribute or property → its type: `PART` (an object with state of its own), `PARTS` (a list or map of
+               such objects), a `Column`, or the type of a plain value. `__init__` creates all of them.
+    ADDED      optional: names in STATE that the previous format lacks. They stay as `__init__` made them.
+    DERIVED    the other attributes: arguments of `__init__`, scratch memory, and derived values.
+    restored   an optional method, called once the state is loaded: computes derived values. Raises ValueError for
+               a state that can't have been saved.
 
-`load` fills an object fresh from its constructor, in the order of STATE. What a property's setter makes, such as
-rows for instruments, is there for what comes after it. Bytes from anywhere can be loaded: nothing in them is
-executed, and nothing made of them is larger than in an aggregator that came to it by itself. Plain values are
-checked against their types, by msgspec.
+`load` fills an object fresh from its constructor, in the order of STATE. Objects that a property's setter makes,
+such as rows for instruments, exist for the attributes after it. Bytes of any origin may be loaded: none of them are
+executed, and no loaded object is larger than in an aggregator that reached its state by itself. msgspec checks
+plain values against their types.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 
 class _Form:
-    """What is not a plain value."""
+    """Base of types that are not plain values."""
 
 
 class Column(_Form):
@@ -45,14 +45,14 @@ class Stateful(Protocol):
 
 
 def encode(document: object, head: bytes = b"") -> bytearray:
-    """What `save` gave, or a struct that holds it, as msgpack behind `head`."""
+    """Return the result of `save`, or a struct that holds it, as msgpack after `head`."""
     buffer = bytearray(head)
     _ENCODER.encode_into(document, buffer, -1)
     return buffer
 
 
 def save(owner: Stateful) -> dict[str, object]:
-    """The state as plain values, structs and views of arrays: encode it before the owner changes."""
+    """Return the state as plain values, structs and views of arrays. Encode it before the owner changes."""
     return {
         name: _saved(owner, kind, getattr(owner, name)) if isinstance(kind, _Form) else getattr(owner, name)
         for name, kind in owner.STATE.items()
@@ -60,7 +60,7 @@ def save(owner: Stateful) -> dict[str, object]:
 
 
 def load(owner: Stateful, data: object) -> None:
-    """Fills a new object. Raises ValueError for what can't have been saved."""
+    """Fill a new object. Raise ValueError for data that can't have been saved."""
     kept = owner.STATE.keys()
     if not isinstance(data, dict) or not kept - getattr(owner, "ADDED", ()) <= data.keys() <= kept:
         raise ValueError(f"this is no {type(owner).__name__}")
@@ -94,7 +94,7 @@ def _load_attribute(owner: Stateful, name: str, kind: Any, data: Any) -> None:
 
 
 def _load_parts(name: str, fresh: Any, data: Any) -> None:
-    """Parts of a map are told apart by their keys, those of a list by their places."""
+    """Load parts: those of a map by key, those of a list by position."""
     alike = isinstance(data, type(fresh)) and len(fresh) == len(data)
     if not alike or (isinstance(fresh, dict) and fresh.keys() != data.keys()):
         raise ValueError(f"{name}: not the {len(fresh)} there should be")
@@ -103,7 +103,7 @@ def _load_parts(name: str, fresh: Any, data: Any) -> None:
 
 
 def _like(fresh: object, value: Any) -> Any:
-    """The value in the kind of container the constructor chose."""
+    """Return the value in the container type that the constructor chose."""
     if isinstance(fresh, deque):
         return deque(value, fresh.maxlen)
     return Counter(value) if isinstance(fresh, Counter) else value
@@ -114,8 +114,8 @@ def _convert(data: object, kind: Any) -> Any:
 
 
 # --- arrays --------------------------------------------------------------------------------------
-# A pair of dtype and bytes. Wide unsigned numbers, counts that are mostly small, are a triple: dtype, one byte of
-# each, and those that don't fit into it.
+# An array is a pair of dtype and bytes. Wide unsigned numbers, which are mostly small counts, are a triple: dtype,
+# one byte for each number, and the numbers that don't fit into a byte.
 
 _ESCAPE: Final = 255
 
@@ -136,17 +136,17 @@ def _encode_array(array: NDArray[Any]) -> tuple[object, ...]:
 
 
 def _decode_array(kind: Any, data: Any) -> NDArray[Any]:
-    """For `NDArray[scalar]`, also for an abstract scalar."""
+    """Decode an array for `NDArray[scalar]`, also for an abstract scalar."""
     (scalar,) = get_args(get_args(kind)[1])
     return _array(get_origin(scalar) or scalar, data)
 
 
 def _array(scalar: Any, data: Any) -> NDArray[Any]:
-    """A copy. Raises ValueError also for bytes that are no whole numbers."""
+    """Return a copy of an array. Raise ValueError for invalid data, including incomplete numbers."""
     match data:
         case [str(code), bytes(content)] if code in _CODES and np.issubdtype(_CODES[code], scalar):
             array = np.frombuffer(content, _CODES[code]).copy()
-            # bytes other than 0 and 1 are no truth values
+            # bytes other than 0 and 1 are invalid as booleans
             return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
         case [str(code), bytes(content), bytes(wide)] if code in _CODES and np.issubdtype(_CODES[code], scalar):
             small = np.frombuffer(content, np.uint8)

@@ -1,4 +1,4 @@
-"""Texts whose tokens are yet to be counted: kept as they came until somebody says that they are done."""
+"""Queue of texts whose tokens are not counted yet. Texts stay unchanged until they are reported as done."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]
 
 
 class TextQueue:
-    """Bounded: UNCOUNTED_TEXTS, and UNCOUNTED_BYTES of their records. A text's number is its place in the order of
-    arrival in the run, from 0.
+    """A bounded queue: at most UNCOUNTED_TEXTS texts, and UNCOUNTED_BYTES of their records.
 
-    What was taken is no state: after a restart all that is pending can be taken again.
+    Texts are numbered from 0 in order of arrival in the run. The state does not include which texts were taken:
+    after a restart, all pending texts can be taken again.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -35,13 +35,13 @@ class TextQueue:
     def __init__(self) -> None:
         self.next_number = 0
         self.refused = 0
-        """Texts there was no room for."""
+        """Number of texts refused for lack of room."""
         self.failed = 0
-        """Texts that were done without being counted."""
+        """Number of texts that were done without being counted."""
         self._fresh: OrderedDict[int, bytes] = OrderedDict()
-        """Ordered as no dict is: its first one is found at once, however many were before it."""
+        """Texts that were not taken. An OrderedDict finds its first entry at once, even after many removals."""
         self._taken: dict[int, bytes] = {}
-        """Each below the numbers of all that are fresh."""
+        """Texts that were taken. All have lower numbers than the fresh ones."""
         self._bytes = 0
 
     def restored(self) -> None:
@@ -56,7 +56,7 @@ class TextQueue:
 
     @property
     def records(self) -> dict[int, bytes]:
-        """The pending texts as records in msgpack, by number. Once, a new queue can be given them."""
+        """Pending texts as records in msgpack, by number. A new queue can be assigned these once."""
         return {**self._taken, **self._fresh}
 
     @records.setter
@@ -66,16 +66,16 @@ class TextQueue:
 
     @property
     def pending(self) -> int:
-        """Texts that are not done, taken or not."""
+        """Number of texts that are not done, taken or not."""
         return len(self._fresh) + len(self._taken)
 
     @property
     def fresh(self) -> int:
-        """Those of them that nobody has taken."""
+        """Number of pending texts that were not taken."""
         return len(self._fresh)
 
     def add(self, record: bytes) -> bool:
-        """A readable `uncounted` record, its time wall clock. False if there is no room for it."""
+        """Add a readable `uncounted` record with a wall clock time. Return False if there is no room for it."""
         full = self.pending >= limits.UNCOUNTED_TEXTS or self._bytes + len(record) > limits.UNCOUNTED_BYTES
         if full:
             self.refused += 1
@@ -86,8 +86,11 @@ class TextQueue:
         return True
 
     def take(self, most_bytes: int) -> list[tuple[int, Uncounted]]:
-        """The next texts in order that nobody has taken from this queue, with their numbers: as many as fit into
-        `most_bytes` of records, one at least while there are any. They stay pending until they are counted."""
+        """Return the next texts in order that were not taken from this queue, with their numbers.
+
+        Takes as many as fit into `most_bytes` of records, and at least one if any are left. They stay pending until
+        they are counted.
+        """
         taken: list[tuple[int, Uncounted]] = []
         room = most_bytes
         for number, record in self._fresh.items():
@@ -100,7 +103,7 @@ class TextQueue:
         return taken
 
     def count(self, counted: Counted) -> None:
-        """These are done. Numbers that are not pending are ignored."""
+        """Remove texts that are done. Ignores numbers that are not pending."""
         done = 0
         for number in counted.texts:
             record = self._taken.pop(number, None) or self._fresh.pop(number, None)
@@ -111,7 +114,7 @@ class TextQueue:
 
 
 def _read(record: bytes) -> Uncounted:
-    """Raises ValueError for bytes that can't have been added."""
+    """Decode a record. Raise ValueError for bytes that can't have been added."""
     try:
         text = decode_record(record)
     except Malformed as error:

@@ -1,7 +1,8 @@
-"""Exact percentiles in constant memory: the histogram names slot and rank, a pass over all values picks the value.
+"""Exact percentiles in constant memory.
 
-Only values of wanted slots are looked at twice. A slot too full for the memory takes further passes, each over a
-range thousands of times narrower. A slot that holds one integer only, of a series of integers, takes none.
+The histogram gives slot and rank of each percentile. A pass over all values then picks the value. Only values in
+wanted slots are processed further. A slot too full for the memory needs further passes, each over a range thousands
+of times narrower. A slot that holds only one integer, in a series of integers, needs no pass.
 """
 
 from __future__ import annotations
@@ -36,37 +37,40 @@ _PAGE_SHIFT: Final = np.int64(PAGE_BITS)
 
 @dataclass(frozen=True, slots=True)
 class GroupTargets:
-    """The wanted slots of the series of one layout."""
+    """Wanted slots of the series of one layout."""
 
     ticks: TickColumns
     members: Indices
     """Series index of each row."""
     rows: Indices
-    """Rows that have values: lines of `found`."""
+    """Rows that have values, one per line of `found`."""
     found: Found
 
 
 @dataclass(frozen=True, slots=True)
 class ExactTargets:
-    """What the exact pass has to find, and how values get to their slots."""
+    """Targets of the exact pass, and the mapping from values to slots."""
 
     percentiles: tuple[str, ...]
     groups: tuple[GroupTargets, ...]
     group_of: NDArray[np.uint8]
     row_of: Indices
     integral: NDArray[np.bool_]
-    """Series all of whose values are integers below 2**53."""
+    """True for series whose values are all integers below 2**53."""
 
 
 class ExactPass:
-    """Feed it everything that was recorded, then `end_pass`; repeat until that returns True. One thread."""
+    """A search for exact values. Feed it all recorded values, call `end_pass`, and repeat until that returns True.
+
+    For one thread.
+    """
 
     def __init__(self, targets: ExactTargets, memory_bytes: int = limits.EXACT_MEMORY_BYTES) -> None:
         self._targets = targets
         self._memory_bytes = memory_bytes
         self._values: dict[int, dict[str, float]] = {}
         self.problems: dict[int, str] = {}
-        """Series whose values disagree with the histogram, and how."""
+        """Series whose values disagree with the histogram, and the disagreement."""
         self._waiting: list[tuple[Indices, Floats]] = []
         self._waiting_events = 0
         resolved, spans = _first_spans(targets)
@@ -75,11 +79,11 @@ class ExactPass:
 
     @property
     def done(self) -> bool:
-        """All there is to find is found: nothing has to be fed."""
+        """True if all wanted values were found, so that no further pass is needed."""
         return not self._pass.open
 
     def feed(self, index: Indices, value: Floats) -> None:
-        """Takes the values that `SeriesTable.record` took, in any order and portions.
+        """Process values that `SeriesTable.record` got, in any order and portions.
 
         Small portions wait for others, so the arrays must not be changed afterwards.
         """
@@ -105,7 +109,7 @@ class ExactPass:
                 self._feed_chunk(index[start:end], value[start:end])
 
     def end_pass(self) -> bool:
-        """True when all there is to find is found; False: feed everything once more."""
+        """End a pass. Return True if all wanted values were found, False if all values must be fed once more."""
         self._work_off()
         resolved, spans, problems = self._pass.end()
         for index, problem in problems:
@@ -115,7 +119,7 @@ class ExactPass:
         return self.done
 
     def values(self) -> dict[int, dict[str, float]]:
-        """Series index → percentile → value, of series all of whose percentiles are known."""
+        """Return series index → percentile → value, for series whose percentiles are all known."""
         size = len(self._targets.percentiles)
         return {
             index: values
@@ -145,7 +149,7 @@ class ExactPass:
 
 
 class _Pass:
-    """One pass over the data: spans by their place in a list ordered by slot and range."""
+    """A pass over the data. A span is identified by its position in a list ordered by slot and range."""
 
     def __init__(self, spans: list[ValueRange], targets: ExactTargets, memory_bytes: int) -> None:
         plan = plan_pass(spans, memory_bytes)
@@ -190,7 +194,7 @@ class _Pass:
         self._narrowing.add(numbers[rest], value[rest])
 
     def end(self) -> tuple[Resolved, list[ValueRange], list[tuple[int, str]]]:
-        """(values found, spans for the next pass, series that disagree)."""
+        """Return values found, spans for the next pass, and series that disagree."""
         resolved: Resolved = []
         spans = list(self._waiting)
         for number, place in enumerate(self._kept_places):
@@ -215,7 +219,7 @@ class _Pass:
 
 
 class _Lookup:
-    """From a value to the place of the first span of its slot: by page, then by slot within a wanted page."""
+    """Mapping from a value to the first span of its slot: by page, then by slot within a wanted page."""
 
     def __init__(self, group: int, ticks: TickColumns, spans: list[ValueRange]) -> None:
         self._ticks = ticks
@@ -231,7 +235,7 @@ class _Lookup:
             self._spans[(wanted[key] << PAGE_BITS) + (span.slot & (PAGE_SLOTS - 1))] = place
 
     def find(self, rows: Indices, value: Floats, smallest: float, largest: float) -> tuple[Indices, Integers]:
-        """Positions of values in wanted slots, and the place of the first span of each."""
+        """Return the positions of values in wanted slots, and the first span of each slot."""
         slots = self._ticks.slots(rows, value, smallest, largest, count=False)
         keys = np.multiply(rows, self._pages_per_row)
         keys += np.right_shift(slots, _PAGE_SHIFT)
@@ -246,7 +250,7 @@ class _Lookup:
 
 
 class _Ranges:
-    """Tells the spans of one slot apart, which narrowing makes several of."""
+    """Selector between the spans of one slot, of which narrowing makes several."""
 
     def __init__(self, spans: list[ValueRange]) -> None:
         self._whole = all(span.whole for span in spans)
@@ -257,7 +261,7 @@ class _Ranges:
         self._slot_ends = np.cumsum(np.array(list(slots.values()), dtype=np.int64)).repeat(list(slots.values()))
 
     def divide(self, places: Integers, value: Floats) -> Iterable[tuple[Floats, Integers]]:
-        """(values, places of their spans), given the place of the first span of each value's slot."""
+        """Yield values with their spans, given the first span of each value's slot."""
         if self._whole:
             yield value, places
             return
@@ -273,7 +277,7 @@ class _Ranges:
 
 
 def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[ValueRange]]:
-    """Values known already, and one span for each other wanted slot."""
+    """Return values that are already known, and one span for each other wanted slot."""
     resolved: Resolved = []
     spans = []
     for number, group in enumerate(targets.groups):
@@ -288,7 +292,7 @@ def _first_spans(targets: ExactTargets) -> tuple[Resolved, list[ValueRange]]:
 
 
 def _group_spans(number: int, group: GroupTargets) -> Iterable[ValueRange]:
-    """One for each wanted slot."""
+    """Yield a span for each wanted slot."""
     found = group.found
     columns = (group.rows, found.slots, found.within, found.counts)
     lines = zip(*(column.tolist() for column in columns), strict=True)

@@ -1,4 +1,4 @@
-"""What one pass does with the values of a wanted slot: keep them all, or count them in finer bins."""
+"""Handling of the values of a wanted slot in one pass: keep them all, or count them in finer bins."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ _ONE: Final = np.int64(1)
 VALUE_BYTES: Final = 8
 BIN_BYTES: Final = 24
 KEPT_SHARE: Final = 0.75
-"""Share of the memory for kept values; the rest is for bins."""
+"""Share of the memory for kept values. The rest is for bins."""
 KEPT_SPANS: Final = 1 << 16
-"""Spans kept in one pass: their numbers fit 16 bits, which numpy sorts by radix."""
+"""Maximum number of spans kept in one pass. Their numbers fit in 16 bits, which numpy sorts by radix."""
 FEWEST_BINS: Final = 16
 MOST_BINS: Final = 1 << 16
 
 
 def ordinals(value: Floats) -> Integers:
-    """Places of finite floats >= 0 among all floats: ordered like the values, without gaps. -0.0 counts as 0."""
+    """Return the ordinals of finite floats >= 0 among all floats.
+
+    They have the order of the values, without gaps. -0.0 counts as 0.
+    """
     places: Integers = np.add(value, 0.0).view(np.int64)
     return places
 
 
 def ordinal(value: float) -> int:
-    """The same for one value; infinity counts as the largest float."""
+    """Return the ordinal of one value. Infinity counts as the largest float."""
     return min(int(np.float64(value).view(np.int64)), HIGHEST_ORDINAL)
 
 
@@ -40,7 +43,7 @@ def from_ordinal(place: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WantedPercentile:
-    """One percentile of one series, at a rank (from 1) of the values of its span."""
+    """A percentile of one series, at a rank (from 1) among the values of its span."""
 
     series: int
     key: int
@@ -55,21 +58,21 @@ class ValueRange:
     row: int
     slot: int
     first: int
-    """Ordinal of the smallest value it may hold."""
+    """Ordinal of the smallest possible value."""
     last: int
-    """Ordinal of the largest value it may hold."""
+    """Ordinal of the largest possible value."""
     count: int
-    """Values it holds according to the histogram, or to the pass before."""
+    """Number of values according to the histogram, or to the pass before."""
     wants: tuple[WantedPercentile, ...]
     whole: bool
-    """It holds all values of its slot, also those that rounding puts outside its range."""
+    """True if the range holds all values of its slot, even those that rounding puts outside its bounds."""
 
 
 Resolved = list[tuple[WantedPercentile, float]]
 
 
 class KeptValues:
-    """All values of some spans, each in a region as long as its count."""
+    """Store of all values of some spans, each in a region as long as its count."""
 
     def __init__(self, spans: list[ValueRange]) -> None:
         self._spans = spans
@@ -80,7 +83,7 @@ class KeptValues:
         self._values = np.empty(int(counts.sum()))
 
     def add(self, numbers: NDArray[np.uint16], value: Floats) -> None:
-        """Stores values of the spans with the given numbers. Values beyond a span's count are left out."""
+        """Store values of the spans with the given numbers. Values beyond a span's count are left out."""
         order = np.argsort(numbers, kind="stable")
         numbers, value = numbers[order], value[order]
         counts = np.bincount(numbers, minlength=self._next.size)
@@ -93,7 +96,7 @@ class KeptValues:
         self._values[places] = value
 
     def resolve(self, number: int) -> Resolved:
-        """The wanted values of a span whose count arrived."""
+        """Return the wanted values of a span whose values have all arrived."""
         region = self._values[self._starts[number] : self._ends[number]]
         wants = self._spans[number].wants
         region.partition(sorted({want.rank - 1 for want in wants}))
@@ -101,10 +104,10 @@ class KeptValues:
 
 
 class Narrowing:
-    """Values of spans too large to keep, counted in bins of equally many floats.
+    """Counter of values of spans too large to keep. Its bins hold equally many floats each.
 
-    Each bin knows its smallest and largest value, so that repeated values are resolved at once, and the next pass
-    looks at no more than the bin of a wanted rank.
+    Each bin records its smallest and largest value. So repeated values are resolved at once, and the next pass
+    examines only the bin of a wanted rank.
     """
 
     def __init__(self, spans: list[ValueRange], bins: int) -> None:
@@ -119,7 +122,7 @@ class Narrowing:
         self._highs = np.zeros(size, dtype=np.int64)
 
     def add(self, numbers: Integers, value: Floats) -> None:
-        """Counts values of the spans with the given numbers. Values outside a span's range count at its ends."""
+        """Count values of the spans with the given numbers. Values outside a span's range count at its ends."""
         places = ordinals(value)
         bins = (places - self._firsts[numbers]) >> self._shifts[numbers]
         np.clip(bins, 0, self._bins - 1, out=bins)
@@ -129,7 +132,7 @@ class Narrowing:
         np.maximum.at(self._highs, bins, places)
 
     def resolve(self, number: int) -> tuple[Resolved, list[ValueRange]]:
-        """What is known of a span whose count arrived, and the narrower spans that hold the rest."""
+        """Return the resolved values of a span whose values have all arrived, and narrower spans for the rest."""
         span, start = self._spans[number], number * self._bins
         running = np.cumsum(self._counts[start : start + self._bins])
         resolved: Resolved = []
@@ -152,7 +155,7 @@ class Narrowing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one pass does with each open span."""
+    """Handling of each open span in one pass."""
 
     kept: list[ValueRange]
     narrowed: list[ValueRange]
@@ -161,7 +164,10 @@ class Plan:
 
 
 def plan_pass(spans: list[ValueRange], memory_bytes: int) -> Plan:
-    """Keeps the smallest spans, narrows the others. At least one span makes progress in every pass."""
+    """Return a plan that keeps the smallest spans and narrows the others.
+
+    Every pass makes progress with at least one.
+    """
     by_count = sorted(spans, key=lambda span: span.count)
     room = int(memory_bytes * KEPT_SHARE) // VALUE_BYTES
     fitting = 0

@@ -1,4 +1,4 @@
-"""A journaled batch once more: only what went into series, and nothing is counted."""
+"""Replay of a journaled batch for the exact pass: it reads only values of series and counts nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOTHING: Final[SeriesValues] = np.zeros(0, np.intp), np.zeros(0)
 def replay_series(
     batch: EventBatch, producer: Producer | RememberedProducer | None, registry: Registry
 ) -> SeriesValues:
-    """Indices and values in the order in which they were applied."""
+    """Return indices and values in the order in which they were applied."""
     pieces: list[SeriesValues] = []
     if producer is not None and not producer.belongs(batch.seq):
         return _NOTHING
@@ -58,7 +58,7 @@ def _samples(batch: EventBatch, registry: Registry) -> SeriesValues:
 
 
 def _of_series(routes: Routes, values: NDArray[np.float64]) -> SeriesValues:
-    """The same test of values as when they were applied."""
+    """Filter values by the same conditions as when they were applied."""
     if not len(routes):
         return _NOTHING
     clean = routes.min() >= 0 and routes.max() < 1 << INDEX_BITS and values.min() >= 0 and values.max() < np.inf

@@ -1,4 +1,4 @@
-"""One producer's account: every event it emitted is received, dropped by itself, or missing."""
+"""Account of one producer: every event it emitted is received, dropped by the producer, or missing."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ _USUAL: Final = frozenset(reason.value for reason in PRODUCER_REASONS)
 
 
 class ReasonWords:
-    """Reasons that are told apart, those of all producers together: every snapshot repeats them."""
+    """Drop reasons that are kept apart. Bounded for all producers together, because every snapshot repeats them."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"_unusual": dict[str, None]}
     DERIVED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self._unusual: dict[str, None] = {}
-        """Those of no producer of this version."""
+        """Reasons that no producer of this version uses."""
 
     def word(self, reason: str) -> str:
-        """The reason itself while there is room for it: a newer producer's has a place, noise has none."""
+        """Return the reason itself while there is room for it, else `other`.
+
+        The room suffices for reasons of newer producers, but not for random text.
+        """
         if reason not in _USUAL and reason not in self._unusual:
             if len(self._unusual) >= limits.DROP_REASONS:
                 return _OTHER
@@ -35,7 +38,10 @@ class ReasonWords:
 
 
 class Account:
-    """`emitted = received + dropped by the producer + missing` holds by construction, whatever it claims."""
+    """Account of a producer.
+
+    `emitted = received + dropped by the producer + missing` always holds, whatever the producer claims.
+    """
 
     __slots__ = ("_dropped", "_horizon", "_words", "ledger")
 
@@ -47,16 +53,16 @@ class Account:
         self._words = words or ReasonWords()
         self._dropped: Counter[str] = Counter()
         self._horizon = 0
-        """One above the highest event number known to have been given."""
+        """Upper bound, exclusive, of the event numbers known to be assigned."""
 
     def receive(self, first: int, events: int, dropped: Mapping[str, int]) -> None:
-        """A new batch: number of its first event, its events, and the producer's drops so far."""
+        """Add a new batch: number of its first event, number of events, and the producer's drops so far."""
         self.ledger.receive(events)
         self._horizon = max(self._horizon, first + events)
         self._raise_drops(dropped)
 
     def close(self, emitted: int, dropped: Mapping[str, int]) -> list[str]:
-        """The producer's last word. Returns what in it contradicts what was seen; the larger numbers stay."""
+        """Apply the producer's final totals. Return contradictions to earlier data; the larger numbers stay."""
         self._raise_drops(dropped)
         complaints = []
         if emitted < self._horizon:
@@ -83,7 +89,7 @@ class Account:
 
     @property
     def missing(self) -> int:
-        """Events that were numbered, not dropped by the producer, and have not come."""
+        """Number of events that were numbered, were not dropped by the producer, and have not arrived."""
         return self.emitted - self.ledger.received - self.dropped_by_producer_total
 
     @property
@@ -91,7 +97,10 @@ class Account:
         return not (self.missing or self.ledger.dropped_total or self.dropped_by_producer_total)
 
     def _raise_drops(self, dropped: Mapping[str, int]) -> None:
-        """Totals only grow: batches that come late report older ones. More than can have been emitted is a lie."""
+        """Raise drop totals, which only grow: late batches report older totals.
+
+        Ignores more drops than possible events.
+        """
         if not dropped:
             return
         totals: Counter[str] = Counter()
@@ -104,5 +113,5 @@ class Account:
 
 
 def plausible(events: int, dropped: Mapping[str, int]) -> bool:
-    """Whether numbers like these can come from a producer that counts."""
+    """Check that such numbers can come from a producer that counts correctly."""
     return events <= limits.EVENT_NUMBERS and sum(dropped.values()) <= limits.EVENT_NUMBERS

@@ -1,4 +1,4 @@
-"""Who sends: one account, sequence, id table and waiting room for each producer."""
+"""Producers of a run: one account, sequence, id table and set of waiting rows for each."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from telemetry.wire.sequence import SequenceTracker
 from telemetry.wire.snapshot import FoldedProducers, ProducerCompleteness, ProducerStat, ProducerStatus
 
 _LATEST_NS: Final = (1 << 63) - 1
-_FOLD_EVERY: Final = 128  # rows: looking for what can be folded takes as long as the table
+_FOLD_EVERY: Final = 128  # in rows, because a search for foldable producers scans the whole table
 
 
 class Budgets:
-    """What all producers of a book share."""
+    """Budgets that all producers of a book share."""
 
     __slots__ = ("ids", "producers", "reasons", "waiting", "window_rolls")
 
@@ -44,12 +44,15 @@ class Budgets:
         self.producers = 0
 
     def gaps(self) -> int:
-        """How many ranges of missing batches each producer may have."""
+        """Return the maximum number of ranges of missing batches per producer."""
         return min(limits.SEQUENCE_GAPS, max(limits.GAPS_SHOWN, limits.GAPS_OF_ALL // max(1, self.producers)))
 
 
 class Producer:
-    """`received = applied + dropped + waiting` holds at any time: what is admitted and not yet applied waits."""
+    """State of one producer. `received = applied + dropped + waiting` always holds.
+
+    A batch that is admitted but not yet applied counts as waiting.
+    """
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "name": str,
@@ -81,29 +84,32 @@ class Producer:
         self.pid = 0
         self.rank: int | None = None
         self.greeted = False
-        """It said hello, so it will say end."""
+        """True if it sent hello, so that an end is expected."""
         self.last_seen_ns = now_ns
-        """The aggregator's monotonic clock."""
+        """Time of its last message on the aggregator's monotonic clock."""
         self.last_event_ns = 0
-        """The run's clock at its newest event; 0 before the first."""
+        """Time of its newest event on the run's clock. 0 before the first."""
         self.lag_s: float | None = None
         self._offset_ns = 0
-        """From its monotonic clock to the run's; 0 while that is unknown."""
+        """Difference from its monotonic clock to the run's clock. 0 while unknown."""
         self.sequence = SequenceTracker(budgets.gaps)
         self.account = Account(budgets.reasons)
         self.ids = IdTable(budgets.ids)
         self.waiting = WaitingRows(budgets.waiting)
         self.newly_bound = False
-        """An id was bound since the waiting rows were last looked at."""
+        """True if an id was bound since the waiting rows were last checked."""
         self.applied_batches = 0
-        """All batches below this number are in the numbers, or were given up."""
+        """Number below which all batches were applied or given up."""
         self.acknowledged_batches = 0
-        """What it was told of `applied_batches`; after a restart, nothing."""
+        """Value of `applied_batches` that was last sent to it. 0 after a restart."""
         self.end: End | None = None
         self.closed_at: int | None = None
-        """Batches from this number on came when all before it had come or were given up, and it had ended."""
+        """Batch number from which batches are too late.
+
+        Set once it has ended and all earlier batches arrived or were given up.
+        """
         self._unapplied: dict[int, int] = {}
-        """Events of each admitted batch that is not applied yet, by batch number."""
+        """Batch number → number of events, of admitted batches that are not yet applied."""
         self._rolls: deque[int] = deque(maxlen=budgets.window_rolls)
         self._received_at_roll = 0
 
@@ -118,16 +124,19 @@ class Producer:
 
     @property
     def reconciled(self) -> bool:
-        """It ended, and all of its batches came or were given up."""
+        """True if it ended, and all of its batches arrived or were given up."""
         return self.closed_at is not None
 
     @property
     def foldable(self) -> bool:
-        """True once nothing it sends can change a number: it ended by itself, and all of it is applied."""
+        """True if no message of it can change a number: it ended by itself, and all its events are applied."""
         return self.completeness() == "complete" and not self.unsettled and not self.sequence.unrepairable
 
     def admit(self, batch: EventBatch, events: int, now_ns: int) -> bool:
-        """Whether the batch is new: then its events count as received, and `applied` or `refuse` has to follow."""
+        """Check whether a batch is new.
+
+        Its events then count as received, and `applied` or `refuse` must follow.
+        """
         self.last_seen_ns = now_ns
         if not self.sequence.admit(batch.seq):
             return False
@@ -136,26 +145,26 @@ class Producer:
         return True
 
     def applied(self, seq: int) -> None:
-        """An admitted batch is in the numbers now, dropped, or waiting. Raises KeyError for any other batch."""
+        """Register that an admitted batch is applied, dropped or waiting. Raise KeyError for any other batch."""
         del self._unapplied[seq]
         self._move_on()
 
     def refuse(self, seq: int) -> None:
-        """An admitted batch came after the reconciled end: its events are dropped."""
+        """Drop the events of an admitted batch that arrived after the reconciled end."""
         self.account.ledger.drop(Reason.AFTER_END, self._unapplied.pop(seq))
         self._move_on()
 
     def belongs(self, seq: int) -> bool:
-        """False for batches that came after the reconciled end."""
+        """Return False for batches that arrived after the reconciled end."""
         return self.closed_at is None or seq < self.closed_at
 
     def steady(self, anchor: tuple[int, int], clock: RunClock) -> tuple[int, int]:
-        """Return the anchor of a batch that has just come, with the run's clock in place of the wall clock.
+        """Return the anchor of a batch that has just arrived, with the run's clock in place of the wall clock.
 
-        The offset between the two clocks stays as it is, so that times between events are those of the producer's
-        monotonic clock. It is lowered where the batch would come from later than now.
+        The offset between the two clocks stays the same, so that distances between events are those of the
+        producer's monotonic clock. It is lowered if the batch would otherwise be in the future.
         """
-        if anchor == (0, 0):  # it has no monotonic clock, and its times are wall clock
+        if anchor == (0, 0):  # without a monotonic clock, its times are wall clock times
             return clock.shift_ns, 0
         mono_ns, _ = anchor
         offset_ns = self._offset_ns or clock.offset_of(anchor)
@@ -163,11 +172,11 @@ class Producer:
         return mono_ns, max(0, mono_ns + self._offset_ns)
 
     def heard_event(self, time_ns: int, now_ns: int) -> None:
-        """Note the time of an event, on the run's clock. No event comes from later than now."""
+        """Register the time of an event on the run's clock. A time in the future is lowered to now."""
         self.last_event_ns = max(self.last_event_ns, min(time_ns, now_ns))
 
     def cannot_resend(self, first: int, last: int, now_ns: int) -> None:
-        """It no longer has these batches: those that are missing are given up."""
+        """Give up those of these batches that are missing, because the producer no longer has them."""
         self.last_seen_ns = now_ns
         self.sequence.give_up(first, last)
         self._move_on()
@@ -177,7 +186,7 @@ class Producer:
             self.applied_batches = self.sequence.contiguous
 
     def finish(self, end: End, now_ns: int) -> list[str]:
-        """Its last word; only the first counts. Returns what in it contradicts what was seen."""
+        """Apply its end; only the first one counts. Return contradictions to earlier data."""
         self.last_seen_ns = now_ns
         if self.end is not None:
             return [] if _totals(end) == _totals(self.end) else ["ended twice, with other totals"]
@@ -194,7 +203,10 @@ class Producer:
         return complaints + self.account.close(end.emitted, end.dropped)
 
     def reconcile(self) -> None:
-        """Once it has ended and nothing is missing, no definition can come any more: what waits for one is lost."""
+        """Reconcile the producer if it has ended and no batch is missing.
+
+        Then no definition can arrive any more, so rows that wait for one are dropped.
+        """
         if self.end is None or self.reconciled or self.sequence.gaps or self._unapplied:
             return
         self.closed_at = self.sequence.next_seq
@@ -207,7 +219,7 @@ class Producer:
 
     @property
     def unsettled(self) -> int:
-        """Received events that are neither applied nor dropped."""
+        """Number of received events that are neither applied nor dropped."""
         return self.waiting.count + sum(self._unapplied.values())
 
     def ended(self) -> Ended:
@@ -222,7 +234,7 @@ class Producer:
     def stat(
         self, now_ns: int, wall_ns: int, window_s: float, config: AggregatorConfig, shift_ns: int = 0
     ) -> ProducerStat:
-        """`shift_ns`: from the run's clock to the wall clock."""
+        """Return its state for a snapshot. `shift_ns` converts the run's clock to the wall clock."""
         account = self.account
         return ProducerStat(
             producer=self.key,
@@ -261,7 +273,7 @@ class Producer:
 
     @property
     def unfinished(self) -> bool:
-        """The end of the run made it say its end: it may have recorded more."""
+        """True if the end of the run forced its end, so that it may have recorded more."""
         return self.end is not None and self.end.unfinished
 
     def completeness(self) -> ProducerCompleteness:
@@ -275,8 +287,9 @@ def _totals(end: End) -> tuple[int, int, dict[str, int]]:
 
 
 class ProducerBook:
-    """The producers of the run by id, in order of appearance: at most `limits.PRODUCERS` rows, and one account for
-    those that ended completely and gave up their row.
+    """Producers of the run by id, in order of appearance.
+
+    It has at most `limits.PRODUCERS` rows, and one account for those that ended completely and gave up their row.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -304,7 +317,7 @@ class ProducerBook:
 
     @property
     def known(self) -> list[str]:
-        """Ids. Once, a new book can be given them, and meets each."""
+        """The ids of all producers. A new book can be assigned these once, and adds each."""
         return list(self._producers)
 
     @known.setter
@@ -315,14 +328,14 @@ class ProducerBook:
             raise ValueError("producers that are too many, or the same")
 
     def __getitem__(self, key: str) -> Producer:
-        """Raises KeyError for a producer never heard of."""
+        """Return a producer. Raise KeyError for an unknown one."""
         return self._producers[key]
 
     def get(self, key: str) -> Producer | None:
         return self._producers.get(key)
 
     def meet(self, key: str, now_ns: int) -> Producer | None:
-        """The producer of this id, new or known; None if the book is full."""
+        """Return the producer of this id, new or known. Return None if the book is full."""
         producer = self._producers.get(key)
         if producer is None:
             self._fold()
@@ -350,7 +363,7 @@ class ProducerBook:
         self._budgets.producers = len(self._producers)
 
     def replayed(self, key: str) -> Producer | RememberedProducer | None:
-        """Return the producer that a batch in the journal comes from."""
+        """Return the producer of a batch in the journal."""
         return self._producers.get(key) or self.folded.remembered(key)
 
     def roll(self, seconds: float) -> None:
@@ -363,11 +376,11 @@ class ProducerBook:
         return [producer.stat(now_ns, wall_ns, window_s, self._config, shift_ns) for producer in self]
 
     def waiting_for(self) -> list[str]:
-        """Producers that owe an end: they said hello and are not reconciled."""
+        """Return producers whose end is expected: they sent hello and are not reconciled."""
         return [producer.key for producer in self if producer.greeted and not producer.reconciled]
 
     def anyone_left(self, now_ns: int, besides: str = "") -> bool:
-        """False once there were producers, other than `besides`, and each has ended or is lost."""
+        """Return False once there were producers other than `besides` and each has ended or is lost."""
         others = [producer for producer in self if producer.key != besides]
         if not others:
             return not self.folded.producers

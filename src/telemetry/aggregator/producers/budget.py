@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class Budget:
-    """So many units in all, whoever takes them. An owner whose state is restored takes again what it had."""
+    """A total number of units that owners take. An owner with restored state takes its earlier units again."""
 
     __slots__ = ("left",)
 
@@ -18,7 +18,7 @@ class Budget:
         self.left = units
 
     def take(self, units: int) -> bool:
-        """All of the units, or none of them and False."""
+        """Take all of the units and return True, or take none and return False."""
         if units > self.left:
             return False
         self.left -= units

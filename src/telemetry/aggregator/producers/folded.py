@@ -1,4 +1,4 @@
-"""Producers that ended completely and gave up their row: one account for all, and what a late message needs."""
+"""Producers that ended completely and gave up their row: one account for all, and data for late messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from telemetry.wire.snapshot import FoldedProducers
 
 
 class RememberedProducer:
-    """A producer without a row: enough of it to read its batches in the journal again."""
+    """A producer without a row: the part of its state that is needed to read its batches in the journal again."""
 
     __slots__ = ("closed_at", "ids")
 
@@ -27,16 +27,16 @@ class RememberedProducer:
         self.ids = ids
 
     def belongs(self, seq: int) -> bool:
-        """Return False for a batch that came after the end."""
+        """Return False for a batch that arrived after the end."""
         return seq < self.closed_at
 
 
 class Folded:
-    """The sum of all folded producers, and the ids of the last `limits.FOLDED_IDS` of them.
+    """Sum of all folded producers, and the ids of the last `limits.FOLDED_IDS` of them.
 
     An id is remembered so that a late copy of a batch, a repeated hello or a repeated end makes no new producer.
     The row ids of a producer are kept for the exact pass, which reads its batches again. Processes of one program
-    mostly have the same row ids, so equal tables are kept once.
+    mostly have the same row ids, so equal tables are stored once.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -55,13 +55,13 @@ class Folded:
         self.repaired = 0
         self.duplicates = 0
         self._tables: list[bytes] = []
-        """Row ids as bytes; empty where no producer uses them any more."""
+        """Row ids as bytes. Empty for a table that no producer uses any more."""
         self._known: dict[str, tuple[int, int, int]] = {}
-        """Id → events, number of the first batch after the end, place among the tables. Oldest first."""
+        """Id → number of events, first batch after the end, position of the table. Oldest first."""
         self._uses: Counter[int] = Counter()
         self._places: dict[bytes, int] = {}
         self._free: list[int] = []
-        """Places of tables that no producer uses any more."""
+        """Positions of tables that no producer uses any more."""
 
     def restored(self) -> None:
         self._uses = Counter(table for _, _, table in self._known.values())
@@ -74,7 +74,7 @@ class Folded:
         return key in self._known
 
     def add(self, key: str, account: FoldedProducers, closed_at: int, ids: IdTable) -> None:
-        """Take over the account of a producer that ended completely."""
+        """Add the account of a producer that ended completely."""
         self.producers += 1
         self.events += account.events
         self.repaired += account.repaired
@@ -86,7 +86,7 @@ class Folded:
             self._forget(next(iter(self._known)))
 
     def ended(self, key: str) -> Ended | None:
-        """Return the account of one of them, or None for any other producer."""
+        """Return the account of a folded producer, or None for any other producer."""
         known = self._known.get(key)
         return None if known is None else Ended(emitted=known[0], received=known[0], missing=0)
 
@@ -97,7 +97,7 @@ class Folded:
         return RememberedProducer(known[1], _table(self._tables[known[2]]))
 
     def fits(self, instruments: Sequence[int]) -> bool:
-        """Return True if every row id leads to one of so many instruments of its kind."""
+        """Check that every row id leads to an existing instrument. `instruments` has their number by kind."""
         return all(_is_table(table) and _table(table).fits(instruments) for table in self._tables)
 
     def stat(self) -> FoldedProducers | None:

@@ -1,4 +1,4 @@
-"""One producer's row ids → routes, as an array to index with whole columns of ids."""
+"""Row ids → routes of one producer, as an array that is indexed with whole columns of ids."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _SMALLEST = 16
 
 
 class IdTable:
-    """Entry `id + 1` is the route of an id. The first entry catches ids that are none, the last those never bound,
-    so that one clipped take answers for a whole column."""
+    """Table in which entry `id + 1` is the route of an id.
+
+    The first entry is for invalid ids, the last for unbound ids. So one clipped `take` looks up a whole column.
+    """
 
     __slots__ = ("_budget", "_entries")
 
@@ -33,7 +35,7 @@ class IdTable:
         return int(self._entries[min(row_id + 1, len(self._entries) - 1)])
 
     def bind(self, row_id: int, route: int) -> bool:
-        """False if the id lies outside the table's bounds or no room is left for it."""
+        """Bind an id. Return False if it lies outside the table's bounds or there is no room for it."""
         if not 0 <= row_id < limits.PRODUCER_IDS:
             return False
         if row_id + 2 > len(self._entries) - 1 and not self._grow(row_id + 1):
@@ -43,7 +45,7 @@ class IdTable:
 
     @property
     def bound(self) -> NDArray[np.int32]:
-        """The route of each id up to the highest that has one. Once, a new table can be given them."""
+        """Route of each id up to the highest bound one. A new table can be assigned these once."""
         used = int((self._entries != UNKNOWN).nonzero()[0][-1])
         return self._entries[1 : used + 1]
 
@@ -54,7 +56,10 @@ class IdTable:
         self._entries[1 : len(routes) + 1] = routes
 
     def fits(self, instruments: Sequence[int]) -> bool:
-        """Whether every route leads to one of so many instruments of its kind, or says why it leads nowhere."""
+        """Check that every route leads to an existing instrument or is a reason.
+
+        `instruments` has the number of instruments by kind.
+        """
         routes = self.bound
         leading = routes[routes >= 0]
         kinds = leading >> INDEX_BITS
@@ -63,7 +68,7 @@ class IdTable:
         return bool((leading - (kinds << INDEX_BITS) < np.array(instruments)[kinds]).all())
 
     def release(self) -> None:
-        """Give the room of a table that is used no more back to all."""
+        """Return the room of an unused table to the shared budget."""
         self._budget.give_back(len(self._entries) - 2)
 
     def look_up(self, ids: ShiftedIds) -> Routes:

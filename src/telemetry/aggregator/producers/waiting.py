@@ -1,4 +1,4 @@
-"""Rows whose id is not defined yet, of one producer; all producers share one bound."""
+"""Waiting rows of one producer, whose ids are not defined yet. All producers share one bound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Waiting(NamedTuple):
 
 
 class WaitingRows:
-    """Kept in order of arrival."""
+    """Waiting rows in order of arrival."""
 
     __slots__ = ("_budget", "_pieces", "count")
 
@@ -40,7 +40,7 @@ class WaitingRows:
 
     @property
     def rows(self) -> Waiting:
-        """All of them. Once, a new owner of no rows can be given them."""
+        """The waiting rows. A new, empty owner can be assigned these once."""
         if len(self._pieces) != 1:
             self._pieces = [self._joined()]
         return self._pieces[0]
@@ -51,7 +51,7 @@ class WaitingRows:
             raise ValueError(f"no room for {len(rows.ids)} waiting rows")
 
     def add(self, rows: Waiting) -> int:
-        """Keeps as many rows as there is room for, the first ones; returns how many."""
+        """Keep as many of the first rows as there is room for. Return their number."""
         kept = min(len(rows.ids), self._budget.left)
         if kept:
             self._budget.take(kept)
@@ -62,7 +62,7 @@ class WaitingRows:
         return kept
 
     def release(self, table: IdTable) -> tuple[Routes, Waiting]:
-        """Takes out the rows whose ids are bound by now, with their routes."""
+        """Remove the rows whose ids are bound by now, and return them with their routes."""
         rows = self._joined()
         routes = table.look_up(rows.ids)
         ready = routes != UNKNOWN
@@ -74,7 +74,7 @@ class WaitingRows:
         return routes[ready], rows.part(ready)
 
     def discard(self) -> int:
-        """Gives all rows up; returns how many."""
+        """Drop all rows and return their number."""
         gone = self.count
         self._budget.give_back(gone)
         self._pieces = []

@@ -1,4 +1,4 @@
-"""Rows of all instruments that have an extent, while they may be later than all beginnings."""
+"""Rows of instruments with an extent that may be later than all beginnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.aggregator.snapshot_numbers import grown
 
-_FEWEST: Final = 1_024  # looked through at once
+_FEWEST: Final = 1_024  # minimum number of rows for a scan
 
 
 class TailRows(NamedTuple):
@@ -21,8 +21,11 @@ class TailRows(NamedTuple):
 
 
 class Tail:
-    """In order of arrival. Looked through only when as many came as were left the last time, so that each row costs
-    the same however many there are. So there are at most twice EXTENT_ROWS, and a turn's."""
+    """Rows in order of arrival.
+
+    They are scanned only after as many rows arrived as were left by the last scan, so the cost per row is constant.
+    So there are at most twice EXTENT_ROWS, plus the rows of one turn.
+    """
 
     STATE: ClassVar[Mapping[str, Any]] = {"rows": TailRows, "_left": int, "_came": int}
     DERIVED: ClassVar[tuple[str, ...]] = ("_places", "_wall_times", "_values", "_used")
@@ -33,9 +36,9 @@ class Tail:
         self._values = np.zeros(0)
         self._used = 0
         self._left = 0
-        """Rows that were left when it was last looked through."""
+        """Number of rows left after the last scan."""
         self._came = 0
-        """Rows that were announced since then."""
+        """Number of rows announced since then."""
 
     def restored(self) -> None:
         values = self.values
@@ -49,7 +52,7 @@ class Tail:
 
     @property
     def rows(self) -> TailRows:
-        """All of them, as views. Once, a new tail can be given them."""
+        """The rows, as views. A new tail can be assigned these once."""
         return TailRows(self.places, self.wall_times, self.values)
 
     @rows.setter
@@ -60,7 +63,7 @@ class Tail:
 
     @property
     def places(self) -> NDArray[np.int32]:
-        """Whose rows they are."""
+        """The follower of each row."""
         return self._places[: self._used]
 
     @property
@@ -73,16 +76,16 @@ class Tail:
 
     @property
     def rows_until_due(self) -> int:
-        """So many more, and it is time to look for rows that are no longer later."""
+        """Number of further rows until a scan for rows inside is due."""
         return max(_FEWEST, self._left) - self._came
 
     @property
     def is_full(self) -> bool:
-        """More is left than there is room for."""
+        """True if more rows are left than there is room for."""
         return self._used > limits.EXTENT_ROWS
 
     def expect(self, rows: int) -> None:
-        """At most so many will be added before it is looked through."""
+        """Announce the maximum number of rows that will be added before the next scan."""
         self._came += rows
 
     def add(self, places: NDArray[np.int32], wall_times: NDArray[np.int64], values: NDArray[np.float64]) -> None:
@@ -95,7 +98,7 @@ class Tail:
         self._values[start : self._used] = values
 
     def release(self, gone: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Takes these rows out; returns whose they are, and their values."""
+        """Remove these rows. Return their followers and values."""
         places, values = self.places[gone], self.values[gone]
         stay = ~gone
         self._places, self._wall_times, self._values = self.places[stay], self.wall_times[stay], self.values[stay]
@@ -104,5 +107,5 @@ class Tail:
         return places, values
 
     def shed(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Takes the oldest rows out for which there is no room, as `release` does."""
+        """Remove the oldest rows beyond the limit. Returns as `release`."""
         return self.release(np.arange(self._used) < self._used - limits.EXTENT_ROWS)

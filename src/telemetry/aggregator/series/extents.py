@@ -1,8 +1,8 @@
-"""When things happened: for instruments that are defined within a series of durations, the leader.
+"""Extents: beginnings and ends of instruments that are defined within a series of durations, their leader.
 
-A leader's row says when something began and ended. What its followers record until the newest beginning is inside.
-Beginnings are known at their ends, and in any order: so rows wait in the tail, as long as they are later than all
-beginnings, for a leader's row that began later still.
+A row of a leader gives the beginning and end of a duration. Rows of its followers up to the newest beginning are
+inside. A beginning is known only at its end, and beginnings arrive in any order. So a row that is later than all
+beginnings waits in the tail for a leader's row that began even later.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Index = NDArray[np.intp]
 Values = NDArray[np.float64]
 
 _NEVER: Final = np.iinfo(np.int64).max
-_LONGEST_NS: Final = float(1 << 62)  # earlier than 0 nothing begins
-_MOST_WITNESSED: Final = 1 << 13  # rows; a turn's may come on top
+_LONGEST_NS: Final = float(1 << 62)  # times before 0 do not exist
+_MOST_WITNESSED: Final = 1 << 13  # rows; the rows of one turn are added to that
 _KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
 
 
 class _Places:
-    """Route → place among those that matter, −1 for the others, also for unknown ones."""
+    """Map from a route to the index of a relevant instrument. −1 for all others, including unknown routes."""
 
     __slots__ = ("_places",)
 
@@ -60,8 +60,10 @@ class _Places:
 
 
 class Extents:
-    """Columns by leader. Followers are counters and series; a leader may follow itself. The overflow instruments
-    are neither: nobody knows what is in them."""
+    """Columns by leader. Followers are counters and series; a leader may follow itself.
+
+    The overflow instruments are excluded, because they mix many instruments.
+    """
 
     STATE: ClassVar[Mapping[str, Any]] = {
         "leaders": list[tuple[Name, Labels]],
@@ -82,21 +84,21 @@ class Extents:
         self._registry = registry
         self._warn = warn
         self._leaders: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-        """By name and labels, whether there is such a series yet or not."""
+        """Leaders by name and labels, even if the series does not exist yet."""
         self._followers: list[tuple[Kind, int]] = []
         self._leader_of = np.zeros(0, np.int32)
-        """The leader of each follower."""
+        """Leader of each follower."""
         self._leads = _Places()
         self._follows = _Places()
         self._concerned = {code: np.zeros(0, np.bool_) for code in KIND_CODES.values()}
-        """By kind: whether an index is one of a leader or a follower. The last answers for all beyond it."""
+        """Kind → True for indices of leaders and followers. The last entry stands for all larger indices."""
         self._ns_per_unit = np.zeros(0)
         self._first = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)
         self._last_done = np.zeros(0, np.int64)
         self._end = np.zeros(0, np.int64)
         self._inside = CounterTable(1)
-        """By follower: the events of a counter are the rows inside, its value is their sum."""
+        """Counters by follower: their events count the rows inside, their value is the sum."""
         self._tail = Tail()
         self._pending = PendingRows()
 
@@ -116,7 +118,7 @@ class Extents:
 
     @property
     def leaders(self) -> list[tuple[str, dict[str, str]]]:
-        """Names and labels. Once, new extents can be given them."""
+        """The names and labels of leaders. New extents can be assigned these once."""
         return [(name, dict(labels)) for name, labels in self._leaders]
 
     @leaders.setter
@@ -127,7 +129,7 @@ class Extents:
 
     @property
     def followers(self) -> list[tuple[Kind, int, int]]:
-        """Kind and index of each, and its leader. Once, new extents with leaders can be given them."""
+        """Kind, index and leader of each follower. New extents with leaders can be assigned these once."""
         pairs = zip(self._followers, self._leader_of.tolist(), strict=False)  # columns have room to grow
         return [(kind, index, leader) for (kind, index), leader in pairs]
 
@@ -140,8 +142,12 @@ class Extents:
             self._add_follower(kind, index, leader)
 
     def define(self, route: int, within: str, labels: dict[str, str]) -> None:
-        """An instrument is defined within the series of that name and its own labels; the first such definition
-        stands. What it recorded before is not inside, nor in the leader's times."""
+        """Define an instrument within the series of that name and the instrument's labels.
+
+        The first definition stays.
+
+        Rows recorded before are not inside, and do not affect the leader's times.
+        """
         self.settle()
         kind, index = _kind_and_index(route)
         if kind not in _KINDS or self._registry.instruments[kind][index].name == OVERFLOW:
@@ -154,14 +160,14 @@ class Extents:
             self._warn(f"{kind} {name!r} was defined before within another series, which stays")
 
     def meet(self, index: int, name: str, labels: dict[str, str], unit: str) -> None:
-        """There is a new series, which somebody may have been waiting for."""
+        """Register a new series, which may already be named as a leader."""
         leader = self._leaders.get(_key(name, labels))
         if leader is not None:
             self.settle()
             self._bind(leader, index, name, unit)
 
     def _leader(self, name: str, labels: dict[str, str]) -> int:
-        """New or known; its series may be yet to come."""
+        """Return a leader, new or known. Its series may not exist yet."""
         key = _key(name, labels)
         leader = self._leaders.get(key)
         if leader is not None:
@@ -202,7 +208,7 @@ class Extents:
     # --- in --------------------------------------------------------------------------------------
 
     def witness(self, kind: int, part: KindRows) -> None:
-        """Rows that are applied."""
+        """Buffer applied rows of leaders and followers."""
         concerned = self._concerned[kind]
         if concerned.size:
             at = concerned.take(part.indices, mode="clip").nonzero()[0]
@@ -212,8 +218,10 @@ class Extents:
                     self.settle()
 
     def settle(self) -> None:
-        """Takes in what came since the last time. Nothing depends on when that is: the tail is looked through after
-        the same rows in any case. A state is saved settled."""
+        """Process the buffered rows. The result does not depend on the time of the call.
+
+        The tail is scanned after the same rows in any case. A state is saved settled.
+        """
         if not self._pending.rows:
             return
         rows, self._pending = self._pending.columns(), PendingRows()
@@ -243,11 +251,14 @@ class Extents:
         np.maximum.at(self._end, leaders, ends)
         self._last_done[leaders[began > self._last.take(leaders)]] = -1
         np.maximum.at(self._last, leaders, began)
-        newest = (began == self._last.take(leaders)).nonzero()[0]  # of several that began last, the last end counts
+        newest = (began == self._last.take(leaders)).nonzero()[0]  # if several began last, the latest end counts
         np.maximum.at(self._last_done, leaders[newest], ends[newest])
 
     def _look_through(self) -> None:
-        """What is no longer later than all beginnings is inside; so are the oldest rows there is no room for."""
+        """Count rows as inside that are no longer later than all beginnings.
+
+        The oldest rows beyond the limit count as inside too.
+        """
         self._count(*self._tail.release(self._is_inside(self._tail.rows)))
         if self._tail.is_full:
             self._warn(
@@ -267,7 +278,7 @@ class Extents:
     # --- out -------------------------------------------------------------------------------------
 
     def by_instrument(self) -> dict[Kind, dict[int, Extent]]:
-        """The extents of followers whose leader has recorded anything, by kind and index."""
+        """Return the extents of followers whose leader has recorded values, by kind and index."""
         self.settle()
         extents: dict[Kind, dict[int, Extent]] = {kind: {} for kind in _KINDS}
         tail = self._tail

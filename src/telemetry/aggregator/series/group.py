@@ -1,4 +1,4 @@
-"""What a series is defined as, and the rows of one precision: histograms, window, range."""
+"""Definition of a series, and the rows of one precision: histograms, window, range."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from telemetry.wire.units import ticks_per_unit
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Raises InstrumentError for digits outside 1 to 5, or a range that is empty or not positive."""
+    """Definition of a series.
+
+    Raises InstrumentError for digits outside 1 to 5, or a range that is empty or not positive.
+    """
 
     name: str
     labels: dict[str, str]
@@ -34,11 +37,11 @@ class Definition:
     low: float | None = None
     high: float | None = None
     ticks_per_unit: float = field(init=False)
-    """Of the histogram."""
+    """Number of histogram ticks in one unit."""
     resolution: float = field(init=False)
-    """One tick of the histogram, in units."""
+    """Size of a histogram tick in units."""
     cell_unit: float = field(init=False)
-    """One tick of the display histogram, in units. It depends on the unit alone."""
+    """Size of a tick of the display histogram in units. It depends only on the unit."""
     error_bound: float = field(init=False)
     """Largest relative error of a percentile within the range."""
 
@@ -57,18 +60,18 @@ class Definition:
 
     @property
     def smallest(self) -> float:
-        """The smallest value told from 0."""
+        """Smallest value that is distinguished from 0."""
         return self.low if self.low is not None else self.resolution
 
     @property
     def most_pages(self) -> int:
-        """Histogram pages it fills if it comes to hold values from all over its range."""
+        """Maximum number of histogram pages, for values from the whole range."""
         last = np.array([highest_tick(self.ticks_per_unit, self.high)], dtype=np.int64)
         return int(Layout.of(self.digits).slot_of(last)[0] >> PAGE_BITS) + 1
 
     @property
     def cells_per_tick(self) -> float:
-        """Display ticks in one histogram tick."""
+        """Number of display ticks in one histogram tick."""
         return 1.0 if self.low is None else ticks_per_unit(self.unit) * self.low
 
 
@@ -78,13 +81,13 @@ class IntervalSlots(NamedTuple):
     rows: Integers
     """Row of each entry of `occupied`."""
     occupied: Integers
-    """Slots of that row that follow."""
+    """Number of slots of that row in `slots`."""
     slots: NDArray[np.uint32]
     counts: NDArray[np.uint32]
 
 
 class SeriesGroup:
-    """The series of one layout. Rows are dense from 0 and know their series index."""
+    """Series of one layout. Rows are dense from 0 and know their series index."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"ticks": PART, "counts": PART, "window": PART}
     DERIVED: ClassVar[tuple[str, ...]] = ("layout", "_members", "_cells_per_tick")
@@ -99,7 +102,7 @@ class SeriesGroup:
 
     @property
     def members(self) -> Indices:
-        """Series index of each row."""
+        """The series index of each row."""
         return self._members[: self.counts.rows]
 
     @property
@@ -116,13 +119,15 @@ class SeriesGroup:
         return row
 
     def record(self, rows: Indices, value: Floats, smallest: float, largest: float) -> None:
-        """Counts finite values >= 0, whose minimum and maximum are given."""
+        """Count finite values >= 0 with the given minimum and maximum."""
         slots = self.ticks.slots(rows, value, smallest, largest, count=True)
         self.counts.add(rows, slots)
 
     def record_usual(self, index: Indices, value: Floats, moments: Moments) -> bool:
-        """Does the same, and what `moments` would, if no row needs anything special, else nothing. Returns which.
-        Only for a group that has all series."""
+        """Record values in the histograms and in `moments` if no row has a special case. Return False if one has.
+
+        In that case nothing is recorded. Only for a group that has all series.
+        """
         ticks, counts = self.ticks, self.counts
         if record_usual is None or index.size > counts.room or not moments.has_room_for(index.size):
             return False
@@ -139,7 +144,7 @@ class SeriesGroup:
         return True
 
     def roll(self) -> IntervalSlots:
-        """Ends an interval: moves the window, returns what was counted since the last roll."""
+        """End an interval: move the window, and return the counts since the last roll."""
         sparse = self.counts.settle()
         self.window.push(sparse)
         page_rows, numbers = self.counts.keys_of(sparse.pages)
@@ -153,12 +158,12 @@ class SeriesGroup:
         return PageIndex(self.counts, counts)
 
     def percentiles(self, index: PageIndex, rows: Indices, ranks: Integers) -> Floats:
-        """Highest value, in units, of the slots that hold the ranks; a line for each row."""
+        """Return the highest value, in units, of the slots that hold the ranks. One line per row."""
         found = find_ranks(index, rows, ranks)
         return self.values_of(found, rows)
 
     def values_of(self, found: Found, rows: Indices) -> Floats:
-        """Highest value, in units, of each slot found."""
+        """Return the highest value, in units, of each slot found."""
         highest = self.layout.highest_of(found.slots).astype(np.float64)
         values: Floats = highest / self.ticks.scale[rows][:, None]
         return values

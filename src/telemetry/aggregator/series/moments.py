@@ -20,7 +20,7 @@ Indices = NDArray[np.intp]
 
 _ONE: Final = np.int64(1)
 _HALF_WORD: Final = 2.0**27
-"""Splits a 53-bit integer into two halves whose sums stay exact."""
+"""Factor that splits a 53-bit integer into two halves whose sums stay exact."""
 _VELTKAMP: Final = _HALF_WORD + 1.0
 _SPLITTABLE: Final = 2.0**990
 _COLUMNS: Final = (
@@ -28,38 +28,39 @@ _COLUMNS: Final = (
     *("mean", "squares", "min", "max", "integral", "imprecise"),
 )
 SQUARABLE: Final = 1e100
-"""Below this neither squares of values nor their ticks overflow."""
+"""Bound below which squares of values and their ticks do not overflow."""
 FOLD_EVENTS: Final = 1 << 24
-"""Events between two folds. A count of fewer than 26 bits times half a float is exact."""
+"""Number of events between two folds. A count of fewer than 26 bits times half a float is exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What all values of each series come to."""
+    """Moments of all values of each series."""
 
     count: Integers
     total: Floats
     total_rest: Floats
-    """What `total` lost to rounding; for integers, the sum of both is exact."""
+    """Rounding errors of `total`. For integers, the sum of both is exact."""
     mean: Floats
     squares: Floats
     min: Floats
     max: Floats
     integral: NDArray[np.bool_]
-    """All values are integers below 2**53."""
+    """True if all values are integers below 2**53."""
     imprecise: Integers
 
     def exact_totals(self, indices: Indices) -> list[int | float]:
-        """Integers of any size where all values were integers."""
+        """Return exact totals, as integers of any size for series of integers."""
         totals, rests = self.total[indices], self.total_rest[indices]
-        integral = self.integral[indices] & np.isfinite(totals + rests)  # but in a forged checkpoint all are
+        # always finite, except in a forged checkpoint
+        integral = self.integral[indices] & np.isfinite(totals + rests)
         return [
             int(total) + int(rest) if whole else total + rest
             for total, rest, whole in zip(totals.tolist(), rests.tolist(), integral.tolist(), strict=True)
         ]
 
     def add(self, touched: Indices, term: Floats) -> None:
-        """To totals, by Neumaier's compensated sum."""
+        """Add terms to totals by Neumaier's compensated sum."""
         total = self.total[touched]
         added = total + term
         rest = np.where(np.abs(total) >= np.abs(term), (total - added) + term, (term - added) + total)
@@ -68,15 +69,15 @@ class Summary:
 
 
 class Moments:
-    """Columns by series index.
+    """Moments as columns by series index.
 
     Values are collected as deviations from a shift near the mean of their series, and folded into the running
-    columns from time to time: squares of deviations stay small, so that the spread of 1e9-sized values survives,
-    and the sum of deviations of integers stays an exact integer. How many values there are is known by the
-    histograms already, whose `counts` are asked at each fold.
+    columns from time to time. Squares of deviations stay small, so the spread of values around 1e9 is kept, and the
+    sum of deviations of integers stays an exact integer. The histograms already count the values: `counts` is read
+    at each fold.
 
-    When a fold happens decides how sums round. So nothing but values and `fold` itself makes one: `summary` may be
-    asked at any time.
+    The time of a fold determines how sums round. So only recorded values and `fold` cause one, and `summary` may be
+    called at any time.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -104,7 +105,7 @@ class Moments:
         self._counts = counts
         # collected since the last fold
         self._sums = np.zeros(0, dtype=np.complex128)
-        """Deviations, and their squares as imaginary parts: one scattered addition for both."""
+        """Deviations, with their squares as imaginary parts: one scattered addition for both."""
         self._high_sums = np.zeros(0)
         self._shift = np.zeros(0)
         self._reach = 0.0
@@ -124,7 +125,7 @@ class Moments:
         self.integral = np.zeros(0, dtype=np.bool_)
         self.imprecise = np.zeros(0, dtype=np.int64)
         self._seek_fractions = True
-        """A used series may still have only integers."""
+        """True if a used series may still have only integers."""
 
     def __len__(self) -> int:
         return self.size
@@ -135,7 +136,7 @@ class Moments:
         self.size += 1
 
     def record(self, index: Indices, value: Floats, largest: float) -> None:
-        """Adds finite values >= 0, at most CHUNK_EVENTS; `largest` is their maximum. Histograms take them next."""
+        """Add at most CHUNK_EVENTS finite values >= 0 with maximum `largest`. Update the histograms afterwards."""
         if largest >= limits.EXACT_INTEGER:
             np.add.at(self.imprecise, index[value >= limits.EXACT_INTEGER], _ONE)
         shift, highest_shift = self._shifts(index, value)
@@ -150,26 +151,26 @@ class Moments:
         self._events += index.size
         if highest_shift < SQUARABLE:
             self._collect(index, value, shift, split)
-        else:  # the caller knows the size of values, not what they are measured from
+        else:  # the caller knows the size of the values, but not of the shifts
             with np.errstate(over="ignore", invalid="ignore"):
                 self._collect(index, value, shift, split)
 
     @property
     def reach(self) -> float:
-        """How far sums of deviations reach at most, of what is collected. They are exact below 2**53."""
+        """Upper bound of the sums of collected deviations. They are exact below 2**53."""
         return self._reach
 
     def has_room_for(self, events: int) -> bool:
-        """Whether so many more may be collected, if their sums don't reach too far."""
+        """Check that so many more events may be collected, provided that their sums stay small enough."""
         return self._events + events <= FOLD_EVENTS
 
     @property
     def collecting(self) -> tuple[Floats, NDArray[np.complex128], Floats, Floats, NDArray[np.bool_]]:
-        """What usual rows change, and what tells that they are: shift, sums, minimum, maximum, whether integral."""
+        """The columns for rows without special cases: shift, sums, minimum, maximum, integral."""
         return self._shift, self._sums, self.interval_min, self.interval_max, self.integral
 
     def collected(self, events: int, reach: float) -> None:
-        """So many usual rows are in the columns, and their sums may reach so much further."""
+        """Register rows that were added to the columns, and the growth of the bound of their sums."""
         self._events += events
         self._reach += reach
 
@@ -184,14 +185,14 @@ class Moments:
             np.subtract(deviation, high, out=deviation)
         np.add.at(self._sums, index, terms)
         lower = value < self.interval_min.take(index)
-        if lower.item(lower.argmax()):  # soon none are: cheaper than all of them
+        if lower.item(lower.argmax()):  # soon there are none: cheaper than all of them
             np.minimum.at(self.interval_min, index[lower], value[lower])
         higher = value > self.interval_max.take(index)
         if higher.item(higher.argmax()):
             np.maximum.at(self.interval_max, index[higher], value[higher])
 
     def fold(self) -> None:
-        """Brings the running columns up to date, and moves shifts to the new means."""
+        """Update the running columns, and move the shifts to the new means."""
         summary = self.summary()
         touched = np.flatnonzero(summary.count != self.count[: self.size])
         if not touched.size:
@@ -207,7 +208,7 @@ class Moments:
         self._events = 0
 
     def summary(self) -> Summary:
-        """As a fold would leave the running columns. Changes nothing."""
+        """Return the running columns as a fold would leave them. Changes no state."""
         size = self.size
         summary = Summary(
             count=self._counts(),
@@ -238,12 +239,15 @@ class Moments:
         return summary
 
     def start_interval(self) -> None:
-        """Forgets the minimum and maximum of the interval that ends. Call after `fold`."""
+        """Reset the minimum and maximum of the interval. Call it after `fold`."""
         self.interval_min.fill(np.inf)
         self.interval_max.fill(-np.inf)
 
     def _find_fractions(self, index: Indices, value: Floats, largest: float) -> None:
-        """Clears `integral` where a value is no integer below 2**53; stops looking once no used series is left."""
+        """Clear `integral` for series with a value that is no integer below 2**53.
+
+        Stop once no used series is left.
+        """
         fractions = np.rint(value) != value
         if largest >= limits.EXACT_INTEGER:
             fractions |= value >= limits.EXACT_INTEGER
@@ -256,7 +260,7 @@ class Moments:
             self._seek_fractions = bool((self.integral[: self.size] & used).any())
 
     def _shifts(self, index: Indices, value: Floats) -> tuple[Floats, float]:
-        """The shift of each value, and the largest of them. A series without one gets its first value."""
+        """Return the shift of each value, and the largest shift. A new series gets its first value as shift."""
         shift = self._shift.take(index)
         highest = shift.item(shift.argmax())
         if math.isnan(highest):
@@ -268,15 +272,18 @@ class Moments:
         return shift, highest
 
     def _room_for(self, events: int, reach: float) -> bool:
-        """Whether a sum of so many deviations, `reach` in all, stays below 2**53 in what is collected already: of
-        their lower halves, if they would not even by themselves."""
+        """Check that sums of collected deviations stay below 2**53 after further events.
+
+        `reach` is the bound of the further sums. If it is too large by itself, only the lower halves of the
+        deviations are checked.
+        """
         added = reach if reach < limits.EXACT_INTEGER else events * _HALF_WORD
         return self._reach + added < limits.EXACT_INTEGER and self.has_room_for(events)
 
     def _merge_spread(
         self, summary: Summary, touched: Indices, count: Floats, deviation: Floats, squares: Floats
     ) -> None:
-        """Chan's pairwise merge of mean and squared deviations."""
+        """Merge mean and squared deviations by Chan's pairwise formula."""
         offset = deviation / count
         squares = np.maximum(squares - deviation * offset, 0.0)
         before = self.count[touched].astype(np.float64)
@@ -296,13 +303,13 @@ class Moments:
 
 
 def _few_bits(value: Floats) -> Floats:
-    """Each number rounded to 11 significant bits, so that the difference to a number nearby is exact."""
+    """Round each number to 11 significant bits, so that its difference to a nearby number is exact."""
     mantissa, exponent = np.frexp(value)
     rounded: Floats = np.ldexp(np.rint(mantissa * 2_048.0), exponent - 11)
     return rounded
 
 
 def _upper_half(value: Floats) -> Floats:
-    """The upper 26 bits of each number, so that their product with a count is exact."""
+    """Return the upper 26 bits of each number, so that their product with a count is exact."""
     scaled = value * _VELTKAMP
     return np.where(np.abs(value) < _SPLITTABLE, scaled - (scaled - value), value)

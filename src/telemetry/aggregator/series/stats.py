@@ -1,4 +1,4 @@
-"""Builds SeriesStat structs, each part of them only when it changed."""
+"""Builder of SeriesStat structs. It recomputes only the parts that changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Percentiles = dict[str, Number]
 
 
 class Window(NamedTuple):
-    """The last rolls together, or one of them: their length, and the extremes of each series that was there."""
+    """Combined length of the last rolls, or of one roll, and the extremes of each series that existed then."""
 
     seconds: float
     min: Floats
@@ -31,7 +31,7 @@ class Window(NamedTuple):
 
 
 class StatBuilder:
-    """Caches percentiles, display histogram and window of each series between calls.
+    """Cache of percentiles, display histogram and window of each series between calls.
 
     Raises UsageError for a percentile outside (0, 100].
     """
@@ -46,14 +46,14 @@ class StatBuilder:
         self.keys = keys
         self.ratios: list[Ratio] = [parse_percentile(key) for key in keys]
         self._built = np.zeros(0, np.int64)
-        """The count of each series whose percentiles are cached."""
+        """Count of each series for which percentiles are cached."""
         self._definitions: list[Definition] = []
         self._percentiles: list[Percentiles] = []
         self._histograms: list[list[tuple[int, int]]] = []
         self._windows: list[WindowStat] = []
         self._stats: list[SeriesStat] = []
         self._exact: dict[int, tuple[int, Percentiles]] = {}
-        """Order statistics, of so many values."""
+        """Series index → number of values, and their order statistics."""
         self._outside: list[tuple[int, int]] = []
 
     def add(self, definition: Definition) -> None:
@@ -65,14 +65,14 @@ class StatBuilder:
         self._stats.append(empty_stat(definition, self._windows[-1]))
 
     def set_exact(self, values: dict[int, Percentiles], summary: Summary) -> None:
-        """Order statistics in place of bucket bounds, until the series changes. Keys keep their order."""
+        """Replace bucket bounds by order statistics until the series changes. Keys keep their order."""
         for index, found in values.items():
             exact = {key: plain(found[key]) for key in self.keys if key in found}
             self._exact[index] = int(summary.count[index]), exact
         self._rebuild(np.array(sorted(values), dtype=np.intp), summary)
 
     def build(self, groups: Sequence[SeriesGroup], summary: Summary, window: Window | None) -> list[SeriesStat]:
-        """All series by index; `window` if it moved since the last call."""
+        """Return all series by index. Pass `window` if it moved since the last call."""
         size = len(self._definitions)
         self._built = grown(self._built, size)
         changed = summary.count != self._built[:size]
@@ -121,7 +121,7 @@ class StatBuilder:
             self._windows[member] = WindowStat(seconds=seconds, count=count, rate=rate, percentiles=line)
 
     def _percentile_lines(self, values: Floats, least: Floats, most: Floats) -> list[Percentiles]:
-        """One dict a series: no percentile leaves the range of the values themselves."""
+        """Return one dict per series, with percentiles limited to the range of its values."""
         np.maximum(values, least[:, None], out=values)
         np.minimum(values, most[:, None], out=values)
         keys = self.keys
@@ -183,7 +183,7 @@ class StatBuilder:
 
 
 def empty_stat(definition: Definition, window: WindowStat) -> SeriesStat:
-    """A series without values."""
+    """Return the stat of a series without values."""
     return SeriesStat(
         name=definition.name,
         labels=definition.labels,

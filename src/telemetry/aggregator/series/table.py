@@ -1,7 +1,7 @@
-"""All series of a run: what is recorded into them, what each second adds, and what they say.
+"""Table of all series of a run: recorded values, contents of each second, and stats.
 
 A series is one row in the group of its precision. Groups exist because histograms of different digits have
-different layouts; most runs have one group.
+different layouts. Most runs have one group.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat
 
 _CHEAP_DIGITS: Final = 3
-"""Up to these the number of series alone is bound enough: 700 KB for one that fills its whole range."""
+"""Digits up to which the number of series is a sufficient bound: 700 KB for a series that fills its whole range."""
 
 
 class SeriesTable:
-    """Series by dense index. One thread owns it; nothing blocks.
+    """Series by dense index. One thread owns it. Its methods never block.
 
     Raises UsageError for a percentile outside (0, 100].
     """
@@ -65,7 +65,7 @@ class SeriesTable:
         self._rolls: deque[Window] = deque(maxlen=window_rolls)
         self._window_moved = False
         self._rolled_count = np.zeros(16, dtype=np.int64)
-        """Counts and totals as they were at the last roll."""
+        """Counts at the last roll. The next two columns hold the totals."""
         self._rolled_total = np.zeros(16)
         self._rolled_rest = np.zeros(16)
 
@@ -82,7 +82,7 @@ class SeriesTable:
 
     @property
     def pages(self) -> int:
-        """Histogram pages in use, of 256 slots each."""
+        """Number of histogram pages in use, of 256 slots each."""
         return sum(group.counts.used - 1 for group in self._groups)
 
     def add(  # noqa: PLR0917 - what defines a series
@@ -94,9 +94,9 @@ class SeriesTable:
         low: float | None = None,
         high: float | None = None,
     ) -> int:
-        """A new series; returns its index. Raises InstrumentError for impossible digits or bounds.
+        """Add a series and return its index. Raise InstrumentError for invalid digits or bounds.
 
-        It gets fewer digits where FINE_PAGES are used up; its key says how many.
+        The series gets fewer digits if FINE_PAGES are used up; its key has the actual number.
         """
         definition = self._affordable(Definition(name, labels, unit, digits, low, high))
         index = len(self._definitions)
@@ -120,7 +120,7 @@ class SeriesTable:
         return definition
 
     def key(self, index: int) -> SeriesKey:
-        """What the index stands for in history columns."""
+        """Return the key of an index in history columns."""
         definition = self._definitions[index]
         return SeriesKey(
             index=index,
@@ -133,7 +133,7 @@ class SeriesTable:
         )
 
     def record(self, index: Indices, value: Floats) -> None:
-        """Adds values to series: finite and >= 0, any number. Raises OverflowError after 2**32 without `roll`."""
+        """Add any number of finite values >= 0 to series. Raise OverflowError after 2**32 values without `roll`."""
         for start in range(0, value.size, limits.CHUNK_EVENTS):
             chunk = slice(start, start + limits.CHUNK_EVENTS)
             self._record_chunk(index[chunk], value[chunk])
@@ -166,7 +166,7 @@ class SeriesTable:
         return counts
 
     def roll(self, seconds: float) -> SeriesColumns:
-        """Ends an interval of `seconds`: returns what it added and moves the window."""
+        """End an interval of `seconds`: return its contents and move the window."""
         self._moments.fold()
         parts = [group.roll() for group in self._groups]
         size, moments = len(self), self._moments
@@ -199,7 +199,7 @@ class SeriesTable:
         )
 
     def _by_index(self, parts: list[IntervalSlots]) -> tuple[Integers, NDArray[np.uint32], NDArray[np.uint32]]:
-        """Occupied slots of all groups in the order of series indices."""
+        """Return the occupied slots of all groups in the order of series indices."""
         if len(parts) == 1:
             return parts[0].occupied, parts[0].slots, parts[0].counts
         if not parts:
@@ -215,7 +215,7 @@ class SeriesTable:
         return occupied[order], slots, counts
 
     def stats(self) -> list[SeriesStat]:
-        """All series by index; recomputes what changed since the last call."""
+        """Return all series by index. Recomputes only changes since the last call."""
         window = self._window() if self._window_moved else None
         self._window_moved = False
         return self._stats.build(self._groups, self._moments.summary(), window)
@@ -229,7 +229,7 @@ class SeriesTable:
         return Window(sum(roll.seconds for roll in self._rolls), least, most)
 
     def targets(self) -> ExactTargets:
-        """What the exact pass has to find: the slot of each percentile, and its rank within."""
+        """Return the targets of the exact pass: the slot of each percentile, and its rank within the slot."""
         summary = self._moments.summary()
         groups = []
         for group in self._groups:
@@ -244,7 +244,7 @@ class SeriesTable:
         )
 
     def apply_exact(self, values: dict[int, dict[str, float]]) -> None:
-        """Puts order statistics in place of bucket bounds: series index → percentile key → value in units."""
+        """Replace bucket bounds by order statistics: series index → percentile key → value in units."""
         self.stats()
         self._stats.set_exact(values, self._moments.summary())
 

@@ -1,4 +1,4 @@
-"""From values in units to histogram slots, for the series of one layout."""
+"""Conversion of values in units to histogram slots, for the series of one layout."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ONE: Final = np.int64(1)
 
 
 def highest_tick(scale: float, high: float | None) -> float:
-    """The last tick of a range that ends at `high` units; all ticks above count there."""
+    """Return the last tick of a range that ends at `high` units. All higher ticks count there."""
     return HIGHEST_TICK if high is None else min(max(round(high * scale), 1.0), HIGHEST_TICK)
 
 
 class TickColumns:
-    """Tick size and range of each row, and how many values fell outside."""
+    """Tick size and range of each row, and the number of values outside the range."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"below": Column(np.int64), "above": Column(np.int64)}
     DERIVED: ClassVar[tuple[str, ...]] = (
@@ -36,7 +36,7 @@ class TickColumns:
         self.layout = layout
         self.rows = 0
         self.scale = np.zeros(0)
-        """Ticks in one unit."""
+        """Number of ticks in one unit."""
         self.below = np.zeros(0, dtype=np.int64)
         self.above = np.zeros(0, dtype=np.int64)
         self._smallest = np.zeros(0)
@@ -48,7 +48,10 @@ class TickColumns:
         return self.rows
 
     def add_row(self, scale: float, smallest: float, high: float | None) -> None:
-        """`smallest` is the smallest value told from 0, `high` the largest one of the range, both in units."""
+        """Add a row, with bounds in units.
+
+        `smallest` is the smallest value distinguished from 0, `high` the largest value of the range.
+        """
         rows = self.rows + 1
         self.scale = grown(self.scale, rows)
         self.below = grown(self.below, rows)
@@ -65,12 +68,15 @@ class TickColumns:
 
     @property
     def highest_tick(self) -> Floats:
-        """Where the range of each row ends."""
+        """Last tick of the range of each row."""
         return self._highest_tick
 
     def slots(self, rows: Indices, value: Floats, smallest: float, largest: float, *, count: bool) -> Integers:
-        """Slots of finite values >= 0, whose minimum and maximum are given. Values above the range fall into its
-        last slot, below it into the first ones; `count` says whether to count both."""
+        """Return the slots of finite values >= 0 with the given minimum and maximum.
+
+        Values above the range fall into its last slot, values below it into the first slots. With `count`, both are
+        counted.
+        """
         if self._one_scale is not None:
             ticks = value if self._one_scale == 1.0 else value * self._one_scale
             smallest, largest = smallest * self._one_scale, largest * self._one_scale
@@ -87,7 +93,7 @@ class TickColumns:
         return self.layout.slot_of_whole(ticks, smallest < self.layout.linear)
 
     def range_of(self, row: int, slot: int) -> tuple[float, float]:
-        """Bounds, to rounding, of the values in units that fall into a slot."""
+        """Return the bounds, up to rounding, of the values in units that fall into a slot."""
         one = np.array([slot], dtype=np.int64)
         lowest, highest = int(self.layout.lowest_of(one)[0]), int(self.layout.highest_of(one)[0])
         scale = float(self.scale[row])
@@ -95,7 +101,7 @@ class TickColumns:
         return max(lowest - 0.5, 0.0) / scale, math.inf if unbounded else (highest + 0.5) / scale
 
     def only_integer(self, row: int, slot: int) -> float | None:
-        """The integer, in units, that falls into a slot; None if several or none may."""
+        """Return the only integer, in units, that falls into a slot. Return None if none or several may."""
         if not self.scale[row].is_integer():
             return None  # an integer may lie on the border of two slots, where rounding decides
         first, last = self.range_of(row, slot)
@@ -103,7 +109,10 @@ class TickColumns:
         return float(lowest) if lowest <= last < lowest + 1 else None
 
     def _count_below(self, rows: Indices, value: Floats, ticks: Floats) -> None:
-        """Ticks under 1 only name the candidates: `low * (1 / low)` may come out just under 1."""
+        """Count values below the range.
+
+        Ticks under 1 are only candidates: `low * (1 / low)` may be just under 1.
+        """
         found = np.flatnonzero((ticks < 1.0) & (value > 0.0))
         found = found[value[found] < self._smallest[rows[found]]]
         np.add.at(self.below, rows[found], _ONE)

@@ -1,4 +1,4 @@
-"""The steps of one axis: open until their producers ended them, then said, then kept a while for what is late."""
+"""Steps of one axis: open until their producers ended them, then published, then kept a while for late values."""
 
 from __future__ import annotations
 
@@ -18,18 +18,22 @@ from telemetry.drop_reasons import Count
 from telemetry.wire.events import Axis, ClosedStep, Closing, Name, Natural, ProducerId, Spread, Step
 from telemetry.wire.snapshot import AxisStat
 
-_YOUNG: Final = 2  # one second at least
+_YOUNG: Final = 2  # intervals, together at least one second
 
 
 class Closed(NamedTuple):
-    """A step that is said, and the wall clock of its newest value."""
+    """A step to publish, with the wall clock of its newest value."""
 
     wall_ns: int
     step: ClosedStep
 
 
 class StepState(Struct, array_like=True):
-    """`said` by producer; the clock of steps when the first of them ended it; `merged` once it is closed."""
+    """State of a step.
+
+    `said` holds values by producer. `ended_ns` is the time of the first end on the clock of steps. `merged` is set
+    once the step is closed.
+    """
 
     said: dict[ProducerId, ReportedValues] = {}
     newest_ns: Natural = 0
@@ -43,9 +47,9 @@ class StepState(Struct, array_like=True):
 
 
 class AxisSteps:
-    """Open steps close in ascending order: one that is complete waits for those below it.
+    """Steps of an axis. Open steps close in ascending order: a complete step waits for lower steps.
 
-    What was closed and is not kept any more can't be told from what never was, so nothing is taken for it.
+    A closed step that is no longer kept looks like one that never existed. So values for such steps are refused.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -71,7 +75,7 @@ class AxisSteps:
     def __init__(
         self, name: str, budget: Budget, showing: ShownNames, closing: list[Closed], warn: Callable[[str], None]
     ) -> None:
-        """`closing` takes what is said."""
+        """Prepare an axis. Published steps are appended to `closing`."""
         self.name = name
         self._budget = budget
         self._showing = showing
@@ -81,23 +85,26 @@ class AxisSteps:
         self.members: dict[str, Member] = {}
         self._open: dict[int, StepState] = {}
         self._kept: dict[int, StepState] = {}
-        """In the order they were closed."""
+        """Closed steps that are kept, in the order they were closed."""
         self._forgotten: int | None = None
-        """No step up to this one that is not kept is told from one that was said."""
+        """Highest step up to which missing steps may have been published and forgotten."""
         self._ended_below: int | None = None
-        """All steps below it have been ended by somebody."""
+        """Number below which every step was ended by at least one producer."""
         self._closed = self._timeouts = self._corrections = 0
         self._newest: int | None = None
         self._young = _YOUNG
-        """So many intervals have to end until steps are closed: who reports first does not know who else will."""
+        """Number of intervals until steps may close.
+
+        The first producer to report does not know which others will report.
+        """
         self._shown: Values = {}
         self._shown_steps: dict[str, int] = {}
         self._order: list[int] = []
-        """Open steps, ascending."""
+        """Numbers of open steps, ascending."""
         self._behind: int | None = None
-        """Members that the lowest open step waits for; None: to be counted."""
+        """Number of members that the lowest open step waits for. None: not counted yet."""
         self._late: dict[int, dict[str, None]] = {}
-        """Names of kept steps that were reported since they were said."""
+        """Names in kept steps that were reported after the step was published."""
         self.open_units = self.kept_units = 0
         self._reduction_of = Reductions(None)
 
@@ -121,7 +128,10 @@ class AxisSteps:
     # --- who -------------------------------------------------------------------------------------
 
     def declare(self, declared: Axis) -> bool:
-        """False if it was declared otherwise before, which stands."""
+        """Declare the reductions of the axis.
+
+        Return False if they differ from an earlier declaration, which stays.
+        """
         if self.declared is not None:
             before = (self.declared.reduce, list(self.declared.reductions.items()))
             return before == (declared.reduce, list(declared.reductions.items()))
@@ -132,8 +142,11 @@ class AxisSteps:
         return True
 
     def hear(self, producer: str, at: int, clock_ns: int, since: int = 0) -> None:
-        """A producer says it has ended all steps below `at`, and lives. If some of its batches below `since` are
-        missing, it does not count until they come, but for the grace, which bounds how long they are waited for."""
+        """Register that a producer lives and claims to have ended all steps below `at`.
+
+        If some of its batches below `since` are missing, the claim counts once they arrive, or after the grace
+        time.
+        """
         member = self.members.get(producer)
         if member is None:
             member = self.members[producer] = Member(NOTHING_ENDED if since else at, clock_ns)
@@ -151,7 +164,10 @@ class AxisSteps:
             self._begin_graces(at, clock_ns)
 
     def settle(self, producer: str, contiguous: int) -> bool:
-        """All of a producer's batches below this number are in, or given up. Whether it claims more than counts."""
+        """Apply a producer's claims, given that all its batches below `contiguous` arrived or were given up.
+
+        Returns True if claims are left.
+        """
         member = self.members[producer]
         at = member.settled(contiguous)
         if at > member.at:
@@ -159,7 +175,7 @@ class AxisSteps:
         return bool(member.claims)
 
     def claimants(self) -> list[str]:
-        """Producers whose claims may not count yet."""
+        """Return producers with claims that do not count yet."""
         return [producer for producer, member in self.members.items() if member.claims]
 
     def _move_on(self, member: Member, at: int) -> None:
@@ -168,7 +184,7 @@ class AxisSteps:
         member.at = at
 
     def leave(self, producer: str, clock_ns: int) -> bool:
-        """A producer has ended altogether. False if it was no member."""
+        """Remove a producer that has ended. Return False if it was no member."""
         if self.members.pop(producer, None) is None:
             return False
         self._behind = None
@@ -187,14 +203,14 @@ class AxisSteps:
     # --- values ----------------------------------------------------------------------------------
 
     def room_for(self, number: int, producer: str, values: Values) -> int:
-        """Units of the budget that `add` may need."""
+        """Return an upper bound of the budget units that `add` needs."""
         step = self._open.get(number) or self._kept.get(number)
         if step is None:
             return 2 * limits.STEP_UNITS + len(values)
         return 2 * len(values) if producer in step.said else limits.STEP_UNITS + len(values)
 
     def add(self, number: int, producer: str, values: Values, at_ns: int, clock_ns: int) -> bool:
-        """Values of a step; False if it is too late for them. There is room for them in the budget."""
+        """Add values of a step. Return False if they are too late. The caller has made room in the budget."""
         step = self._open.get(number)
         if step is None:
             step = self._kept.get(number)
@@ -214,7 +230,7 @@ class AxisSteps:
         self._late.setdefault(number, {}).update(dict.fromkeys(values))
 
     def _report(self, step: StepState, producer: str, values: Values, at_ns: int) -> int:
-        """Units it took."""
+        """Add values to a step and return the units used."""
         said = step.said.get(producer)
         if said is None:
             said = step.said[producer] = ReportedValues(values, at_ns)
@@ -247,12 +263,12 @@ class AxisSteps:
 
     @property
     def lowest(self) -> int | None:
-        """Of the open steps."""
+        """Lowest open step, or None."""
         return self._order[0] if self._order else None
 
     @property
     def _complete(self) -> bool:
-        """The lowest open step waits for nobody."""
+        """True if the lowest open step waits for no producer."""
         if not self._order or self._young:
             return False
         if self._behind is None:
@@ -268,8 +284,11 @@ class AxisSteps:
             self.close_lowest("ended")
 
     def pass_interval(self, until_ns: int) -> None:
-        """Closes steps that were first ended by then, on the clock of steps. Whoever they lack and was not heard
-        since is not waited for any more, nor are batches that have been missing since then."""
+        """Close steps whose first end was at or before `until_ns` on the clock of steps.
+
+        Producers that they lack and that were silent since then are not awaited any more. Neither are batches that
+        have been missing since then.
+        """
         self._young = max(0, self._young - 1)
         self.close_complete()
         self._close_overdue(until_ns)
@@ -311,7 +330,7 @@ class AxisSteps:
             self.close_lowest("run_end")
 
     def correct(self) -> None:
-        """Says what has changed of steps that were said."""
+        """Publish the changes of steps that were published before."""
         while self._late:
             self._correct(next(iter(self._late)))
 
@@ -326,7 +345,7 @@ class AxisSteps:
             self._say(number, step, news, {name: spread[name] for name in news if name in spread}, "late")
 
     def forget_oldest(self) -> None:
-        """The kept step that was closed first."""
+        """Forget the kept step that was closed first."""
         number = next(iter(self._kept))
         if number in self._late:
             self._correct(number)
@@ -338,7 +357,7 @@ class AxisSteps:
     def _say(
         self, number: int, step: StepState, values: Values, spread: dict[str, Spread], closing: Closing
     ) -> None:
-        """As one record, or several of at most PARAMS_PER_RECORD names."""
+        """Publish a step as one record, or as several of at most PARAMS_PER_RECORD names."""
         self._show(number, values)
         names = list(values)
         for begin in range(0, len(names), limits.PARAMS_PER_RECORD):

@@ -1,7 +1,7 @@
-"""A producer on an axis, and which of its steps it has ended.
+"""A producer on an axis, and the steps it has ended.
 
-What it says it ended counts once nothing of what it sent before can still come: a batch that is missing may hold
-values of just these steps. Such claims are kept until the batches are in or given up, at most for a grace.
+A claim to have ended steps counts once no earlier batch can still arrive, because a missing batch may hold values
+of these steps. Claims are kept until the batches arrive or are given up, at most for a grace time.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from telemetry import limits
 from telemetry.wire.events import Natural
 
 NOTHING_ENDED: Final = -(1 << 63)
-"""The wire has no lower step."""
+"""Lower bound of step numbers on the wire."""
 _SINCE: Final = attrgetter("since")
 
 
 class EndClaim(Struct, array_like=True):
-    """It has ended all steps below `at`, if no batch below `since` says otherwise."""
+    """Claim to have ended all steps below `at`, unless a batch below `since` holds values of them."""
 
     since: Natural
     at: int
     made_ns: Natural
-    """First, on the clock of steps."""
+    """Time of the first such claim on the clock of steps."""
 
 
 class Member(Struct, array_like=True):
     """A producer that has reported on the axis and has not ended."""
 
     at: int
-    """The lowest step that it has not ended, as far as that counts."""
+    """Lowest step that it has not ended, by claims that count."""
     heard_ns: Natural
-    """On the clock of steps."""
+    """Time of its last report on the clock of steps."""
     away: bool = False
-    """It said nothing for the whole grace of a step: no step waits for it until it says something."""
+    """True if it was silent for the whole grace time of a step: steps do not wait for it until its next report."""
     claims: list[EndClaim] = []
-    """Ascending, at most STEP_CLAIMS."""
+    """Claims in ascending order, at most STEP_CLAIMS."""
     waived: Natural = 0
-    """Batches below this one that were missing for a whole grace are not waited for."""
+    """Number below which missing batches are not awaited, because they were missing for a whole grace time."""
 
     def restored(self) -> None:
-        """Raises ValueError for what can't be."""
+        """Check the restored state. Raise ValueError if it is invalid."""
         numbers = [claim.since for claim in self.claims]
         if len(numbers) > limits.STEP_CLAIMS or numbers != sorted(set(numbers)):
             raise ValueError("claims on steps that can't be")
 
     def claim(self, since: int, at: int, now_ns: int) -> None:
-        """Keeps what it says it ended above batches that are missing. Beyond the bound the newest are one."""
+        """Add a claim that depends on missing batches. Beyond the limit, the newest claims are merged."""
         place = bisect_left(self.claims, since, key=_SINCE)
         if place < len(self.claims) and self.claims[place].since == since:
             self.claims[place].at = max(self.claims[place].at, at)
@@ -61,13 +61,16 @@ class Member(Struct, array_like=True):
             self.claims[-1].at = max(self.claims[-1].at, last.at)
 
     def waive(self, until_ns: int) -> None:
-        """What was missing already when a claim was made by then is not waited for any more."""
+        """Stop waiting for batches that were missing when a claim was made at or before `until_ns`."""
         for claim in self.claims:
             if claim.made_ns <= until_ns:
                 self.waived = claim.since
 
     def settled(self, contiguous: int) -> int:
-        """All batches below this number are in or given up: the lowest step it has not ended now, or lower."""
+        """Return the lowest step that the producer has not ended.
+
+        All batches below `contiguous` arrived or were given up. The result may be too low while claims are left.
+        """
         at = self.at
         while self.claims and self.claims[0].since <= max(contiguous, self.waived):
             at = max(at, self.claims.pop(0).at)

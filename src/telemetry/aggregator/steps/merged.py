@@ -1,4 +1,7 @@
-"""What producers reported of one step, and what it comes to for all of them. No order of arrival shows in it."""
+"""Values that producers reported for one step, and their merged result.
+
+The result is independent of the order of arrival.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,23 @@ from telemetry import limits
 from telemetry.wire.events import Axis, Name, Natural, ProducerId, Reduction, Spread
 
 Values = dict[Name, float | None]
-"""Null: no finite number."""
+"""Values by name. Null: not a finite number."""
 _NAMES_REMEMBERED: Final = 8 * limits.STEP_NAMES_SHOWN
 
 
 class ReportedValues(Struct, array_like=True):
-    """The newest values of one producer."""
+    """Newest values of one producer."""
 
     values: Values
     at_ns: Natural
-    """Wall clock of them, but of those in `times`."""
+    """Wall clock of the values, except those in `times`."""
     times: dict[Name, Natural] = {}
 
     def time_of(self, name: str) -> int:
         return self.times.get(name, self.at_ns)
 
     def add(self, values: Values, at_ns: int) -> None:
-        """More of them. A batch that was lost on the way may come with older ones, which change nothing."""
+        """Add values. A batch that was lost and resent may hold older values, which have no effect."""
         for name, value in values.items():
             if name not in self.values or self.time_of(name) <= at_ns:
                 self.values[name] = value
@@ -40,16 +43,16 @@ class ReportedValues(Struct, array_like=True):
 
     @property
     def units(self) -> int:
-        """What it takes of a budget."""
+        """Number of budget units used."""
         return limits.STEP_UNITS + len(self.values) + len(self.times)
 
 
 def finite(values: Values) -> Values:
-    """The same with null for what is not finite."""
+    """Return the values with null for every number that is not finite."""
     try:
         if math.isfinite(sum(values.values())):  # type: ignore[arg-type]
             return values
-    except TypeError:  # there is a null
+    except TypeError:  # a value is null
         pass
     return {name: _number(value) for name, value in values.items()}
 
@@ -63,7 +66,10 @@ def merged(
     reduction_of: Callable[[str], Reduction],
     names: Iterable[str] | None = None,
 ) -> tuple[Values, dict[str, Spread]]:
-    """One value for each name, or for some `names`, and the spread of those that several producers reported."""
+    """Return one value for each name, or for some `names`, and spreads.
+
+    A name reported by several producers has a spread.
+    """
     if len(said) == 1 and names is None:
         (only,) = said.values()
         return only.values, {}
@@ -85,7 +91,7 @@ def merged(
 def _reported(
     said: Mapping[ProducerId, ReportedValues], names: Iterable[str] | None
 ) -> Iterator[tuple[str, Sequence[str], Sequence[float]]]:
-    """For each name the producers that have a number for it, in order of their ids, and the numbers."""
+    """Yield each name with the producers that have a number for it, in order of their ids, and the numbers."""
     ranks = sorted(said)
     reported = [said[rank].values for rank in ranks]
     if names is None:
@@ -100,7 +106,7 @@ def _reported(
 
 
 def _spread(who: Sequence[str], numbers: Sequence[float]) -> Spread:
-    """Of several that say the same, the first in order of their ids is named."""
+    """Return the spread of numbers. Of producers with equal extremes, the first by id is named."""
     low, high = min(numbers), max(numbers)
     mean = min(max(low, _mean(numbers)), high)
     return Spread(len(numbers), low, high, mean, who[numbers.index(low)], who[numbers.index(high)])
@@ -137,19 +143,19 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _pattern(text: str) -> Pattern[str]:
-    """`*` is anything; all other characters are themselves."""
+    """Return a pattern in which `*` matches anything and all other characters match themselves."""
     return compile_pattern(translate(text.replace("[", "[[]").replace("?", "[?]")))
 
 
 class Reductions:
-    """Which reduction a name has on one axis. What was looked up is remembered, within a bound."""
+    """Reductions of names on one axis. A bounded number of lookups is cached."""
 
     def __init__(self, declared: Axis | None) -> None:
         self._compiled: Reduction = declared.reduce if declared is not None else "mean"
         self._known: dict[str, Reduction] = {}
         self._patterns: list[tuple[Pattern[str], Reduction]] = []
         self._plain: dict[str, tuple[int, Reduction]] = {}
-        """By name: how many patterns come before it, and its reduction."""
+        """Name → number of patterns that precede it, and its reduction."""
         for name, reduction in (declared.reductions if declared is not None else {}).items():
             if "*" in name:
                 if len(self._patterns) < limits.STEP_PATTERNS:

@@ -1,7 +1,8 @@
-"""Scalars of many producers, merged by axis and step; said once all that report on the axis have ended the step.
+"""Merge of scalars of many producers by axis and step.
 
-Time is the sum of the intervals of the history, so that whoever reads the journal comes to the same: whether a
-producer lives is told by what it reports, for its signs of life are written nowhere.
+A step is published once all producers that report on the axis have ended it. Time is the sum of history intervals,
+so that a reader of the journal gets the same result. A producer counts as alive by its reports, because pings are
+not journaled.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from telemetry.wire.events import Axis, Name, Natural, Scalars, StepEnd
 from telemetry.wire.snapshot import AxisStat
 
 _LATEST_NS: Final = (1 << 63) - 1
-_LONGEST_NS: Final = 2_000_000_000  # of an interval: in a longer one nobody could be heard for a while
+_LONGEST_NS: Final = 2_000_000_000  # of an interval: no producer could report for a while in a longer one
 
 
 class Steps:
-    """Bounded: AXES, and on each STEPS_OPEN and STEPS_KEPT, and STEP_VALUES and what is shown of all together.
+    """Steps of all axes.
 
-    What is said waits for `take`, until the end of the call that led to it.
+    Bounded by AXES, by STEPS_OPEN and STEPS_KEPT per axis, and by STEP_VALUES and the shown names in total. Steps
+    to publish wait for `take` until the end of the call that closed them.
     """
 
     STATE: ClassVar[Mapping[str, Any]] = {
@@ -46,13 +48,13 @@ class Steps:
         self._closing: list[Closed] = []
         self._touched: dict[str, None] = {}
         self._claiming: dict[str, set[str]] = {}
-        """Producers whose claims may not count yet, and on which axes."""
+        """Producer → axes with claims that may not count yet."""
         self._clock_ns = 0
-        """Where the interval that goes on now began."""
+        """Start of the current interval on the clock of steps."""
 
     @property
     def known(self) -> list[str]:
-        """Axes. Once, new steps can be given them, and meet each."""
+        """The names of axes. New steps can be assigned these once, and add each."""
         return list(self._axes)
 
     @known.setter
@@ -68,7 +70,7 @@ class Steps:
                 self._claiming.setdefault(producer, set()).add(name)
 
     def _meet(self, name: str) -> AxisSteps | None:
-        """The axis of this name, new or known; None if there is no room for it."""
+        """Return the axis of this name, new or known. Return None if there is no room for it."""
         axis = self._axes.get(name)
         if axis is None:
             if len(self._axes) >= limits.AXES:
@@ -85,7 +87,7 @@ class Steps:
             self._warn(f"axis {declared.name!r} was declared again, otherwise: what was said first stands")
 
     def end(self, producer: str, ended: StepEnd, since: int = 0) -> Reason | None:
-        """Why it is dropped, if it is. `since` as in `report`."""
+        """Register that a producer ended a step. Return the reason if that is dropped. `since` as in `report`."""
         axis = self._meet(ended.axis)
         if axis is None:
             return Reason.STEPS_FULL
@@ -93,9 +95,9 @@ class Steps:
         return None
 
     def report(self, producer: str, scalars: Scalars, at_ns: int, since: int = 0) -> Reason | None:
-        """Values of a step, which also end the producer's lower ones. Why they are dropped, if they are.
+        """Add values of a step, which also end the producer's lower steps. Return the reason if they are dropped.
 
-        `since`: the producer's batches from this number up to the one that says it are all in; 0: all before it.
+        All of the producer's batches from `since` up to the current one have arrived. 0: all earlier batches have.
         """
         axis = self._meet(scalars.axis)
         if axis is None:
@@ -118,7 +120,10 @@ class Steps:
             self._claiming.setdefault(producer, set()).add(axis.name)
 
     def settle(self, producer: str, contiguous: int) -> None:
-        """At the end of a call: all of a producer's batches below this number are in the numbers, or given up."""
+        """Update claims at the end of a call.
+
+        All of the producer's batches below `contiguous` are applied or given up.
+        """
         claiming = self._claiming.pop(producer, None)
         if claiming is None:
             return
@@ -129,28 +134,28 @@ class Steps:
                     self._claiming.setdefault(producer, set()).add(name)
 
     def leave(self, producer: str) -> None:
-        """It has ended, and no step waits for it any more."""
+        """Remove a producer that has ended: no step waits for it any more."""
         self._claiming.pop(producer, None)
         for name, axis in self._axes.items():
             if axis.leave(producer, self._clock_ns):
                 self._touched[name] = None
 
     def pass_time(self, elapsed_ns: int) -> None:
-        """An interval ended. Steps that were first ended in an interval at least a grace before it are closed."""
+        """End an interval. Close steps that were first ended in an interval at least a grace time earlier."""
         until_ns = self._clock_ns - self._grace_ns
         self._clock_ns = min(self._clock_ns + min(elapsed_ns, _LONGEST_NS), _LATEST_NS)
         for axis in self._axes.values():
             axis.pass_interval(until_ns)
 
     def close(self) -> None:
-        """Nothing more will come. If it does, the steps that were closed can be corrected as others are."""
+        """Close all steps. Values that still arrive correct them as they correct other closed steps."""
         for axis in self._axes.values():
             axis.close_all()
 
     # --- out -------------------------------------------------------------------------------------
 
     def take(self) -> list[Closed]:
-        """What is to be said after a call, in order. Steps of an axis ascend, but for late ones."""
+        """Return the steps to publish after a call, in order. Steps of an axis ascend, except late ones."""
         for name in self._touched:
             self._axes[name].close_complete()
             self._axes[name].correct()
@@ -165,7 +170,10 @@ class Steps:
     # --- bounds ----------------------------------------------------------------------------------
 
     def _make_room(self, axis: AxisSteps, number: int, producer: str, values: Values) -> bool:
-        """Forgets steps that are kept, then closes open ones, but for this one and what is above it on its axis."""
+        """Make room in the budget. Return False if that is impossible.
+
+        First forgets kept steps, then closes open ones, except this step and higher steps of its axis.
+        """
         while self._budget.left < axis.room_for(number, producer, values):
             keeper = _largest(self._axes.values(), lambda each: each.kept_units)
             if keeper is not None:
@@ -179,6 +187,6 @@ class Steps:
 
 
 def _largest(axes: Iterable[AxisSteps], units_of: Callable[[AxisSteps], int]) -> AxisSteps | None:
-    """The first of those that hold most; None if none holds anything."""
+    """Return the first of the largest axes, or None if all are empty."""
     largest = max(axes, key=units_of)
     return largest if units_of(largest) else None

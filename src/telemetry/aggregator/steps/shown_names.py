@@ -1,4 +1,7 @@
-"""Which names of values snapshots repeat: all axes share a bound, so that no number of them makes one too large."""
+"""Names of values that snapshots repeat.
+
+All axes share one bound, so that many axes can't make a snapshot too large.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from telemetry.aggregator.producers.budget import Budget
 
 
 class ShownNames:
-    """STEP_NAMES_SHOWN names of STEP_NAME_CHARS_SHOWN characters together, to whoever asks first, for ever."""
+    """Budget of STEP_NAMES_SHOWN names with STEP_NAME_CHARS_SHOWN characters in total. First come, first served."""
 
     STATE: ClassVar[Mapping[str, Any]] = {"_hides": bool}
     DERIVED: ClassVar[tuple[str, ...]] = ("_warn", "_names", "_chars")
@@ -20,10 +23,10 @@ class ShownNames:
         self._names = Budget(limits.STEP_NAMES_SHOWN)
         self._chars = Budget(limits.STEP_NAME_CHARS_SHOWN)
         self._hides = False
-        """There was no room for some name, which is told once."""
+        """True if a name did not fit, which causes one warning."""
 
     def take(self, name: str) -> bool:
-        """Whether one more name is shown."""
+        """Take room for a name. Return True if it is shown."""
         if self._names.left and self._chars.take(len(name)):
             return self._names.take(1)
         if not self._hides:
@@ -35,5 +38,5 @@ class ShownNames:
         return False
 
     def take_again(self, names: Iterable[str]) -> bool:
-        """What an owner had whose state is restored; False if it can't have had it."""
+        """Take the names of an owner with restored state. Return False if it can't have had them."""
         return all(self._names.take(1) and self._chars.take(len(name)) for name in names)

@@ -169,7 +169,7 @@ class Aggregator:
         if not fits or not all(producer.ids.fits(instruments) for producer in self._book):
             raise ValueError("an id that leads to no instrument")
 
-    # --- in --------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------
 
     def hello(self, hello: Hello, now_ns: int, wall_ns: int) -> bool:
         """Introduce a producer. Return False if there are too many."""
@@ -302,7 +302,7 @@ class Aggregator:
             self.bad_frame(Reason.TOO_MANY_PRODUCERS)
         return known
 
-    # --- who -------------------------------------------------------------------------------------
+    # --- producers -------------------------------------------------------------------------------
 
     def producers(self) -> list[str]:
         """Return the ids of all producers, in order of appearance."""
@@ -351,7 +351,7 @@ class Aggregator:
         """Return False once there were producers other than `besides` and each has ended or is lost."""
         return self._book.anyone_left(now_ns, besides)
 
-    # --- out -------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------
 
     @property
     def applied(self) -> int:

@@ -131,10 +131,10 @@ class RecordReader:
         }
 
     def read(self, producer: Producer, batch: EventBatch, now_ns: int, since: int = 0) -> list[StreamedRecord]:
-        """Read the records of a batch. Return those for the stream, which count as applied.
+        """Read the records of a batch. Return the records for the stream, which count as applied.
 
-        `now_ns` is the run's clock. All batches of the producer from `since` up to this one were read before. 0:
-        all earlier batches were.
+        `now_ns` is the run's clock. All batches of the producer from `since` up to this one were read before. If
+        `since` is 0, all earlier batches were.
         """
         streamed: list[StreamedRecord] = []
         before = len(self._values)

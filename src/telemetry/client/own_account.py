@@ -37,11 +37,11 @@ def with_own_account(report: Report, producer: str, emitted: int) -> Report:
 
 
 def with_acknowledged(report: Report, hello: Hello, dropped: Mapping[str, int], ending: Ending) -> Report:
-    """Fill a report without producers with what this producer knows.
+    """Add this producer's account to a report that has no producers.
 
-    When the aggregator does not answer any more, the producer still knows which of its events were acknowledged:
-    these are in the numbers of the run. Events without acknowledgement become a warning, because their fate is
-    unknown. A report that has numbers of other producers is returned unchanged.
+    When the aggregator does not answer, the producer still knows which of its events were acknowledged: these are
+    in the numbers of the run. Events without acknowledgement become a warning, because their fate is unknown. A
+    report that has numbers of other producers is returned unchanged.
     """
     if report.source != "last_live" or report.snapshot.producers:
         return report

@@ -114,7 +114,7 @@ class Process:
         """Return a `with` block whose requests belong to the named tracking window. Raise InstrumentError."""
         return Tracking(self.kinds, self, window)
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------
 
     def join(self, endpoint: str, name: str, config: EmitConfig) -> Flusher:
         """Return the flusher for an aggregator. The caller waits for the welcome.
@@ -263,7 +263,7 @@ class Process:
             )
         )
 
-    # --- attaching by itself ---------------------------------------------------------------------
+    # --- automatic attach ------------------------------------------------------------------------
 
     def attach_by_itself(self) -> None:
         """Attach to the aggregator that the environment names.

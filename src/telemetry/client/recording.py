@@ -236,7 +236,7 @@ class Recording:
         """
         self._steps.end(step, axis, at_ns)
 
-    # --- what is not a number --------------------------------------------------------------------
+    # --- texts, tables, files and spans ----------------------------------------------------------
 
     def text(
         self,
@@ -390,7 +390,7 @@ class Recording:
         chosen = joined(labels, more_labels)
         self._put("span", name, lambda: records.span(name, checked_ns(start_ns), checked_ns(end_ns), track, chosen))
 
-    # --- how -------------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------
 
     def _put(self, what: str, name: object, make: Callable[[], bytes]) -> None:
         self._steps.put(f"{what} {name!r}" if isinstance(name, str) else what, lambda: [make()])

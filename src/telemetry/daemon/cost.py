@@ -38,7 +38,7 @@ class EarlierCost:
 class CostMeter:
     """Collector of the figures of `SelfCost`. Durations are monotonic.
 
-    Totals of frames, bytes and events are of the whole run. All other figures are of this process.
+    Totals of frames and bytes are of the whole run. All other figures are of this process.
     """
 
     def __init__(self, now_ns: int, before: EarlierCost = EarlierCost()) -> None:

@@ -36,7 +36,7 @@ def finalize(service: Service) -> bool:
         _LOG.exception("the run could not be concluded")
         _fall_back(service, repr(error))
     path = _write(service, service.snapshot())
-    if path != service.parts.directory.final:  # tell subscribers and readers of the file
+    if path != service.parts.directory.final:  # subscribers and readers of the file must see the warning
         service.run_status.newest = replace(service.snapshot(), warnings=list(service.run_status.warnings))
         _write(service, service.snapshot())
     try:

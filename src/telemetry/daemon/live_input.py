@@ -173,7 +173,7 @@ class LiveFeed:
         # a process in another pid namespace may live; then it answers the announcement of the drain
         return now_ns - max(facts.last_seen_ns, self._drain_began_ns) > _QUIET_NS
 
-    # --- who the run belongs to ------------------------------------------------------------------
+    # --- owners of the run -----------------------------------------------------------------------
 
     def _watch_processes(self, now_ns: int) -> None:
         process_watch = self._parts.process_watch

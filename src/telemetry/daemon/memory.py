@@ -23,7 +23,7 @@ def keep_small() -> bool:
     settings = {
         _M_MMAP_THRESHOLD: _MMAP_FROM_BYTES,
         _M_TRIM_THRESHOLD: _TRIM_FROM_BYTES,
-        _M_ARENA_MAX: 1,  # worker and main thread share memory and seldom need it together
+        _M_ARENA_MAX: 1,  # the worker reuses memory that the main thread freed
     }
     return all(mallopt(name, value) for name, value in settings.items())
 

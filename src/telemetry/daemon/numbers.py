@@ -32,7 +32,7 @@ class Numbers:
         self.aggregator = aggregator
         self.run = run
         self.frames, self.frame_bytes = run.frames, run.frame_bytes
-        """Number of applied batches as messages, and their size in bytes."""
+        """Number of applied batches, and their size in bytes as messages."""
         self._untaken: list[StreamedRecord] = []
 
     @staticmethod

@@ -125,7 +125,7 @@ class Playback:
             return damage(reader.tail_bytes)
         return CUT if self._fold.numbers.run.unaccounted else ""
 
-    # --- one entry after the other ---------------------------------------------------------------
+    # --- entries ---------------------------------------------------------------------------------
 
     def _due_ns(self) -> float:
         """Return the stamp up to which entries are due."""

@@ -160,7 +160,7 @@ class Service:
             self.run_status.seq += 1
         self.parts.hub.publish_snapshot(encode_snapshot(self.snapshot()))
 
-    # --- what else happens -----------------------------------------------------------------------
+    # --- state and signals -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self.run_status.lifecycle.state == "INITIALIZE" and self.parts.aggregator.producers():

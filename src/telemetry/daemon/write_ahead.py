@@ -57,7 +57,7 @@ class WriteAheadLog:
         self._numbers.run = replace(self._numbers.run, warnings=list(warnings))
         self._journal.begin(self._numbers.checkpoint(), self.stamp())
 
-    # --- what changes the numbers ----------------------------------------------------------------
+    # --- changes of the numbers ------------------------------------------------------------------
 
     def turn(self, frames: Sequence[bytes]) -> list[StreamedRecord]:
         """Apply the frames of one turn. Returns as `take_streamed`."""
@@ -159,7 +159,7 @@ class WriteAheadLog:
         if counts:
             self._note(BadFrames(counts=counts), self.stamp())
 
-    # --- what is worth a note --------------------------------------------------------------------
+    # --- notes -----------------------------------------------------------------------------------
 
     def _note(self, note: Note, now_ns: int) -> None:
         if self._journal is not None:

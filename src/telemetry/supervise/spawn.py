@@ -134,9 +134,10 @@ def _launched(
 
 
 def dismiss(process: subprocess.Popen[bytes]) -> None:
-    """End an aggregator whose run no process knows. Blocks briefly until it has ended, so that no zombie is left.
+    """End an aggregator whose run no process has joined.
 
-    It is asked to end, so that it removes its addresses.
+    It is asked to end, so that it removes its addresses. Blocks briefly until it has ended, so that no zombie is
+    left.
     """
     process.terminate()
     try:

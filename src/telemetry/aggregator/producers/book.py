@@ -176,7 +176,7 @@ class Producer:
         self.last_event_ns = max(self.last_event_ns, min(time_ns, now_ns))
 
     def cannot_resend(self, first: int, last: int, now_ns: int) -> None:
-        """Give up those of these batches that are missing, because the producer no longer has them."""
+        """Give up the missing ones of these batches, because the producer no longer has them."""
         self.last_seen_ns = now_ns
         self.sequence.give_up(first, last)
         self._move_on()

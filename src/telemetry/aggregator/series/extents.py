@@ -31,7 +31,7 @@ Index = NDArray[np.intp]
 Values = NDArray[np.float64]
 
 _NEVER: Final = np.iinfo(np.int64).max
-_LONGEST_NS: Final = float(1 << 62)  # times before 0 do not exist
+_LONGEST_NS: Final = float(1 << 62)  # times start at 0
 _MOST_WITNESSED: Final = 1 << 13  # rows; the rows of one turn are added to that
 _KINDS: Final[tuple[Kind, ...]] = ("series", "counter")
 
@@ -114,7 +114,7 @@ class Extents:
     def __len__(self) -> int:
         return len(self._leaders)
 
-    # --- who -------------------------------------------------------------------------------------
+    # --- leaders and followers -------------------------------------------------------------------
 
     @property
     def leaders(self) -> list[tuple[str, dict[str, str]]]:
@@ -205,7 +205,7 @@ class Extents:
         self._concerned[code] = grown(self._concerned[code], index + 2)
         self._concerned[code][index] = True
 
-    # --- in --------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------
 
     def witness(self, kind: int, part: KindRows) -> None:
         """Buffer applied rows of leaders and followers."""
@@ -275,7 +275,7 @@ class Extents:
         inside: NDArray[np.bool_] = rows.wall_times <= self._last.take(self._leader_of.take(rows.places))
         return inside
 
-    # --- out -------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------
 
     def by_instrument(self) -> dict[Kind, dict[int, Extent]]:
         """Return the extents of followers whose leader has recorded values, by kind and index."""

@@ -125,7 +125,7 @@ class AxisSteps:
         if len(self.members) > limits.PRODUCERS or not self._budget.take(self.open_units + self.kept_units):
             raise ValueError("more of steps than there is room for")
 
-    # --- who -------------------------------------------------------------------------------------
+    # --- members ---------------------------------------------------------------------------------
 
     def declare(self, declared: Axis) -> bool:
         """Declare the reductions of the axis.
@@ -370,7 +370,7 @@ class AxisSteps:
             self._closing.append(Closed(step.newest_ns, said))
             step.revision += 1
 
-    # --- what is shown ---------------------------------------------------------------------------
+    # --- shown values ----------------------------------------------------------------------------
 
     def _show(self, number: int, values: Values) -> None:
         if self._newest is None or number >= self._newest:

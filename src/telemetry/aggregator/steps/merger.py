@@ -79,7 +79,7 @@ class Steps:
             axis = self._axes[name] = AxisSteps(name, self._budget, self._showing, self._closing, self._warn)
         return axis
 
-    # --- in --------------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------
 
     def declare(self, declared: Axis) -> None:
         axis = self._meet(declared.name)
@@ -97,7 +97,8 @@ class Steps:
     def report(self, producer: str, scalars: Scalars, at_ns: int, since: int = 0) -> Reason | None:
         """Add values of a step, which also end the producer's lower steps. Return the reason if they are dropped.
 
-        All of the producer's batches from `since` up to the current one have arrived. 0: all earlier batches have.
+        All of the producer's batches from `since` up to the current one have arrived. If `since` is 0, all earlier
+        batches have.
         """
         axis = self._meet(scalars.axis)
         if axis is None:
@@ -152,7 +153,7 @@ class Steps:
         for axis in self._axes.values():
             axis.close_all()
 
-    # --- out -------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------
 
     def take(self) -> list[Closed]:
         """Return the steps to publish after a call, in order. Steps of an axis ascend, except late ones."""

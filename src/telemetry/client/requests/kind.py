@@ -77,12 +77,10 @@ class Requests:
     ) -> Request:
         """Issue a request that is sent now, or was sent at `at_ns`.
 
-        `planned` is its due time. Both are monotonic ns.
-
-        `find` returns the request by `key` while it is in flight. If another request in flight has the key, that
-        request keeps it. In a `conversation`, a request without `turn` gets the next number, from 1. An invalid
-        value is counted and left out. Raises TypeError, before any change, for a key or conversation that can't be
-        hashed. Without a run, the request is not kept.
+        `planned` is its due time. Both times are monotonic ns. `find` returns the request by `key` while it is in
+        flight. If another request in flight has the key, that request keeps it. In a `conversation`, a request
+        without `turn` gets the next number, from 1. An invalid value is counted and left out. Raises TypeError,
+        before any change, for a key or conversation that can't be hashed. Without a run, the request is not kept.
         """
         if self._host.state == "idle":
             return self._ignored
@@ -140,7 +138,7 @@ class Requests:
         rows = ended.rows(at)
         ended.family.put(rows)
 
-    # --- when to stop ----------------------------------------------------------------------------
+    # --- stop conditions -------------------------------------------------------------------------
 
     def known(
         self,

@@ -115,7 +115,7 @@ class Kinds:
         for kind in self._kinds.values():
             kind.enter(self.window)
 
-    # --- what the process does for all of them ---------------------------------------------------
+    # --- calls by the process --------------------------------------------------------------------
 
     def forget(self) -> None:
         """Drop open requests, conversations and figures: they belong to another run or process."""

@@ -46,10 +46,10 @@ class Turn(NamedTuple):
 
 
 class Request(Struct, eq=False, gc=False):
-    """A request in flight. Calls may be made from any threads, one after another.
+    """A request in flight.
 
-    No call raises or, with policy `drop`, blocks. All arguments are checked before any change: once the request is
-    claimed, no code of the caller runs.
+    Calls may be made from any threads, one after another. No call raises or, with policy `drop`, blocks. All
+    arguments are checked before any change: once the request is claimed, no code of the caller runs.
 
     Each call returns its time in monotonic ns, which is `at_ns` if given. A call after the outcome is counted and
     has no other effect. As a context manager, the request completes at the end of the block, or fails with the name

@@ -192,7 +192,7 @@ class Conversation:
             unfinished=unfinished,
         )
 
-    # --- what the aggregator says ----------------------------------------------------------------
+    # --- messages of the aggregator --------------------------------------------------------------
 
     def _take(self, response: Response) -> None:
         if isinstance(response, Ack):

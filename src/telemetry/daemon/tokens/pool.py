@@ -27,7 +27,7 @@ _KILLED_BY_ONE: Final = 2  # workers: one may have been killed for another reaso
 _CLOSE_S: Final = 5.0  # for threads whose workers are killed
 
 Answer = list[tuple[int, int | None]]
-"""Text numbers with their token counts. None: the text can't be counted."""
+"""Pairs of text number and token count. None: the text can't be counted."""
 
 
 class _Job(NamedTuple):

@@ -128,7 +128,7 @@ class TokenResults:
         for begin in range(0, len(numbers), limits.TOKEN_BATCH_TEXTS):
             self._book([(number, None) for number in numbers[begin : begin + limits.TOKEN_BATCH_TEXTS]])
 
-    # --- what they come to -----------------------------------------------------------------------
+    # --- results ---------------------------------------------------------------------------------
 
     @property
     def _is_there(self) -> bool:

@@ -1,8 +1,8 @@
-"""The calls of a `Run` as functions of the package: `telemetry.counter`, `telemetry.log`, `telemetry.mark`, …
+"""Methods of a `Run` as functions of the package: `telemetry.counter`, `telemetry.log`, `telemetry.mark`, …
 
-They need no run at hand, at import time for example. Instruments bind to the run of the process when it starts.
-With TELEMETRY_ENDPOINT set, the first call attaches the process to that aggregator. Without a run, instruments
-discard what they are given, and records are dropped.
+They can be called without a run, for example at import time. Instruments bind to the run of the process when it
+starts. With TELEMETRY_ENDPOINT set, the first call attaches the process to that aggregator. Without a run,
+instruments discard their values, and records are dropped.
 """
 
 from __future__ import annotations

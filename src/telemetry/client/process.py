@@ -58,7 +58,7 @@ class Process:
         self.state: State = "idle"
         self.endpoint = ""
         self.finish_hook: Callable[[], object] | None = None
-        """Function that the exit of the process calls instead of `finish`. It ends the run."""
+        """Function that the process calls at its exit instead of `finish`. It ends the run."""
         self._late = Tally()
         self._late_because = _AFTER_FINISH
         self._reserve = DescriptorReserve()

@@ -59,11 +59,11 @@ class Recorders:
     """Number of values that were not numbers."""
     install: Callable[[Extend], None]
     record: Callable[[float], Record]
-    """Make a recorder for a row id."""
+    """Factory of a recorder for a row id."""
     add: Callable[[float], Add]
-    """Make a recorder for a row id whose value defaults to 1."""
+    """Factory of a recorder for a row id whose value defaults to 1."""
     put: Extend
-    """Put rows that are already plain numbers."""
+    """Recorder of rows that are already plain numbers."""
 
 
 def build_recorders(now: Callable[[], int] = time.monotonic_ns) -> Recorders:

@@ -44,7 +44,7 @@ _SHARE_FOR_FLUSH = 0.5  # of the time to finish; the rest is for the aggregator'
 
 
 class Run(Recording):
-    """The part of one process in a run, made by `start`. Any thread may use it.
+    """A run as seen by one process, made by `start`. Any thread may use it.
 
     Example:
         with telemetry.start("load-test") as run:
@@ -53,7 +53,7 @@ class Run(Recording):
                 search()
         print(run.report)
 
-    The `with` block calls `finish` at its end, and records an exception that leaves it as a mark.
+    The `with` block calls `finish` at its end, and records an exception that leaves the block as a mark.
     """
 
     def __init__(self, process: Process, name: str, config: Config, writers: Writers) -> None:
@@ -108,7 +108,7 @@ class Run(Recording):
                 ...
             run.report.save("report.html")
 
-        Raises UsageError before that: `live_report` is the state so far.
+        Raises UsageError before that. Use `live_report` for the state so far.
         """
         if self._report is None:
             raise UsageError(
@@ -135,12 +135,14 @@ class Run(Recording):
             report = run.finish()
             print(report.completeness)
 
-        In the process that started the aggregator this ends the run. Elsewhere the run goes on, and the result is
-        its state so far. It blocks for about `timeout` seconds at most, by default `emit.finish_timeout_s`, and for
-        `tokens.budget_s` more where tokens are counted. It never raises for an aggregator in trouble: `source` and
-        `source_reason` of the report tell where the numbers come from and why. Backends get the rest of that time,
-        at least one second and at most `backends.finish_timeout_s`; a warning names what is not delivered by then,
-        and `telemetry export --resume` delivers it later. A second call returns the same report.
+        In the process that started the aggregator, this ends the run. In other processes the run continues, and the
+        result is its state so far.
+
+        It blocks for at most about `timeout` seconds, by default `emit.finish_timeout_s`, plus `tokens.budget_s` if
+        tokens are counted. It never raises for an aggregator in trouble: `source` and `source_reason` of the report
+        tell where the numbers come from and why. Backends get the rest of that time, at least one second and at
+        most `backends.finish_timeout_s`. A warning names what is not delivered by then, and `telemetry export
+        --resume` delivers it later. A second call returns the same report.
         """
         with self._finishing:
             if self._report is None:
@@ -326,24 +328,24 @@ def start(
     journal: bool | None = None,
     to: str | Sequence[str] | None = None,
 ) -> Run:
-    """Start the run of this process, or join the one around it, and return it.
+    """Start the run of this process, or join the run of TELEMETRY_ENDPOINT, and return it.
 
     Example:
         with telemetry.start("load-test", to="tensorboard") as run:
             ...
 
     The first call starts the run; later calls return the same one until it is finished. With TELEMETRY_ENDPOINT in
-    the environment it joins that aggregator, and `name` is the name of this producer. Without, it starts an
-    aggregator, which writes its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes; `name` is then
-    the name of the run.
+    the environment, the process joins that aggregator, and `name` is the name of this producer. Otherwise the call
+    starts an aggregator, which writes its result under `dir`, and sets TELEMETRY_ENDPOINT for child processes. Then
+    `name` is the name of the run.
 
-    The other arguments override the settings of their names. `dir`, `refresh_hz`, `journal` and `to` concern an
-    aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run --to`, such
-    as "tensorboard" or "wandb:project=mine". Each backend is a process of its own. A backend that can't start is
-    reported, and the run goes on; an unknown backend is a UsageError.
+    The other arguments override the settings of the same names. `dir`, `refresh_hz`, `journal` and `to` apply only
+    to an aggregator that is started here. `to` names the backends that get the run, each as in `telemetry run
+    --to`, such as "tensorboard" or "wandb:project=mine". Each backend runs in its own process. A backend that can't
+    start is reported, and the run continues. An unknown backend raises UsageError.
 
     Raises EndpointError, after at most `start_timeout_s`, if no aggregator answers. With `required=False` it warns
-    instead, and instruments discard what they are given. Raises UsageError for a wrong argument.
+    instead, and instruments discard their values. Raises UsageError for a wrong argument.
     """
     from telemetry.config import load
 

@@ -30,7 +30,7 @@ class Parts:
     numbers: Numbers
     directory: RunDirectory
     let_go: Callable[[], None]
-    """Releases the run directory."""
+    """Function that releases the run directory."""
     journal: JournalWriter | None
     history: HistoryWriter | None
     records: RecordLog

@@ -32,7 +32,10 @@ class RunStatus:
     started_mono_ns: int
     refresh_hz: float = 0.0
     on_ending: Callable[[Ending], object] = lambda ending: None
-    """Called with the end of the run at each request to end, before any other component learns of it."""
+    """Callback for the end of the run.
+
+    Each request to end calls it, before any other component learns of the end.
+    """
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     ending: bool = False
     interrupted: bool = False

@@ -130,7 +130,7 @@ class Extents:
     @property
     def followers(self) -> list[tuple[Kind, int, int]]:
         """Kind, index and leader of each follower. New extents with leaders can be assigned these once."""
-        pairs = zip(self._followers, self._leader_of.tolist(), strict=False)  # columns have room to grow
+        pairs = zip(self._followers, self._leader_of.tolist(), strict=False)  # columns have spare capacity
         return [(kind, index, leader) for (kind, index), leader in pairs]
 
     @followers.setter
@@ -255,7 +255,7 @@ class Extents:
         np.maximum.at(self._last_done, leaders[newest], ends[newest])
 
     def _look_through(self) -> None:
-        """Count rows as inside that are no longer later than all beginnings.
+        """Count rows up to the newest beginning as inside.
 
         The oldest rows beyond the limit count as inside too.
         """

@@ -185,7 +185,7 @@ class Moments:
             np.subtract(deviation, high, out=deviation)
         np.add.at(self._sums, index, terms)
         lower = value < self.interval_min.take(index)
-        if lower.item(lower.argmax()):  # later few values are lower: cheaper than a full update
+        if lower.item(lower.argmax()):  # few values set a new minimum, so this is cheaper than a full update
             np.minimum.at(self.interval_min, index[lower], value[lower])
         higher = value > self.interval_max.take(index)
         if higher.item(higher.argmax()):

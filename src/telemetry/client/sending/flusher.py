@@ -77,16 +77,16 @@ class FlusherParts:
     refuses: Callable[[str], bool]
     period_s: float
     kept: Callable[[str], bool]
-    """Check that a process exists that would restart the aggregator for a run id."""
+    """Predicate: a process exists that would restart the aggregator for this run id."""
     connect_timeout_s: float | None
     """Time without a welcome after which the flusher gives up. None: never."""
     on_given_up: Callable[[TelemetryError], object]
-    """Called when the thread ends early and stops emptying the buffer.
+    """Callback for a thread that ends early and stops emptying the buffer.
 
     A caller that awaits the welcome gets the error too.
     """
     on_run_over: Callable[[], object]
-    """Called when the run ends before this process has finished. Later events of the process are late."""
+    """Callback for the end of a run that ends before this process has finished. Later events are late."""
     on_turn: Callable[[], object] = lambda: None
     """Regular work of other components.
 

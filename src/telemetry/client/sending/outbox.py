@@ -20,7 +20,7 @@ from telemetry.wire.codec import encode_batch
 from telemetry.wire.events import OutgoingBatch
 from telemetry.wire.version import PROTOCOL
 
-_ROW: Final = 3  # numbers of an event in the buffer
+_ROW: Final = 3  # numbers per event in the buffer
 
 
 class Packed(NamedTuple):

@@ -1,1 +1,1 @@
-"""Conditions on a run: parsed once, checked live and afterwards. docs/GATES.md has the language."""
+"""Conditions on a run. A gate is parsed once, then checked during the run and after it. Language: docs/GATES.md."""

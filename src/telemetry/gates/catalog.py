@@ -1,4 +1,4 @@
-"""The instruments of a run as gates look for them, and the requests among them."""
+"""A lookup of a run's instruments for gates, including those that belong to requests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from telemetry.request_model import issued_kind
 from telemetry.wire import requests as words
 
 _OF_FIGURES: Final = frozenset(words.LABEL_OF.values())
-"""Labels that are not of requests, but of one of their figures."""
+"""Labels that belong to a single figure of requests, such as a failure reason, and not to the requests."""
 
 
 class Catalog:
-    """Of one run."""
+    """An index over the instruments of a run."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self.instruments = instruments
         self._named: dict[str, list[Instrument]] = {}
         self._issued: dict[str, list[Instrument]] = {}
-        """By kind."""
+        """Kind of request → counters of issued requests."""
         self._lacking: dict[str, dict[str, str]] = {}
-        """Kind → labels of its requests, empty."""
+        """Kind of request → labels of its issued requests, each with an empty value."""
         for item in instruments:
             self._named.setdefault(item.name, []).append(item)
             if item.kind == "counter" and (kind := issued_kind(item.name, item.unit)):
@@ -35,8 +35,10 @@ class Catalog:
         return self._named.get(name, ())
 
     def issued(self, metric: Metric) -> Sequence[Instrument]:
-        """What counts the issues of those requests whose outcomes a counter of this name and labels counts, or
-        would. Empty: it is no outcome."""
+        """Return the counters of issued requests that match an outcome counter of this name and labels.
+
+        The outcome counter may not exist yet. Returns an empty list if the name is not an outcome of requests.
+        """
         kind, word = self._request(metric.name)
         if words.INSTRUMENTS.get(word, ("",))[0] != "counter":
             return ()
@@ -44,8 +46,11 @@ class Catalog:
         return [item for item in self._issued[kind] if item.has(labels)]
 
     def unseen(self, metric: Metric) -> list[Instrument]:
-        """What a figure of requests of this name would be wherever they were issued and there is none. `metric`: of
-        its labels that one counts which is the name's own, such as a reason. Empty: it is no figure of requests."""
+        """Return empty instruments for label sets where requests were issued but this figure was never recorded.
+
+        From the labels of `metric`, only the label of the figure itself counts, such as a reason. Returns an empty
+        list if the name is not a figure of requests.
+        """
         kind, word = self._request(metric.name)
         named = self.named(metric.name)
         of, unit = words.INSTRUMENTS.get(word, (None, ""))
@@ -59,18 +64,21 @@ class Catalog:
         return [Instrument(of, metric.name, tuple(sorted(labels + given)), unit) for labels in places]
 
     def told(self, item: Instrument) -> Labels:
-        """Its labels; of requests also an empty one for each that others of their kind have."""
+        """Return an item's labels. Add an empty label for each label that other requests of its kind have."""
         kind, _ = self._request(item.name)
         return tuple(sorted({**self._lacking.get(kind, {}), **dict(item.labels)}.items()))
 
     def paced(self, series: Instrument) -> bool:
-        """Whether there are requests whose rates are told by it."""
+        """Check whether the series measures requests that have issue rates."""
         kind, _, word = series.name.rpartition(".")
         return word in words.WITHIN and kind in self._issued and words.TURN not in dict(series.labels)
 
     def meant(self, terms: Iterable[Term]) -> dict[Term, Metric]:
-        """What each stands for: labels of requests that are given to one name of a kind hold for its others, unless
-        these have their own, or uses of one name differ in them."""
+        """Return each term with its complete metric.
+
+        A label given to one figure of a kind of request also applies to the other figures of that kind. It does not
+        apply to a metric with its own value for the label, or if uses of one name differ in the label.
+        """
         asked = list(terms)
         uses: dict[str, dict[str, list[Labels]]] = {}
         for term in asked:
@@ -80,7 +88,7 @@ class Catalog:
         return {term: with_labels(term.metric, given[self._request(term.metric.name)[0]]) for term in asked}
 
     def _request(self, name: str) -> tuple[str, str]:
-        """Kind and word; empty if it is no figure of requests."""
+        """Return (kind, figure) of a request metric, or two empty strings if the name is not one."""
         head, _, last = name.rpartition(".")
         kind, _, before = head.rpartition(".")
         for one, word in ((kind, f"{before}.{last}"), (head, last)):
@@ -90,7 +98,11 @@ class Catalog:
 
 
 def _agreed(names: Iterable[Sequence[Labels]]) -> Labels:
-    """Labels that some names have, in all their uses and with one value. `names`: labels of each use."""
+    """Return the labels that agree in at least one name and do not conflict in the others.
+
+    A label counts if it has a single value and each name uses it always or never. `names`: for each name, the
+    labels of each use.
+    """
     asked = [[dict(labels) for labels in uses] for uses in names]
     agreed = []
     for key in {key for uses in asked for labels in uses for key in labels} - _OF_FIGURES:
@@ -105,5 +117,5 @@ def _without(key: str, labels: Labels) -> Labels:
 
 
 def with_labels(metric: Metric, labels: Labels) -> Metric:
-    """With these too, where it has none of its own."""
+    """Add these labels to a metric. Labels that it already has keep their values."""
     return replace(metric, labels=tuple(sorted({**dict(labels), **dict(metric.labels)}.items())))

@@ -1,4 +1,4 @@
-"""Gates and evidence → outcomes."""
+"""The check of gates against the evidence of a run."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from telemetry.wire import requests as words
 from telemetry.wire.gates import GateResult, Outcome
 
 _ROUNDING: Final = 1e-12
-"""Far more than a few dozen operations round, far less than anybody measures."""
+"""Relative tolerance: far above float rounding, far below any measurable difference."""
 NoiseKey = tuple[str, str, tuple[tuple[str, str], ...]]
 """Function, name and labels of a metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How strict a check is."""
+    """Settings for how strict a check is."""
 
     confident: bool = False
-    """The whole confidence interval has to lie on one side of the limit."""
+    """True if the whole confidence interval must lie on one side of the limit."""
     baseline: Evidence | None = None
     no_baseline: str = "there is no baseline run: name one with --baseline"
-    """Why there is no baseline."""
+    """Reason for a missing baseline, for messages."""
     noise: Mapping[NoiseKey, float] = field(default_factory=dict)
-    """Metric → how far single runs of one program differ, as a fraction."""
+    """Metric → difference between single runs of the same program, as a fraction."""
 
 
 def check(gates: Iterable[Gate], evidence: Evidence, rules: Rules = Rules()) -> list[GateResult]:
-    """A result for each gate and each set of instruments that it is about, in order.
+    """Return a result for each gate and each set of instruments that it is about, in order.
 
-    Blocks on the files of the evidence. What can't be answered is inconclusive, and says why. Raises UsageError for
-    a gate that makes no sense for these instruments: a function of another kind, units that don't go together.
+    Blocks on the files of the evidence. A gate that can't be decided is inconclusive, with a reason. Raises
+    UsageError for a gate that does not fit these instruments: a function of another kind, or units that don't
+    match.
     """
     return [result for gate in gates for result in check_one(gate, evidence, rules)]
 
 
 def check_one(gate: Gate, evidence: Evidence, rules: Rules = Rules()) -> list[GateResult]:
-    """As `check`."""
+    """Check a single gate. See `check`."""
     text = gate.text or str(gate)
     if evidence.obstacle:
         return [GateResult(expression=text, outcome="inconclusive", reason=evidence.obstacle)]
@@ -91,7 +92,7 @@ def _unclear(binding: Binding, error: Unknown | RunDirectoryError) -> GateResult
 
 
 def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> EvaluationContext:
-    """Raises Unknown, UsageError, RunDirectoryError."""
+    """Return the context for an evaluation. Raises Unknown, UsageError, RunDirectoryError."""
     if binding.missing:
         raise Unknown(binding.missing)
     return EvaluationContext(
@@ -103,7 +104,7 @@ def _scene(gate: Gate, binding: Binding, evidence: Evidence, rules: Rules) -> Ev
 
 
 def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
-    """Raises Unknown."""
+    """Evaluate the left side in the baseline run. Raises Unknown."""
     evidence = rules.baseline
     if evidence is None:
         raise Unknown(rules.no_baseline)
@@ -120,7 +121,7 @@ def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
 def _in_windows(
     gate: Gate, step_s: float, found: Sequence[Binding], evidence: Evidence, rules: Rules
 ) -> list[GateResult]:
-    """All sets in one pass: reading the history is most of the work."""
+    """Check the windows of all bindings in a single pass, because reading the history is most of the work."""
     results: list[GateResult | None] = [None] * len(found)
     looked_at: dict[int, tuple[EvaluationContext, Windows]] = {}
     for place, binding in enumerate(found):
@@ -140,7 +141,7 @@ def _in_windows(
 
 
 def _of_part(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
-    """Of a window. Raises UsageError, RunDirectoryError."""
+    """Return the verdict for one window. Raises UsageError, RunDirectoryError."""
     try:
         if scene.evidence.obstacle:
             raise Unknown(scene.evidence.obstacle)
@@ -150,7 +151,7 @@ def _of_part(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
 
 
 def _judged(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
-    """Raises Unknown, UsageError, RunDirectoryError."""
+    """Compare both sides. Raises Unknown, UsageError, RunDirectoryError."""
     left, right = evaluate(gate.left, scene), evaluate(gate.right, scene)
     if not fits(left, right):
         raise mismatch(scene.text, gate.left, left, gate.right, right)
@@ -185,8 +186,10 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
 
 
 def surely(relation: Relation, left: Range, right: Range) -> bool | None:
-    """Whether it holds, or does not, wherever in these ranges both sides lie; None: that depends. Ends that only
-    the rounding of floats tells apart are the same."""
+    """Return whether the relation holds for every value in both ranges, or None if that depends on the values.
+
+    Ends that differ only by float rounding count as equal.
+    """
     right = Range(_snapped(right.low, left), _snapped(right.high, left))
     if relation in (">", ">="):
         return surely("<" if relation == ">" else "<=", right, left)
@@ -207,22 +210,25 @@ def _snapped(end: float, to: Range) -> float:
 
 
 def _known_sides(relation: Relation, left: Value, right: Value) -> bool:
-    """Whether the interval has an end towards the limit: an upper limit needs an upper bound."""
+    """Check whether the interval is bounded towards the limit: an upper limit needs an upper bound."""
     upper = math.isfinite(left.likely.high) and math.isfinite(right.likely.low)
     lower = math.isfinite(left.likely.low) and math.isfinite(right.likely.high)
     return {"<": upper, "<=": upper, ">": lower, ">=": lower}.get(relation, upper and lower)
 
 
 def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both in the left unit; a share that is compared with percents is in percent."""
+    """Convert both to the left unit. Show a fraction in percent if it is compared with a percentage."""
     if left.unit == units.PLAIN and not left.bare and right.unit.name == "%":
         return left.within(right.unit), right
     return beside(left, right)
 
 
 def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> float | None:
-    """Of the metric on the left, if that is one alone. What calibrations call the rate of a latency, or of output
-    tokens, is the overall throughput: gates rate what completed."""
+    """Return the noise floor of the left side if it is a single metric or fact, else None.
+
+    Gates count completed requests for a rate. Calibrations name the same number differently: the "rate" of a
+    latency or of output tokens there is the overall throughput.
+    """
     if not gate.uses_baseline or gate.every is not None or not rules.noise:
         return None
     if isinstance(gate.left, Fact):

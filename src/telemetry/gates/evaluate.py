@@ -1,4 +1,4 @@
-"""The tree of a gate and a part of a run → a value."""
+"""The evaluation of a gate's expression tree on a run, a time range or a window."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ from telemetry.wire.report import Rate
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _NORMAL_FROM: Final = 30
-"""Values from which a mean is taken to be normal."""
+"""Number of values from which a mean is assumed to be normally distributed."""
 _Z: Final = 1.96
-"""Standard errors to each side, for `CONFIDENCE`."""
+"""Standard errors on each side of the mean, for `CONFIDENCE`."""
 _WHOLE: Final = "100"
-"""The percentile that is the maximum."""
+"""The percentile that equals the maximum."""
 _SAID: Final = frozenset({"emitted", "missing"})
-"""Facts that a producer has to end to tell all of."""
+"""Facts that stay lower bounds until every producer has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationContext:
-    """What the leaves of a tree stand for."""
+    """The values that the leaves of an expression tree stand for."""
 
     text: str
-    """Of the gate, for errors that point into it."""
+    """Text of the gate, for errors with a caret."""
     evidence: Evidence
     bound: Mapping[Term, Instrument | Sum]
     baseline: Value | None = None
 
 
 def evaluate(node: Node, scene: EvaluationContext) -> Value:
-    """Raises Unknown if nothing can be said, UsageError for units that don't go together, RunDirectoryError."""
+    """Return the value of a node.
+
+    Raises Unknown if the value can't be determined, UsageError for units that don't match, and RunDirectoryError.
+    """
     if isinstance(node, Number):
         return _number(node)
     if isinstance(node, Term):
@@ -64,13 +67,13 @@ def evaluate(node: Node, scene: EvaluationContext) -> Value:
 
 
 def word_of(fact: Fact, evidence: Evidence) -> str:
-    """A fact in words."""
+    """Return the value of a fact that is a word, such as `completeness`."""
     assert fact.name == "completeness"
     return evidence.snapshot.completeness
 
 
 def mismatch(text: str, node: Node, left: Value, other: Node, right: Value) -> Exception:
-    """The UsageError for two sides that can't be compared or added."""
+    """Return the UsageError for two sides that can't be compared or added."""
     said = f"`{node}` is {left.unit.kind()} and `{other}` is {right.unit.kind()}: they can't be compared or added"
     return wrong(text, other.span, said)
 
@@ -143,7 +146,7 @@ def _of_series(term: Term, series: Instrument, unit: Unit, evidence: Evidence) -
 
 
 def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence) -> Value:
-    """Counters only grow, by nobody knows how much an event."""
+    """Evaluate a function of a counter. Lost events may have raised it by any amount, so it is a lower bound."""
     value, events = evidence.counted(counter)
     most = math.inf if evidence.loss.most else 0.0
     if term.function == "count":
@@ -158,7 +161,7 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
 
 
 def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
-    """As one counter that was raised by all of them."""
+    """Evaluate the sum of several counters as a single counter."""
     unit = unit_of(counters.unit)
     total: float = 0
     for counter in counters.counters:
@@ -172,8 +175,10 @@ def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
 
 
 def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Value:
-    """By the same code as in reports, and 0 where nothing completed. Requests that are lost may also have been the
-    first or the last."""
+    """Evaluate a throughput with the same code as reports. It is 0 if no request completed.
+
+    Lost requests may include the first or the last request, so the rate then has no bounds.
+    """
     whose = f"of {Metric(series.name, series.labels)}"
     if not evidence.whole:
         raise Unknown(f"there is no throughput {whose} for a part of the run: it counts from the first issue on")
@@ -208,7 +213,7 @@ def _of_gauge(term: Term, gauge: Instrument, unit: Unit, evidence: Evidence) -> 
 
 
 def _at_least(value: float, unit: Unit, possible: Range, samples: int | None) -> Value:
-    """What is no estimate: it is what it is, as far as nothing is lost."""
+    """Return a value that is exact unless events are lost: `possible` covers lost events."""
     return Value(value=value, unit=unit, possible=possible, likely=Range(value, value), samples=samples)
 
 
@@ -255,7 +260,7 @@ def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
 
 
 def _exit_code(code: int | None, signal: str | None) -> float:
-    """As a shell says it."""
+    """Return the exit code as a shell reports it: 128 + n for signal n."""
     if code is not None:
         return code
     try:

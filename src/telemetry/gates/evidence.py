@@ -1,4 +1,4 @@
-"""What a gate can ask of a run."""
+"""The interface between gates and the data of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from telemetry.wire.events import Kind
 from telemetry.wire.snapshot import CommandFacts, Completeness, MetricsSnapshot
 
 Labels = tuple[tuple[str, str], ...]
-"""Sorted."""
+"""Label pairs, sorted."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Instrument:
     unit: str = ""
 
     def has(self, wanted: Labels) -> bool:
-        """Whether it has these labels; an empty value is that of a label which it lacks."""
+        """Check whether the instrument has these labels. An empty value matches a missing label."""
         labels = dict(self.labels)
         return all(labels.get(key, "") == value for key, value in wanted)
 
 
 class Quantile(NamedTuple):
-    """A percentile in the series' unit."""
+    """A percentile in the unit of its series."""
 
     value: float
     possible: Range
@@ -41,19 +41,19 @@ class Quantile(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesSums:
-    """Of the values of a series, in its unit."""
+    """Totals over the values of a series, in its unit."""
 
     count: int
     total: float = 0.0
     min: float | None = None
     max: float | None = None
     stddev: float | None = None
-    """None: nobody knows."""
+    """Standard deviation, or None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """Of a gauge."""
+    """The level of a gauge."""
 
     value: float | None
     min: float | None = None
@@ -62,32 +62,32 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Events that are in no number, or may be in none."""
+    """The number of events that are missing, or may be missing, in all results."""
 
     certain: float = 0
-    """They never come."""
+    """Events that are lost for sure."""
     most: float = 0
-    """They may be so many; infinite: nobody knows."""
+    """Upper bound on missing events; infinite if unknown."""
     reason: str = ""
-    """In words; empty if there are none."""
+    """Reason in words; empty if no events are missing."""
 
 
 class Evidence(Protocol):
-    """Evidence of a whole run, a time range or a window.
+    """The evidence of a whole run, a time range or a window.
 
-    Its methods may read files. They block on the disk and raise RunDirectoryError.
+    Methods may read files: they block on the disk and raise RunDirectoryError.
     """
 
     start_s: float
     end_s: float
     """Seconds since the run's start."""
     whole: bool
-    """Whether it is all of the run."""
+    """True if it covers the whole run."""
     seconds: float
-    """What rates are over."""
+    """Duration that rates divide by."""
     loss: Loss
     obstacle: str
-    """Why nothing can be said of this part; empty if something can."""
+    """Reason for missing evidence; empty if the evidence is usable."""
 
     @property
     def snapshot(self) -> MetricsSnapshot:
@@ -95,27 +95,32 @@ class Evidence(Protocol):
 
     @property
     def instruments(self) -> Sequence[Instrument]:
-        """All that the run has."""
+        """The instruments of the run."""
 
     def quantile(self, series: Instrument, percentile: str) -> Quantile | None:
-        """None without values."""
+        """Return a percentile, or None without values."""
 
     def sums(self, series: Instrument) -> SeriesSums:
-        """All zero without values, and of what the run lacks."""
+        """Return totals of a series. All are zero without values, and for a series that the run lacks."""
 
     def counted(self, counter: Instrument) -> tuple[float, int | None]:
-        """What it was raised by, and in how many events, if that is known. Zero of what the run lacks."""
+        """Return a counter's increase and the number of its events, if known.
+
+        Zero for a counter that the run lacks.
+        """
 
     def level(self, gauge: Instrument) -> Level | None:
-        """None if it was never set."""
+        """Return the level of a gauge, or None if it was never set."""
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
-        """The whole windows of this part that the history knows, in order of time, for questions about `terms`.
-        Raises RunDirectoryError without a history."""
+        """Yield the complete windows of this time range that the history covers, oldest first.
+
+        Each window can answer questions about `terms`. Raises RunDirectoryError without a history.
+        """
 
 
 def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
-    """What a result may lack. A run that goes on lacks what it has lost so far."""
+    """Return the events that a result may lack. A live result lacks the events that are lost so far."""
     account = snapshot.accounting
     dropped = sum(account.dropped.values()) + sum(account.dropped_by_producer.values())
     lost = account.lost + account.waiting
@@ -133,8 +138,10 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
 
 
 def heard_s(snapshot: MetricsSnapshot) -> float:
-    """Seconds since the run's start until a producer was heard of last: a history that ends before is cut off. 0 if
-    nobody knows."""
+    """Return the time when a producer was last heard, in seconds since the run's start, or 0 if unknown.
+
+    A history that ends before this time is cut off.
+    """
     heard_ns = max((stat.last_seen_ns for stat in snapshot.producers), default=0)
     return max(heard_ns - snapshot.started_ns, 0) / 1e9 if snapshot.started_ns else 0.0
 
@@ -146,5 +153,5 @@ _UNKNOWN: dict[Completeness, str] = {
 
 
 def seconds_of(command: CommandFacts) -> tuple[float, float]:
-    """(wall, CPU) seconds of the command."""
+    """Return the (wall, CPU) seconds of the command."""
     return command.wall_s, command.cpu_user_s + command.cpu_system_s

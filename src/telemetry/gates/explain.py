@@ -1,4 +1,4 @@
-"""Why a gate came out as it did, in one line."""
+"""One-line reasons for the outcome of a gate."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from telemetry.gates.value import CONFIDENCE, Range, Value
 from telemetry.wire.gates import GateResult, Outcome
 
 _MOST_NEEDED = 10**9
-"""More values than this nobody waits for."""
+"""Largest number of required values that a message mentions; no user waits for more."""
 
 
 class Verdict(NamedTuple):
-    """Of the whole, or of one window."""
+    """The outcome of a gate for the whole run or for one window."""
 
     outcome: Outcome
     reason: str
     left: Value | None = None
-    """In the unit of the result, as `right` is."""
+    """Left value. Both sides are in the unit of the result."""
     right: Value | None = None
 
     def result(self, text: str, evidence: Evidence, *, windows: int = 0, failed: int = 0) -> GateResult:
-        """`evidence`: of what decided."""
+        """Convert to a result. `evidence`: the evidence that decided the outcome."""
         left, right = self.left, self.right
         bounds = left.likely if left is not None and not left.likely.point else Range(math.inf, math.inf)
         return GateResult(
@@ -48,13 +48,13 @@ class Verdict(NamedTuple):
 
 
 def value_words(relation: Relation, left: Value, right: Value, holds: bool) -> str:
-    """`212 ms < 250 ms`, `312 ms is not < 250 ms`."""
+    """Return `212 ms < 250 ms` or `312 ms is not < 250 ms`."""
     value, limit = told_apart(left.value, right.value, left.unit)
     return f"{value} {relation} {limit}" if holds else f"{value} is not {relation} {limit}"
 
 
 def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
-    """Why what is missing, or what a histogram rounds, could turn the outcome."""
+    """Explain how missing events or histogram rounding could change the outcome."""
     value, limit = told_apart(left.value, right.value, left.unit)
     said = f"{value} beside {limit}"
     reasons = list(dict.fromkeys(loss.reason for loss in losses if loss.most))
@@ -66,7 +66,7 @@ def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
 
 
 def sample_words(gate: Gate, left: Value, right: Value) -> str:
-    """Too few values for a bound on the side of the limit."""
+    """Explain that too few values give no bound on the side of the limit."""
     value, limit = told_apart(left.value, right.value, left.unit)
     thin = left if left.estimate and not (right.estimate and _thinner(right, left)) else right
     needed = _needed(gate)
@@ -78,7 +78,7 @@ def sample_words(gate: Gate, left: Value, right: Value) -> str:
 
 
 def interval_words(left: Value, right: Value) -> str:
-    """Its interval lies on both sides of the limit, or there is none."""
+    """Explain that the confidence interval spans the limit, or that there is no interval."""
     value, limit = told_apart(left.value, right.value, left.unit)
     doubt = left if not left.likely.point else right
     if doubt.likely.low == -math.inf and doubt.likely.high == math.inf:
@@ -87,7 +87,7 @@ def interval_words(left: Value, right: Value) -> str:
 
 
 def _needed(gate: Gate) -> int:
-    """Values from which all percentiles of a gate have bounds on both sides; 0 if there are none."""
+    """Return the number of values that bounds all percentiles of a gate on both sides, or 0 if none is needed."""
     from telemetry.hdr.ranks import parse_percentile
     from telemetry.statistics.confidence import least_count
 

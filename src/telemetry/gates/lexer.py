@@ -1,4 +1,4 @@
-"""The text of a gate, piece by piece, and errors that point into it."""
+"""A scanner for the text of gates, and errors with a caret below the text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from telemetry.formatting import columns, printable
 WORD: Final = re.compile(r"[^\W\d][\w.]*")
 """A function, a fact, a keyword or a unit."""
 BARE_NAME: Final = re.compile(r"\w[\w.:-]*")
-"""Of a metric or a label, without quotes."""
+"""Name of a metric or label key, without quotes."""
 BARE_VALUE: Final = re.compile(r'[^\s,{}"\\]+')
-"""Of a label, without quotes."""
+"""Value of a label, without quotes."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _UNIT: Final = re.compile(r"[^\W\d]\w*|%")
@@ -24,7 +24,7 @@ _SHOWN_CHARS: Final = 40
 
 
 class Span(NamedTuple):
-    """Where in the text: from `start` up to before `end`."""
+    """A range of the text: `start` is included, `end` is not."""
 
     start: int = 0
     end: int = 0
@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 
 def wrong(text: str, span: Span, said: str) -> UsageError:
-    """An error of three lines: what is wrong, the text, and a caret under each character of `span`."""
+    """Return an error of three lines: the problem, the text, and a caret under each character of `span`."""
     start = min(span.start, len(text))
     before = columns(printable(text[:start]))
     marked = max(columns(printable(text[start : max(span.end, start)])), 1)
@@ -44,14 +44,17 @@ def wrong(text: str, span: Span, said: str) -> UsageError:
 
 
 def quoted(text: str) -> str:
-    """As `Scanner.name` reads it back."""
+    """Quote a name in the form that `Scanner.name` reads."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 class Scanner:
-    """Reads a text from left to right. What a piece may look like depends on where it stands, so the parser asks
-    for one kind of piece at a time; None: there is none of that kind here, and nothing has been read."""
+    """A scanner that reads a text from left to right.
+
+    The valid tokens depend on the position, so the parser asks for one kind of token at a time. Methods return
+    None, and read no text, if the next token is of another kind.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -66,7 +69,7 @@ class Scanner:
         return self.text.startswith(symbols, self.at)
 
     def symbol(self, *symbols: str) -> Token | None:
-        """The first of these that stands here."""
+        """Read the first of these symbols that matches here."""
         for symbol in symbols:
             if self.text.startswith(symbol, self.at):
                 return self._take(self.at + len(symbol))
@@ -80,7 +83,7 @@ class Scanner:
         return self._matched(WORD)
 
     def number(self) -> Token | None:
-        """Digits alone: a unit may follow, with nothing between."""
+        """Read digits only. A unit may follow without a space."""
         found = _NUMBER.match(self.text, self.at)
         if found is None:
             return None
@@ -89,12 +92,12 @@ class Scanner:
         return Token(found[0], span)
 
     def glued(self) -> Token | None:
-        """A word, or `%`, right after what was read last."""
+        """Read a word or `%` that follows the last token without a space."""
         found = _UNIT.match(self.text, self.at)
         return self._end(found.end()) if found else None
 
     def spaced(self, known: frozenset[str]) -> Token | None:
-        """One of these words, after space."""
+        """Read one of these words after optional space."""
         start = self.at
         self._skip()
         found = _UNIT.match(self.text, self.at)
@@ -104,40 +107,43 @@ class Scanner:
         return None
 
     def per_second(self) -> bool:
-        """`/s`, right after what was read last."""
+        """Read `/s` that follows the last token without a space."""
         found = _PER_SECOND.match(self.text, self.at)
         if found:
             self.at = found.end()
         return bool(found)
 
     def skip(self) -> None:
-        """After a number and its unit."""
+        """Skip space after a number and its unit."""
         self._skip()
 
     def name(self) -> Token | None:
-        """Of a metric or a label: bare, or anything in quotes. Raises UsageError for a quote without an end."""
+        """Read the name of a metric or label: a bare name, or any text in quotes.
+
+        Raises UsageError for an open quote.
+        """
         return self._string() if self.begins('"') else self._matched(BARE_NAME)
 
     def value(self) -> Token | None:
-        """Of a label. Raises UsageError for a quote without an end."""
+        """Read the value of a label. Raises UsageError for an open quote."""
         return self._string() if self.begins('"') else self._matched(BARE_VALUE)
 
     def next_span(self) -> Span:
-        """Of what stands here: a word, a number or one character; behind the text if it has ended."""
+        """Return the span of the next word, number or character. At the end of the text, it points behind it."""
         for pattern in (WORD, _NUMBER):
             if found := pattern.match(self.text, self.at):
                 return Span(self.at, found.end())
         return Span(self.at, min(self.at + 1, len(self.text)))
 
     def found(self) -> str:
-        """What stands here, for an error."""
+        """Describe the next token, for an error message."""
         if self.ended:
             return "the end"
         span = self.next_span()
         return f"`{self.text[span.start : span.end][:_SHOWN_CHARS]}`"
 
     def wrong(self, said: str, span: Span | None = None) -> UsageError:
-        """At what stands here, or at `span`."""
+        """Return an error that points at the next token, or at `span`."""
         return wrong(self.text, span or self.next_span(), said)
 
     def _string(self) -> Token:

@@ -1,4 +1,4 @@
-"""How far single runs of one program differ, as a calibration found it."""
+"""The noise floors from a calibration: differences between single runs of the same program."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from telemetry.statistics.beta import t_quantile
 from telemetry.store.calibrations import Calibration
 
 _FEWEST: Final = 2
-"""Runs that have a spread."""
+"""Minimum number of runs for a standard deviation."""
 
 
 def floors(calibration: Calibration | None) -> dict[NoiseKey, float]:
-    """Metric → the difference, as a fraction, that two single runs stay within with `CONFIDENCE`, though nothing
-    changed. Empty without a calibration."""
+    """Return metric → largest difference between two runs of the same program with `CONFIDENCE`, as a fraction.
+
+    Empty without a calibration.
+    """
     found: dict[NoiseKey, float] = {}
     for metric in calibration.metrics if calibration else ():
         if metric.cv is None or len(metric.values) < _FEWEST:

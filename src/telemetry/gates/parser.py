@@ -1,4 +1,4 @@
-"""Text → `Gate`. No eval: a recursive descent over a dozen forms.
+"""A recursive descent parser from text to `Gate`, without eval.
 
 gate     = sum relation sum ["in" "every" number]  |  word_fact ("==" | "!=") word
 relation = "<" | "<=" | ">" | ">=" | "==" | "!="
@@ -50,12 +50,11 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "value": ("counter", "gauge"),
     "sum": ("counter",),
 }
-"""Function → the kinds of instruments it is of. Beside these there are percentiles, `p99`, of series, and
-throughputs."""
+"""Function → kinds of instruments that it accepts. Percentiles (`p99`, of series) and throughputs come on top."""
 PERCENTILE_KINDS: Final = ("series",)
 OVERALL: Final = "throughput.overall"
 THROUGHPUTS: Final = {"throughput": "while_issuing", "throughput.loadgen": "loadgen", OVERALL: "overall"}
-"""Function → the definition of a rate, as `Rates` names it: of latencies and output tokens of requests alone."""
+"""Function → the definition of a rate, as a name in `Rates`. Only for latencies and output tokens of requests."""
 
 _RELATIONS: Final = ("<=", ">=", "==", "!=", "<", ">")
 _TYPOS: Final = {"=>": ">=", "=<": "<=", "=": "==", "≤": "<=", "≥": ">=", "<>": "!="}
@@ -79,14 +78,17 @@ _MEANT: Final = {
     "rss": "command.max_rss",
     "complete": "completeness",
 }
-"""Words of other tools → ours."""
+"""Words of other tools → words of this language."""
 _PERCENTILE: Final = re.compile(r"p(\d{1,3})(?:\.(\d{1,7}))?", re.ASCII)
 _LIKE_PERCENTILE: Final = re.compile(r"p[\d.]+", re.ASCII)
 _RESERVED: Final = ("in", "every", "baseline")
 
 
 def parse(text: str) -> Gate:
-    """Raises UsageError of three lines: what is wrong and what was expected, the text, a caret under the place."""
+    """Parse a gate.
+
+    Raises UsageError of three lines: problem and expectation, the text, a caret under the error.
+    """
     if len(text) > limits.GATE_CHARS:
         raise UsageError(f"a gate of {len(text):,} characters is too long", hint=f"{limits.GATE_CHARS:,} at most")
     try:
@@ -97,7 +99,7 @@ def parse(text: str) -> Gate:
 
 
 def parse_all(texts: Iterable[str]) -> list[Gate]:
-    """Raises UsageError for the first that can't be read, or for too many of them."""
+    """Parse several gates. Raises UsageError for the first unreadable gate, or for too many gates."""
     gates = [parse(text) for text in texts]
     if len(gates) > limits.GATES:
         raise UsageError(f"{len(gates):,} gates are too many", hint=f"{limits.GATES} at most")
@@ -105,7 +107,7 @@ def parse_all(texts: Iterable[str]) -> list[Gate]:
 
 
 def near(word: str, known: Iterable[str], most: int = 3) -> str:
-    """`; did you mean p99?`, or nothing."""
+    """Return a hint such as `; did you mean p99?`, or an empty string."""
     found = get_close_matches(word, list(known), n=most, cutoff=0.6)
     if meant := _MEANT.get(word):
         found = [meant, *(other for other in found if other != meant)][:most]
@@ -326,13 +328,13 @@ class _Parser:
 
 
 def every_s(number: Number) -> float:
-    """The length of a window in seconds."""
+    """Return the length of a window in seconds."""
     unit, _ = units.literal(number.unit)
     return units.converted(number.value, unit, units.unit_of("s"))
 
 
 def _throughput_in_windows(term: Term, every: Number | None) -> str:
-    """Why there is none, and what to write instead."""
+    """Explain why windows have no throughput, and suggest a replacement."""
     tokens = term.metric.name.endswith(f".{OUTPUT_TOKENS}")
     instead = f"`total({term.metric}) / {every}`" if tokens else f"`rate({term.metric})`"
     why = "counts from the first issue of all requests on, and is known of the whole run only, not of each window"

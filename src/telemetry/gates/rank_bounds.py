@@ -1,4 +1,4 @@
-"""Between which numbers the value of a rank lies; from that percentiles, with all that is uncertain about them."""
+"""Bounds on the value at a rank, and percentiles with their uncertainty from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import WHOLE
 
 _LEAST: Final = 0.0
-"""No series has negative values."""
+"""Lowest value of a series: series have no negative values."""
 
 
 class Order(Protocol):
@@ -31,14 +31,14 @@ class Order(Protocol):
     count: int
 
     def at(self, rank: int) -> Range:
-        """Where the value of this rank lies; ranks are 1 … `count`."""
+        """Return the range that holds the value of this rank. Ranks are 1 … `count`."""
 
     def shown(self, percentile: str, rank: int) -> float:
-        """What every report says this percentile is."""
+        """Return the percentile as every report shows it."""
 
 
 def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
-    """None without values. Raises UsageError for a percentile outside (0, 100]."""
+    """Return a percentile, or None without values. Raises UsageError for a percentile outside (0, 100]."""
     ratio, count = parse_percentile(percentile), order.count
     if not count:
         return None
@@ -48,7 +48,7 @@ def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
     elif math.isinf(loss.most):
         possible = Range(_LEAST, math.inf)
     else:
-        # As if all that is lost were on one side, then on the other.
+        # Assume first that all lost values are below the percentile, then that all are above it.
         lost = int(loss.most)
         reached = rank(ratio, count + lost)
         low = order.at(reached - lost).low if reached > lost else _LEAST
@@ -64,11 +64,13 @@ def quantile(order: Order, percentile: str, loss: Loss) -> Quantile | None:
 
 
 class SlotOrder:
-    """By a histogram of the history."""
+    """An order from a histogram of the history."""
 
     def __init__(self, histogram: Histograms, unit: str) -> None:
-        """`histogram` has one row, and each of its slots once. The first and the last one also hold what is outside
-        the range of the series."""
+        """Read a `histogram` that has a single row, with each of its slots once.
+
+        The first and the last slot also hold the values outside the range of the series.
+        """
         layout = Layout.of(int(histogram.digits[0]))
         ticks = float(histogram.ticks_per_unit[0])
         half = 0.0 if unit in WHOLE and ticks == 1.0 else 0.5  # values are rounded to ticks
@@ -91,10 +93,10 @@ class SlotOrder:
 
 
 class CellOrder:
-    """By the display histogram of a snapshot: four cells to each doubling."""
+    """An order from the display histogram of a snapshot, with four cells for each doubling."""
 
     def __init__(self, stat: SeriesStat) -> None:
-        """One whose cells don't hold all values says nothing but `min` and `max`."""
+        """Read the cells. If they don't hold all values, only `min` and `max` are known."""
         reached = list(accumulate(max(count, 0) for _, count in stat.histogram))
         usable = (
             bool(reached) and reached[-1] == stat.count and all(0 <= cell < CELLS for cell, _ in stat.histogram)
@@ -120,10 +122,10 @@ class CellOrder:
 
 
 class StatOrder:
-    """What a snapshot says of some percentiles, on top of what another order says of all ranks."""
+    """An order from the percentiles of a snapshot, on top of another order for all other ranks."""
 
     def __init__(self, stat: SeriesStat, base: Order) -> None:
-        """`base` is of as many values."""
+        """Add the percentiles to `base`, which must have the same number of values."""
         self.count = stat.count
         self._base = base
         self._named: dict[str, float] = {key: float(value) for key, value in stat.percentiles.items()}
@@ -149,7 +151,7 @@ class StatOrder:
 
 
 def _known(stat: SeriesStat, named: Mapping[str, float]) -> dict[int, Range]:
-    """Rank → where its value lies. A percentile of a histogram is the highest value of a slot."""
+    """Return rank → range of its value. A percentile from a histogram is the highest value of a slot."""
     found: dict[int, Range] = {}
     for key, value in named.items():
         try:

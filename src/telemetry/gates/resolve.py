@@ -1,4 +1,4 @@
-"""Names in a gate → the instruments of a run."""
+"""The lookup of names in a gate among the instruments of a run."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ from telemetry.gates.value import Unknown
 from telemetry.wire import requests as words
 
 Bound = Instrument | Sum
-"""What a term of a gate stands for."""
+"""The instrument or sum that a term of a gate stands for."""
 
 _ARTICLES: Final = {"series": "a series", "counter": "a counter", "gauge": "a gauge"}
 _SHOWN: Final = 3
 _NEAREST: Final = {SUM: "total", "total": SUM, **dict.fromkeys(THROUGHPUTS, "rate")}
-"""Function → what is most like it of other kinds."""
+"""Function → the most similar function of other kinds of instruments."""
 
 _OF_NOTHING: Final = frozenset({"count", "rate", "value", *THROUGHPUTS})
-"""Functions that are 0 of what never happened."""
+"""Functions that return 0 for an event that never happened."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """One set of instruments that a gate is about."""
+    """A set of instruments that a gate is about."""
 
     bound: dict[Term, Bound]
     text: str
-    """The gate as it was written, or with all labels where it is about several sets or its names share labels."""
+    """The gate as it was written. All labels are added if several sets exist or if its names share labels."""
     missing: str = ""
-    """Why this set is not whole; empty if it is."""
+    """Reason why an instrument of this set is missing; empty if the set is complete."""
 
 
 def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
-    """A gate whose metric is several instruments is about each of them. Where two metrics are, those belong
-    together that have the same labels beside those given; what is one instrument belongs to all that its own don't
-    contradict. Lacking a label contradicts having it where that tells several apart, and for requests of one kind.
-    A sum is of the counters that have the same labels as the others of a set, of those that tell its own apart.
+    """Return a binding for each set of instruments that a gate is about.
 
-    Raises Unknown for a name nobody has, UsageError for a function that is not of its kind.
+    A metric that matches several instruments yields a set for each of them. If two metrics do so, instruments with
+    the same labels, apart from the given ones, form a set. A metric with one instrument belongs to every set that
+    its labels don't contradict. A missing label contradicts a present one if that label tells instruments apart,
+    and always for requests of one kind. A sum adds the counters that match the other instruments of the set in the
+    labels that tell its counters apart.
+
+    Raises Unknown for a name that no instrument has, and UsageError for a function of another kind of instrument.
     """
     catalog = Catalog(instruments)
     names = catalog.meant(gate.terms)
@@ -70,14 +73,17 @@ def bindings(gate: Gate, instruments: Sequence[Instrument]) -> list[Binding]:
 
 
 def each(bound: Mapping[Term, Bound]) -> Iterator[Instrument]:
-    """All instruments, those of sums one by one."""
+    """Yield all instruments. A sum yields each of its counters."""
     for item in bound.values():
         yield from item.counters if isinstance(item, Sum) else (item,)
 
 
 def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], what: str) -> dict[Term, Bound]:
-    """The same instruments of another run, `what`; a sum is of all that it has there. Raises Unknown if it lacks
-    one: what no request did is nothing there, but a run without values is no measure."""
+    """Return the same instruments in another run, called `what` in messages. A sum takes all its counters there.
+
+    Raises Unknown if the run lacks an instrument. A counter of requests that never happened there counts as 0, but
+    a series without values is an error.
+    """
     catalog = Catalog(instruments)
     found: dict[Term, Bound] = {}
     for term, item in bound.items():
@@ -95,32 +101,35 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
 
 
 class _Places:
-    """Several instruments of one name, by the labels that tell them apart."""
+    """Several instruments of one name, indexed by the labels that tell them apart."""
 
     def __init__(self, name: Metric, items: Mapping[Labels, Instrument], keys: Iterable[str]) -> None:
-        """`keys`: of all labels that tell the instruments of the gate apart. Who lacks one has it empty."""
+        """Index the instruments.
+
+        `keys`: all labels that tell instruments of the gate apart; a missing one counts as empty.
+        """
         lacking = _sorted((key, "") for key in keys)
         self.items = {_with(lacking, labels): item for labels, item in items.items()}
         self._name = name
         self._own = _keys(items)
 
     def called(self, key: Labels) -> Metric:
-        """So that it is this one alone."""
+        """Return the metric with all labels that select this instrument alone."""
         return _at_place(self._name, key, self._own)
 
 
 class _Parts(NamedTuple):
-    """What the terms of a gate stand for."""
+    """The instruments that the terms of a gate stand for."""
 
     names: dict[Term, Metric]
     alone: dict[Term, tuple[Labels, Instrument]]
-    """Those that are one, with the labels beside those given."""
+    """Terms with one instrument, with its labels apart from the given ones."""
     places: dict[Term, _Places]
-    """Those that are several."""
+    """Terms with several instruments."""
     sums: dict[Term, Summing]
 
     def joined(self, gate: Gate, key: Labels, others: Labels) -> Binding:
-        """Those that go together at one place. `others`: labels of all but the sums."""
+        """Join the instruments of one set. `others`: labels of all instruments of the set except sums."""
         bound: dict[Term, Bound] = {}
         full: dict[Term, Term] = {}
         missing = []
@@ -135,7 +144,7 @@ class _Parts(NamedTuple):
         return Binding(bound=bound, text=_text(gate, full), missing=printable("; ".join(missing)))
 
     def _at(self, term: Term, key: Labels, others: Labels) -> tuple[Bound | None, Metric]:
-        """What it is there, and what that is called."""
+        """Return a term's instrument in this set, if it has one, and its full metric."""
         name = self.names[term]
         if (summing := self.sums.get(term)) is not None:
             return summing.beside(others), summing.named(others)
@@ -150,14 +159,14 @@ def _is_sum(term: Term) -> bool:
 
 
 def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], catalog: Catalog) -> Summing:
-    """Raises Unknown and UsageError as for other functions."""
+    """Return a sum. Raises Unknown and UsageError, like other functions."""
     if summed(name, catalog) is None:
         _candidates(gate, term, name, catalog)
     return Summing(name, others, catalog)
 
 
 def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
-    """Counters that would be in no sum: what they counted must not vanish."""
+    """Return a binding for counters that no sum includes: their counts must not be dropped silently."""
     said = f"there is nothing to go with {metric}; with `sum` of the others too, all are added up"
     return Binding(bound={}, text=_text(gate, {term: Term(term.function, metric)}), missing=printable(said))
 
@@ -196,19 +205,22 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
 
 
 def _by_labels(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> dict[Labels, Instrument]:
-    """What the name may be, by the labels beside those given. Raises Unknown and UsageError."""
+    """Return the candidates for a name by their labels, apart from the given ones.
+
+    Raises Unknown and UsageError.
+    """
     given = _keys([name.labels])
     items = _candidates(gate, term, name, catalog)
     return {tuple(label for label in catalog.told(item) if label[0] not in given): item for item in items}
 
 
 def _at_place(name: Metric, key: Labels, own: Collection[str]) -> Metric:
-    """`own`: keys of the labels that instruments of the name have."""
+    """Add labels to a name. `own`: label keys that instruments of this name have."""
     return with_labels(name, tuple(label for label in key if label[1] or label[0] in own))
 
 
 def _with(labels: Labels, others: Labels) -> Labels:
-    """The others go before."""
+    """Merge labels; `others` take precedence."""
     return _sorted({**dict(labels), **dict(others)}.items())
 
 
@@ -221,7 +233,7 @@ def _sorted(labels: Iterable[tuple[str, str]]) -> Labels:
 
 
 def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
-    """Whether one of them has more than one value."""
+    """Check whether a label has more than one value."""
     return len(set(labels)) > len({key for key, _ in labels})
 
 
@@ -247,7 +259,7 @@ def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
 
 
 def _asked(item: Instrument, keys: Iterable[str]) -> Labels:
-    """These labels of it; those that it lacks are empty."""
+    """Return these labels of an item; missing ones are empty."""
     return _sorted((key, dict(item.labels).get(key, "")) for key in keys)
 
 

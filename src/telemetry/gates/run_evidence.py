@@ -1,4 +1,4 @@
-"""Evidence of a recorded run: the whole, a time range, windows; and of one that goes on, by its newest snapshot."""
+"""Evidence from a recorded run (whole, time range or window), and from the newest snapshot of a live run."""
 
 from __future__ import annotations
 
@@ -19,32 +19,39 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 _EDGE_S: Final = 0.5
-"""Intervals last a second, and begin and end a little early or late."""
+"""Tolerance for interval edges: intervals last a second, but start and end slightly early or late."""
 _INSET_S: Final = 0.001
-"""Edges in seconds are rounded; nothing so short is an interval."""
+"""Margin for rounded edges, shorter than any interval."""
 _ALONE: Final = 8
-"""Series that are read one by one: each takes a fraction of what all of them take."""
+"""Largest number of series to read one by one; each costs a fraction of reading them all."""
 _ALL_S: Final = 6e9
-"""A window longer than all runs."""
+"""A window length in seconds that exceeds every run."""
 
 
 def evidence_of(run: RecordedRun, choice: TimeRangeChoice | None = None) -> Evidence:
-    """Of a finished run, or of the part of it that is chosen. Blocks on files for a part. Raises as
-    `RecordedRun.time_range` does."""
+    """Return the evidence of a finished run, or of a time range of it.
+
+    Blocks on files for a time range. Raises like `RecordedRun.time_range`.
+    """
     if choice is None or choice.whole:
         return RunEvidence(run)
     return RangeEvidence(run, run.time_range(choice), choice)
 
 
 def live_evidence(snapshot: MetricsSnapshot, run: RecordedRun | None = None, begin_s: float = 0.0) -> Evidence:
-    """Of a run that goes on. `run`: with the directory of its history, for windows from `begin_s` on that have
-    ended."""
+    """Return the evidence of a live run.
+
+    `run`: a run with the directory of the history, for the windows from `begin_s` on that have ended.
+    """
     run = run or RecordedRun(Report(snapshot=snapshot, source="status"), None)
     return RunEvidence(run, live=True, begin_s=begin_s)
 
 
 class RunEvidence:
-    """The whole run, by its result; percentiles that it does not name, and confidence bounds, by its history."""
+    """The evidence of a whole run.
+
+    Figures are from its result. Other percentiles and confidence bounds are from its history.
+    """
 
     whole = True
     obstacle = ""
@@ -85,7 +92,7 @@ class RunEvidence:
 
     @property
     def settled(self) -> bool:
-        """Whether the history has all values of the result, or there is none."""
+        """True if the history has all values of the result, or if the run has no history."""
         if not self._run.has_history:
             return True
         history = self._history
@@ -93,7 +100,7 @@ class RunEvidence:
         return all(counts.get(one, 0) >= stat.count for one, stat in self._series.items())
 
     def _base(self, stat: SeriesStat) -> Order:
-        """The history, where it has all values; else the cells of the display histogram."""
+        """Return the order from the history if it has all values, else from the cells of the display histogram."""
         cells = CellOrder(stat)
         if self._live or not stat.count:
             return cells
@@ -105,7 +112,10 @@ class RunEvidence:
         return slots if slots is not None and slots.count == stat.count else cells
 
     def _histogram(self, series: SeriesId) -> Histograms | None:
-        """Of all its values. A few series are read one by one; who asks for more of them has all read at once."""
+        """Return the histogram of all values of a series.
+
+        The first few series are read one by one. After that, all are read at once.
+        """
         if "_history" not in self.__dict__ and len(self._histograms) < _ALONE and self._run.has_history:
             try:
                 return self._run.digest(series).histogram
@@ -115,7 +125,7 @@ class RunEvidence:
 
     @cached_property
     def _history(self) -> RangeTotals | None:
-        """All of it as one window; None if there is none that can be read."""
+        """The whole history as one window, or None if it can't be read."""
         if not self._run.has_history:
             return None
         try:
@@ -125,12 +135,12 @@ class RunEvidence:
 
 
 class RangeEvidence:
-    """A part of a run, by its history."""
+    """The evidence of a time range, from the history."""
 
     whole = False
 
     def __init__(self, run: RecordedRun, report: Report, choice: TimeRangeChoice) -> None:
-        """`report`: of the time range."""
+        """Read the time range. `report`: the report on that range."""
         assert report.time_range is not None
         self._run = run
         self.snapshot = run.result.snapshot
@@ -155,14 +165,14 @@ class RangeEvidence:
 
 
 class WindowEvidence:
-    """What the history says of one window."""
+    """The evidence of one window, from the history."""
 
     whole = False
 
     def __init__(
         self, run: Evidence, window: RangeTotals, before: dict[SeriesId, float], obstacle: str = ""
     ) -> None:
-        """`before`: gauges as they were when it began."""
+        """Take over a window. `before`: values of gauges at its start."""
         self._window = window
         self._gauges = {**before, **window.gauges}
         self.snapshot, self.instruments = run.snapshot, run.instruments
@@ -199,7 +209,10 @@ class WindowEvidence:
 
 
 def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | None:
-    """That the history ends before the part that was chosen, which it has up to `end_s`; None if it does not."""
+    """Return a loss if the history ends before the chosen range does, else None.
+
+    `end_s`: end of the covered range.
+    """
     from_end = choice.to_s is None or math.copysign(1.0, choice.to_s) < 0
     wanted_s = min(heard_s(run.result.snapshot), math.inf if from_end else choice.to_s or 0.0)
     short_s = wanted_s - run.end_s
@@ -209,7 +222,7 @@ def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | 
 
 
 def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
-    """All that a run has, in the order of its result."""
+    """Return all instruments of a run, in the order of its result."""
     stats: list[tuple[str, SeriesStat | CounterStat | GaugeStat]] = [
         *(("series", stat) for stat in snapshot.series),
         *(("counter", stat) for stat in snapshot.counters),
@@ -227,7 +240,7 @@ def _windows(
     for window in run.windows(step_s, *ends, percentiles=(), series=wanted):
         number = (window.start_s + window.end_s) / 2 // step_s
         begins, ends_s = number * step_s, (number + 1) * step_s
-        late_s = _EDGE_S if window.end_s < over_s else _INSET_S  # the last one may be no whole one
+        late_s = _EDGE_S if window.end_s < over_s else _INSET_S  # the last one may be incomplete
         if window.start_s < begins + _EDGE_S and window.end_s > ends_s - late_s:
             long = window.end_s - window.start_s > step_s + 2 * _EDGE_S
             obstacle = (
@@ -238,13 +251,13 @@ def _windows(
 
 
 def _without_last(windows: Iterator[Evidence]) -> Iterator[Evidence]:
-    """Each of them once there is another: what is being written may not be whole."""
+    """Yield each window once a next one exists: the last one may still be incomplete."""
     for window, _ in pairwise(windows):
         yield window
 
 
 def _histogram(window: RangeTotals, series: SeriesId) -> Histograms | None:
-    """None without values."""
+    """Return the histogram of a series, or None without values."""
     added, rows = window.added, window.rows
     if added is None or rows is None or series not in rows.place or series not in window.series:
         return None

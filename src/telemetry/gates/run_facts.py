@@ -1,4 +1,4 @@
-"""What can be asked of a run itself, without naming an instrument."""
+"""Facts about a run itself, which need no instrument."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FACTS: Final[dict[str, tuple[str, str]]] = {
     "command.cpu": ("s", "CPU time of the command, user and system"),
     "command.max_rss": ("B", "its peak memory"),
 }
-"""Name → (unit, what it is)."""
+"""Name → (unit, meaning)."""
 
 WORD_FACTS: Final[dict[str, tuple[str, ...]]] = {
     "completeness": ("complete", "lossy", "incomplete", "interrupted"),
 }
-"""Facts in words → the words."""
+"""Facts with words as values → the words."""

@@ -1,4 +1,4 @@
-"""`sum(errors)`: counters of one name added up, all of them or those that go with the rest of a gate."""
+"""Sums of counters of one name, such as `sum(errors)`: all of them, or those that match the rest of a gate."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from telemetry.gates.tree import Metric
 from telemetry.wire import requests as words
 
 SUM: Final = "sum"
-"""The function."""
+"""Name of the function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sum:
-    """Counters that are as one."""
+    """Counters that count as a single one."""
 
     metric: Metric
-    """With all labels that tell them from those of other sums."""
+    """The metric, with all labels that tell this sum from others."""
     counters: tuple[Instrument, ...]
-    """None of requests to which it never happened: then it is 0."""
+    """The counters; empty, with a sum of 0, for requests to which the event never happened."""
     unit: str
 
 
 def summed(metric: Metric, catalog: Catalog) -> Sum | None:
-    """All counters of that name and labels. None if there are none, and no requests either of which they would
-    count something."""
+    """Return the sum of all counters with that name and labels.
+
+    Returns None if there are no such counters and also no requests that they could count.
+    """
     return Summing(metric, [()], catalog).beside(())
 
 
 class Summing:
-    """One `sum(…)` of a gate, beside what its other metrics are."""
+    """A `sum(…)` of a gate, matched with the gate's other metrics."""
 
     def __init__(self, metric: Metric, others: Sequence[Labels], catalog: Catalog) -> None:
-        """`others`: labels of the sets of instruments that the rest of the gate is about."""
+        """Match the counters. `others`: labels of the sets of instruments that the rest of the gate is about."""
         self._metric = metric
         self._own = words.LABEL_OF.get(metric.name.rpartition(".")[2], "")
         counters = [item for item in catalog.named(metric.name) if item.kind == "counter"]
@@ -52,11 +54,11 @@ class Summing:
         self._met = {self._apart(labels) for labels in others}
 
     def named(self, labels: Labels) -> Metric:
-        """What goes with the others of these labels is called."""
+        """Return the metric of the sum that matches these labels."""
         return with_labels(self._metric, self._apart(labels))
 
     def beside(self, labels: Labels) -> Sum | None:
-        """What goes with the others of these labels; None if nothing does."""
+        """Return the sum that matches these labels, or None if no counter or request matches."""
         apart = self._apart(labels)
         if counters := self._places.get(apart):
             return Sum(metric=self.named(labels), counters=tuple(counters), unit=counters[0].unit)
@@ -65,14 +67,14 @@ class Summing:
         return None
 
     def lonely(self) -> list[Metric]:
-        """Counters that go with nothing."""
+        """Return the metrics of counters that match no other instrument of the gate."""
         return [self.named(apart) for apart in self._places if apart not in self._met]
 
     def _apart(self, labels: Labels) -> Labels:
-        """What of these labels tells our counters apart. What ours don't have, they don't contradict."""
+        """Reduce labels to the keys that tell these counters apart. Other keys can't contradict and are dropped."""
         known: Mapping[str, str] = dict(labels)
         return tuple((key, known.get(key, "")) for key in self._keys)
 
     def _of_requests(self, apart: Labels) -> Labels:
-        """Without what is not theirs, but this counter's."""
+        """Drop the label that belongs to this counter and not to its requests."""
         return tuple(label for label in apart if label[0] != self._own)

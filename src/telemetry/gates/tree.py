@@ -1,4 +1,4 @@
-"""A gate once it has been read: frozen, comparable, and printed as it would be read again."""
+"""The tree of a parsed gate. It is frozen and comparable, and its `str` parses to an equal tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNARY: Final = 3
 
 @dataclass(frozen=True)
 class Number:
-    """`250ms`, as it was written."""
+    """A number as it was written, such as `250ms`."""
 
     digits: str
     unit: str = ""
@@ -33,11 +33,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Metric:
-    """A name, and labels that an instrument must have; it may have others."""
+    """A name and required labels. The instrument may have more labels."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Sorted."""
+    """Label pairs, sorted."""
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Term:
-    """`p99(ttft)`: a figure of an instrument."""
+    """A figure of an instrument, such as `p99(ttft)`."""
 
     function: str
     metric: Metric
@@ -55,7 +55,7 @@ class Term:
 
     @property
     def percentile(self) -> str:
-        """`99.9` of `p99.9`; empty for other functions."""
+        """The number of a percentile: `99.9` for `p99.9`; empty for other functions."""
         return self.function[1:] if self.function[1:2].isdigit() else ""
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Fact:
-    """`lost`: something that is known of the run itself."""
+    """A fact about the run itself, such as `lost`."""
 
     name: str
     span: Span = field(default=Span(), compare=False)
@@ -75,7 +75,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Word:
-    """`complete`: what a fact in words is compared with."""
+    """A word that a fact is compared with, such as `complete`."""
 
     text: str
     span: Span = field(default=Span(), compare=False)
@@ -86,7 +86,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the left side comes to in the baseline run."""
+    """The value of the left side in the baseline run."""
 
     span: Span = field(default=Span(), compare=False)
 
@@ -120,7 +120,7 @@ Node = Number | Term | Fact | Word | Baseline | Negated | Operation
 
 @dataclass(frozen=True)
 class Gate:
-    """`str` of one reads back as an equal one. `text` is what the user wrote, for errors."""
+    """A parsed gate. Its `str` parses to an equal gate. `text` is the user's text, for errors."""
 
     left: Node
     relation: Relation
@@ -134,7 +134,7 @@ class Gate:
 
     @property
     def terms(self) -> list[Term]:
-        """Of both sides, in order."""
+        """The terms of both sides, in order."""
         return [node for side in (self.left, self.right) for node in nodes(side) if isinstance(node, Term)]
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class Gate:
 
 
 def nodes(node: Node) -> Iterator[Node]:
-    """It and all below it, from left to right."""
+    """Yield a node and all nodes below it, from left to right."""
     yield node
     if isinstance(node, Operation):
         yield from nodes(node.left)
@@ -153,7 +153,7 @@ def nodes(node: Node) -> Iterator[Node]:
 
 
 def _within(node: Node, least: int) -> str:
-    """In parentheses, if it binds less than that."""
+    """Return a node's text, in parentheses if it binds less tightly than `least`."""
     binds = _BINDS[node.sign] if isinstance(node, Operation) else _UNARY
     return str(node) if binds >= least else f"({node})"
 

@@ -1,4 +1,4 @@
-"""Which way the left side of a gate can move while a run goes on."""
+"""The direction in which the left side of a gate can change during a run."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from telemetry.wire.gates import GateResult
 
 _GROWING: Final = frozenset({"count", "total", "max", "p100", SUM})
 _GROWING_FACTS: Final = frozenset({"lost", "emitted", "applied", "repaired", "producers", "elapsed"})
-"""`lost` too: of what is missing live only that counts which can't come any more."""
+"""Facts that only grow. `lost` is one: a live run counts only events that can't arrive any more."""
 
 
 def cannot_recover(gate: Gate, instruments: Sequence[Instrument]) -> bool:
-    """Whether the left side only moves further away, once it is beyond its limit, and the limit stands still."""
+    """Check whether a left side beyond its limit can only move further away, while the limit is constant."""
     if not all(isinstance(node, Number | Operation | Negated | Baseline) for node in nodes(gate.right)):
         return False
-    if len({term.function == SUM for term in gate.terms}) > 1:  # what it is of changes with what is beside it
+    if len({term.function == SUM for term in gate.terms}) > 1:  # the counters of a sum depend on the other terms
         return False
     way = trend(gate.left, instruments)
     return (way > 0 and gate.relation in ("<", "<=", "==")) or (way < 0 and gate.relation in (">", ">="))
 
 
 def gone_beyond(gate: Gate, result: GateResult) -> bool:
-    """Of one that can't recover and fails: it is beyond its limit, and not on the way to it, as with `==`."""
+    """Check whether a failed gate that can't recover is beyond its limit.
+
+    With `==` it may still approach the limit.
+    """
     if gate.relation != "==":
         return True
     return result.value is not None and result.limit is not None and result.value > result.limit
 
 
 def trend(node: Node, instruments: Sequence[Instrument]) -> float:
-    """Above 0: it only grows; below 0: it only falls; 0: nobody knows."""
+    """Return a positive number if a node only grows, a negative one if it only falls, 0 if unknown."""
     if isinstance(node, Operation):
         return _of_operation(node, instruments)
     if isinstance(node, Negated):
@@ -46,7 +49,7 @@ def trend(node: Node, instruments: Sequence[Instrument]) -> float:
 
 
 def _of_operation(node: Operation, instruments: Sequence[Instrument]) -> float:
-    """Two that grow grow together; a constant shifts, stretches or turns the other."""
+    """Combine two trends. Two growing sides grow together; a constant shifts, scales or inverts the other side."""
     left, right = trend(node.left, instruments), trend(node.right, instruments)
     before, after = _constant(node.left), _constant(node.right)
     if node.sign in ("+", "-"):
@@ -64,7 +67,7 @@ def _of_term(term: Term, instruments: Sequence[Instrument]) -> float:
 
 
 def _constant(node: Node) -> float | None:
-    """What a number, or a negative one, is; None for anything else."""
+    """Return the value of a number or a negated number, or None for any other node."""
     if isinstance(node, Number):
         return node.value * literal(node.unit)[1]
     inner = _constant(node.inner) if isinstance(node, Negated) else None

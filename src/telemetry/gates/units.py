@@ -1,4 +1,4 @@
-"""Units of literals and of instruments: what can be compared with what, and by which factor."""
+"""Units of literals and instruments: which of them are comparable, and the conversion factors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PERCENT: Final = Fraction(1, 100)
 _SIZES: Final = {"B": 1, "bytes": 1, **BYTES}
 _PLAIN: Final = ("", "1")
 _DECIMALS: Final = 13
-"""Further ones are what floats round."""
+"""Largest number of decimals; floats round any further ones."""
 PER_SECOND: Final = "/s"
 MULTIPLES: Final = {"k": 1_000, "M": 1_000_000}
-"""They make a number larger, and give it no unit."""
+"""Suffixes that multiply a number without giving it a unit."""
 TIMES: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": TIME_NS["s"]} | {
     "m": TIME_NS["min"],
     "min": TIME_NS["min"],
@@ -27,16 +27,18 @@ TIMES: Final[dict[str, int]] = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_
 }
 _TIME_NAMES: Final = {Fraction(TIMES[name]): name for name in ("ns", "µs", "ms", "s", "min", "h")}
 LITERALS: Final = frozenset({*TIMES, *BYTES, "B", "%", *MULTIPLES})
-"""What may follow a number, and then `/s` may follow that."""
+"""Suffixes of a number; `/s` may follow each."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Powers of time and size, and how many nanoseconds and bytes (or ones) it is worth. What counts things –
-    tokens, requests, a unit nobody knows – is plain."""
+    """A unit: powers of time and size, and its worth in nanoseconds and bytes (or ones).
+
+    Units of counted things are plain: tokens, requests, and all unknown units.
+    """
 
     name: str = ""
-    """As it is shown."""
+    """The unit as it is displayed."""
     time: int = 0
     size: int = 0
     scale: Fraction = _ONE
@@ -49,7 +51,7 @@ class Unit:
         return (self.time, self.size) == (other.time, other.size)
 
     def kind(self) -> str:
-        """For errors: `a time (ms)`."""
+        """Describe the unit for errors: `a time (ms)`."""
         names = {(1, 0): "a time", (0, 1): "a size", (0, 0): "a plain number", (-1, 0): "a rate"}
         what = names.get((self.time, self.size), "a size per time" if (self.time, self.size) == (-1, 1) else "")
         what = what or "a product of units"
@@ -59,7 +61,7 @@ class Unit:
         return Unit(f"{self.name}{PER_SECOND}", self.time - 1, self.size, self.scale / _S)
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """The product, or with power -1 the quotient. A plain one without a name leaves the other as it is."""
+        """Return the product, or the quotient for power -1. `PLAIN` leaves the other unit as it is."""
         if other == PLAIN:
             return self
         time, size = self.time + power * other.time, self.size + power * other.size
@@ -77,7 +79,7 @@ PLAIN: Final = Unit()
 
 
 def unit_of(name: str) -> Unit:
-    """Of an instrument."""
+    """Return the unit of an instrument."""
     if name in TIME_NS:
         return Unit(name, time=1, scale=Fraction(TIME_NS[name]))
     if name in _SIZES:
@@ -88,7 +90,7 @@ def unit_of(name: str) -> Unit:
 
 
 def literal(text: str) -> tuple[Unit, int]:
-    """Of a number's unit as it was written, and what the number is to be multiplied by."""
+    """Return the unit of a literal and the factor for its number."""
     name = text.removesuffix(PER_SECOND)
     if name in MULTIPLES:
         unit, factor = PLAIN, MULTIPLES[name]
@@ -100,12 +102,12 @@ def literal(text: str) -> tuple[Unit, int]:
 
 
 def converted(value: float, has: Unit, wants: Unit) -> float:
-    """Both fit each other. What is too large for a float is infinite."""
+    """Convert a value between units that fit each other. A value too large for a float becomes infinite."""
     return multiplied(value, has.scale / wants.scale)
 
 
 def multiplied(value: float, factor: Fraction) -> float:
-    """The float nearest to the product of the decimal that `value` is written as: 0.07 times 100 is 7."""
+    """Return the float nearest to the product of the decimal text of `value` and the factor: 0.07 × 100 is 7."""
     if factor == 1 or not math.isfinite(value):
         return value
     try:
@@ -115,7 +117,7 @@ def multiplied(value: float, factor: Fraction) -> float:
 
 
 def shown(value: float | None, unit: Unit | str) -> str:
-    """A value as people read it."""
+    """Format a value for people."""
     name = unit if isinstance(unit, str) else unit.name
     if value is None:
         return formatting.NOTHING
@@ -130,10 +132,13 @@ def shown(value: float | None, unit: Unit | str) -> str:
 
 
 def told_apart(value: float, other: float, unit: Unit | str) -> tuple[str, str]:
-    """Both as people read them. What rounds to the same has a decimal more than it takes to see which is larger, as
-    far as floats tell: with just enough of them, a tenth of a step may look like a whole one."""
+    """Format two values so that a reader sees which is larger.
+
+    If both round to the same text, they get one decimal more than needed to differ, as far as floats have decimals.
+    With just enough decimals, a tenth of a step could look like a whole step.
+    """
     texts = shown(value, unit), shown(other, unit)
-    alike = float(value).is_integer() == float(other).is_integer()  # or one is written out and the other rounded
+    alike = float(value).is_integer() == float(other).is_integer()  # or only one of them is rounded
     if value == other or (texts[0] != texts[1] and (alike or f"{value:.3g}" != f"{other:.3g}")):
         return texts
     name = unit if isinstance(unit, str) else unit.name

@@ -1,4 +1,4 @@
-"""A figure with all that is known of how far it may be off, and arithmetic that carries that along."""
+"""A value with its known uncertainty, and arithmetic that carries the uncertainty along."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, NamedTuple, TypedDict
 from telemetry.gates.units import PLAIN, Unit, converted
 
 CONFIDENCE: Final = 0.95
-"""Of all intervals of gates."""
+"""Confidence level of all intervals in gates."""
 
 
 class Unknown(Exception):
-    """Nothing can be said; `str` of it is the reason in one line."""
+    """The error for a value that can't be determined; its `str` is the reason in one line."""
 
 
 class Range(NamedTuple):
-    """Both ends belong to it. An end may be infinite: on that side nothing is known."""
+    """A closed range. An infinite end means that side has no bound."""
 
     low: float
     high: float
@@ -33,7 +33,10 @@ class Range(NamedTuple):
         return Range(min(products), max(products))
 
     def inverse(self) -> Range:
-        """Of 0 alone it is everything. What is unknown on one side stays so: an end at 0 would be a bound."""
+        """Return the range of 1/x. The inverse of 0 alone is everything.
+
+        A side without a bound stays without one, because an end at 0 would be a bound.
+        """
         if self.low < 0 < self.high or self.low == self.high == 0:
             return EVERYTHING
         low = -math.inf if self.high in (0, math.inf) else 1 / self.high
@@ -52,20 +55,20 @@ EVERYTHING: Final = Range(-math.inf, math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """Numbers are in `unit`."""
+    """A value with its uncertainty. All numbers are in `unit`."""
 
     value: float
     unit: Unit = PLAIN
     possible: Range
-    """Where it would lie if nothing had been lost or rounded."""
+    """Range of the value if no event had been lost or rounded."""
     likely: Range
-    """Its confidence interval; of what is counted and not estimated it is the value alone."""
+    """Confidence interval; for counted values the value alone."""
     samples: int | None = None
-    """Of the term that rests on the fewest."""
+    """Number of samples in the term with the fewest."""
     bare: bool = False
-    """A number without a unit: beside others, it is in theirs."""
+    """True for a number without a unit: it takes the unit of the other operand."""
     estimate: bool = False
-    """Whether it is a percentile, of which few values say nothing."""
+    """True for a percentile: too few samples give no bound."""
 
     def negated(self) -> Value:
         return self._with(-self.value, -self.possible, -self.likely)
@@ -80,7 +83,7 @@ class Value:
         )
 
     def over(self, other: Value) -> Value:
-        """What counts things has no unit beside what it is a share of. Raises Unknown for a division by zero."""
+        """Divide. A quotient of two plain units has no unit name. Raises Unknown for a division by zero."""
         if other.value == 0:
             raise Unknown("it is a division by zero")
         unit = self.unit.times(other.unit, -1)
@@ -93,7 +96,7 @@ class Value:
         )
 
     def plus(self, other: Value) -> Value:
-        """Both are of units that fit."""
+        """Add two values with units that fit each other."""
         first, second = beside(self, other)
         return Value(
             value=first.value + second.value,
@@ -104,7 +107,7 @@ class Value:
         )
 
     def within(self, unit: Unit) -> Value:
-        """The same in another unit that fits, or, of a bare number, the number in that unit."""
+        """Convert to another unit that fits. A bare number gets the unit without conversion."""
         if self.bare:
             return self._with(self.value, self.possible, self.likely, unit)
         value = converted(self.value, self.unit, unit)
@@ -133,18 +136,18 @@ class _Shared(TypedDict):
 
 
 def exactly(value: float, unit: Unit = PLAIN, *, samples: int | None = None, bare: bool = False) -> Value:
-    """Nothing about it is uncertain."""
+    """Return a value without uncertainty."""
     alone = Range(value, value)
     return Value(value=value, unit=unit, possible=alone, likely=alone, samples=samples, bare=bare)
 
 
 def fits(first: Value, second: Value) -> bool:
-    """Whether they can be added or compared."""
+    """Check whether two values can be added or compared."""
     return first.bare or second.bare or first.unit.fits(second.unit)
 
 
 def beside(first: Value, second: Value) -> tuple[Value, Value]:
-    """Both in one unit: the first one's, or, if that is a bare number, the other's."""
+    """Convert both to the first one's unit, or to the second one's if the first is a bare number."""
     if first.bare and second.bare:
         return first, second
     unit = second.unit if first.bare else first.unit
@@ -161,5 +164,8 @@ def _both(first: Value, second: Value) -> _Shared:
 
 
 def _product(one: float, two: float) -> float:
-    """An end that is nothing times an end that is unknown is nothing: it is a bound and never reached."""
+    """Multiply two range ends.
+
+    Zero times infinity is zero, because an infinite end is a bound that is never reached.
+    """
     return 0.0 if one == 0 or two == 0 else one * two

@@ -1,4 +1,4 @@
-"""Gates while a run goes on: which fail, and which can't pass any more."""
+"""Gates during a run: which ones fail, and which ones can't pass any more."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _LAG_S: Final = 2.0
-"""Seconds that the history may be behind."""
+"""Seconds that the history may lag behind."""
 
 
 class GateNews(NamedTuple):
-    """Something that has to be said of a gate."""
+    """A gate result that should be reported."""
 
     result: GateResult
     final: bool
-    """It can't pass any more; else it fails by all that is known, and may recover."""
+    """True if the gate can't pass any more. False if it fails now and may recover."""
 
 
 class Watch:
-    """One owner. Looks at each snapshot; says each thing once."""
+    """A watcher over the snapshots of a live run that reports each failure once. Not thread-safe: use one owner."""
 
     def __init__(self, gates: Sequence[Gate], rules: Rules, directory: RunDirectory | None) -> None:
-        """`directory`: of the run, for the windows in its history."""
+        """Watch these gates. `directory`: the run directory, for the windows in its history."""
         self._gates = list(gates)
         self._rules = rules
         self._sure = replace(rules, confident=True)
         self._directory = directory
         self._since: dict[str, float] = {}
-        """Expression → since when it fails, in seconds of the run."""
+        """Expression → time since which it fails, in seconds of the run."""
         self._told: set[tuple[str, bool]] = set()
         self._sound: set[Gate] = set()
-        """Those of which there is nothing to say before the end."""
+        """Gates that have been evaluated once and need no report before the end."""
         self._looked_s: dict[Gate, float] = {}
-        """How far the windows of a gate have been looked at."""
+        """Gate → time up to which its windows have been checked."""
 
     def look(self, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
-        """What is new. Reads the history of windows that have ended, and blocks on it. A gate that makes no sense
-        for the instruments that have come raises UsageError, once; after that it is left alone."""
+        """Yield new failures. Blocks on reading the history of windows that have ended.
+
+        Raises UsageError once for a gate that does not fit the instruments seen so far, and then ignores that gate.
+        """
         for gate in list(self._gates):
             try:
                 found = list(self._windows(gate, snapshot) if gate.every else self._whole(gate, snapshot))
@@ -80,12 +82,12 @@ class Watch:
                 yield GateNews(result, final=snapshot.elapsed_s - since >= limits.GATE_ABORT_AFTER_S)
 
     def _try(self, gate: Gate, evidence: Evidence) -> None:
-        """Until it has come to something, it may make no sense; what it came to will be told at the end."""
+        """Evaluate a gate until it has a value, to find usage errors early. Its outcome is reported at the end."""
         if gate not in self._sound and any(result.value is not None for result in check_one(gate, evidence)):
             self._sound.add(gate)
 
     def _windows(self, gate: Gate, snapshot: MetricsSnapshot) -> Iterator[GateNews]:
-        """Those that have ended since the last look."""
+        """Check the windows that have ended since the last look."""
         assert gate.every is not None
         step_s = every_s(gate.every)
         seen_s = self._looked_s.get(gate, 0.0)
@@ -103,6 +105,6 @@ class Watch:
 
 
 def _estimated(gate: Gate) -> bool:
-    """Whether all that is measured are estimates, whose interval says when a failure is no accident."""
+    """Check whether all measured values are estimates: their interval shows when a failure is no accident."""
     measured = [node for side in (gate.left, gate.right) for node in nodes(side) if isinstance(node, Term | Fact)]
     return all(isinstance(node, Term) and (node.percentile or node.function == "mean") for node in measured)

@@ -1,4 +1,4 @@
-"""The windows of `in every`: all have to hold, and the worst one is the evidence."""
+"""The windows of `in every`: all must hold, and the worst one is the evidence."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _EDGE_S: Final = 0.5
 
 
 class Windows:
-    """Verdicts are added in order of time."""
+    """An accumulator for the verdicts of windows, which are added in order of time."""
 
     def __init__(self, relation: Relation, step_s: float, part: Evidence) -> None:
-        """`part`: what the windows are of."""
+        """Start without windows. `part`: the evidence that is divided into windows."""
         self._relation = relation
         self._step_s = step_s
         self._part = part
         self._count = 0
         self._last = 0
-        """Windows up to the end of the last one, counted from the run's start."""
+        """Number of windows from the run's start up to the end of the last one."""
         self._failed = 0
         self._worst: tuple[float, Evidence, Verdict] | None = None
         self._unclear: tuple[Evidence, Verdict] | None = None
-        """The first of them."""
+        """First inconclusive window."""
         self._unclear_count = 0
 
     def add(self, window: Evidence, verdict: Verdict) -> None:
@@ -45,7 +45,10 @@ class Windows:
             self._worst = badness, window, verdict
 
     def result(self, text: str) -> GateResult:
-        """One that failed is enough to fail; else one that can't tell is enough to be inconclusive."""
+        """Return the result.
+
+        One failed window fails the gate; else one inconclusive window makes it inconclusive.
+        """
         step = f"{self._step_s:g} s"
         if not self._count:
             took = formatting.duration_s(self._part.end_s - self._part.start_s)
@@ -68,13 +71,13 @@ class Windows:
 
     @property
     def _missing(self) -> int:
-        """Windows that the history knows nothing of, before the last one or at the end of the run."""
+        """Number of windows that the history lacks, before the last one or at the end of the run."""
         first = math.ceil((self._part.start_s - _EDGE_S) / self._step_s)
         return max(self._due - max(first, 0) - self._count, 0)
 
     @property
     def _due(self) -> int:
-        """Windows, counted from the run's start, that there should be."""
+        """Expected number of windows, counted from the run's start."""
         heard = (heard_s(self._part.snapshot) - _EDGE_S) // self._step_s if self._part.whole else 0
         return max(self._last, int(heard))
 
@@ -88,7 +91,7 @@ class Windows:
         return GateResult(expression=text, outcome="inconclusive", reason=reason, windows=self._count)
 
     def _badness(self, verdict: Verdict) -> float:
-        """How far on the wrong side."""
+        """Return the distance of the value beyond the limit."""
         assert verdict.left is not None
         assert verdict.right is not None
         beyond = verdict.left.value - verdict.right.value

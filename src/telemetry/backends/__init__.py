@@ -1,1 +1,1 @@
-"""Backends: what hands a run on to trackers and monitors, each writer in a process of its own."""
+"""Backends, which send a run to trackers and monitors. Each writer is a process of its own."""

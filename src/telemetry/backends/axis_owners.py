@@ -1,4 +1,4 @@
-"""Which axis a name belongs to, for trackers that have one place for a name: the first that used it."""
+"""Ownership of names by axes, for trackers that keep one axis per name: the first axis to use a name owns it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from telemetry.wire.codec import BAD_INPUT
 
 
 class AxisOwners(dict[str, str]):
-    """Name → axis. `keep` before a checkpoint, and the next process knows them too."""
+    """A map of name → axis. Call `keep` before a checkpoint to hand it to the next process."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, but not for a file that is not there; one that is damaged is as none."""
+        """Read the file. A missing or damaged file counts as empty. Raises OSError for other errors."""
         super().__init__()
         self._path = path
         with suppress(FileNotFoundError, *BAD_INPUT):
@@ -23,11 +23,11 @@ class AxisOwners(dict[str, str]):
         self._kept = len(self)
 
     def has(self, name: str, axis: str) -> bool:
-        """Whether this name is this axis's; it is from now on if it was nobody's."""
+        """Check whether this axis owns the name. A name without an owner goes to this axis."""
         return self.setdefault(name, axis) == axis
 
     def keep(self) -> None:
-        """Raises OSError."""
+        """Write new names to the file. Raises OSError."""
         if len(self) > self._kept:
             write_atomic(self._path, msgspec.json.encode(dict(self)), durable=False)
             self._kept = len(self)

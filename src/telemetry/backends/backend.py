@@ -1,7 +1,7 @@
-"""The seam between a writer and a backend: what a backend is, and what it may say.
+"""The interface between a writer and a backend: calls and exceptions.
 
-A backend is a class behind an entry point of the group `telemetry.backends`, or one of ours. It is made and called
-by the main thread of a process of its own; nothing else runs there that it could stall.
+A backend is a class behind an entry point of the group `telemetry.backends`, or a built-in one. It is created and
+called by the main thread of its own process, so it can stall only itself.
 """
 
 from __future__ import annotations
@@ -24,92 +24,101 @@ GROUP = "telemetry.backends"
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of the run before its first record."""
+    """Facts about the run, known before its first record."""
 
     run_id: str
     name: str
     started_ns: int
-    """Wall clock."""
+    """Wall-clock time of the run's start in nanoseconds."""
     directory: Path | None
-    """The run directory, if it can be seen from here."""
+    """The run directory, if this machine can read it."""
     host: str = ""
     params: dict[str, Scalar] = field(default_factory=dict)
-    """Those that were known when the writer began; each also comes as an item."""
+    """Parameters known when the writer started; each also arrives as an item."""
 
 
 class Backend(Protocol):
-    """Calls come in this order: `__init__`, `open`, then `write` and `flush` any number of times, then `close`.
-    Each has `limits.BACKEND_CALL_S` of time; then its process is ended, and another goes on.
+    """A backend. Calls have this order: `__init__`, `open`, any number of `write` and `flush`, then `close`.
 
-    What a call raises, if it is not one of the exceptions below, is taken for something that may pass: the same
-    items come again, a few times, then fewer at once, to find the one that can't be written. So does everything
-    since the last `flush` that returned, when a `flush` raises. `open`, and `close` with `final`, are called again
-    until they return. An OSError counts as `Unavailable`.
+    Each call has a timeout of `limits.BACKEND_CALL_S`. After it, the process is ended and a new one takes over.
 
-    Two attributes are optional. `left_out: dict[str, int]`: values that it had to leave out of items that it wrote,
-    by reason, since it was made; they count as dropped. `say: Callable[[str], object]`: is set before `open`, and
-    takes a line that the user should read.
+    An exception counts as temporary, unless it is one of the exceptions below. The writer then retries the same
+    items a few times, and after that in smaller batches to find the item that can't be written. If `flush` raises,
+    the writer retries everything since the last `flush` that returned. `open`, and `close` with `final`, are
+    retried until they return. An OSError counts as `Unavailable`.
+
+    Two attributes are optional. `left_out: dict[str, int]` counts values, by reason, that the backend had to leave
+    out of written items since it was created; they count as dropped. `say: Callable[[str], object]` is set before
+    `open`, and prints a line for the user.
     """
 
     Options: ClassVar[type[Struct]]
-    """Settings by name, with types and defaults: `--to NAME:key=value,…`. Unknown ones never arrive here."""
+    """Options by name, with types and defaults: `--to NAME:key=value,…`. Unknown options are rejected earlier."""
     takes: ClassVar[tuple[type[Item], ...]]
-    """Kinds of items it has a place for. Of the others their number is told to the user, once."""
+    """Kinds of items that the backend accepts. The user is told once about other kinds; they are counted."""
     idempotent: ClassVar[bool]
-    """An item that is written twice is there once. Else those that may be there twice are counted."""
+    """True if writing an item twice stores it once. If False, possible duplicates are counted."""
 
     def __init__(self, options: Any, place: Path) -> None:
-        """`place` is a directory of its own for files, which exists. Touches nothing; raises NotConfigured."""
+        """Store the options, without any I/O. `place` is an existing directory for files. Raises NotConfigured."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
-        """Begins, or goes on from `state`: what `state` said after the last `flush`, {} for a new run.
+        """Begin, or continue from `state`: the result of `state()` after the last `flush`, {} for a new run.
 
-        What was written after that `flush` comes again: a backend that can, such as one with a file of its own,
-        takes it back here. Raises NotConfigured, Unavailable.
+        Items written after that `flush` are delivered again. A backend that can remove them does so here, for
+        example one with its own file. Raises NotConfigured, Unavailable.
         """
 
     def write(self, items: Sequence[Item]) -> None:
-        """At most `limits.BACKEND_BATCH_ITEMS`, in order. Raises Unavailable, Refused."""
+        """Write at most `limits.BACKEND_BATCH_ITEMS` items, in order. Raises Unavailable, Refused."""
 
     def flush(self) -> None:
-        """Returns once what was written outlives this process. Raises Unavailable."""
+        """Return once all written items would survive the end of this process. Raises Unavailable."""
 
     def state(self) -> dict[str, Any]:
-        """What `open` of the next process needs, as JSON can carry it."""
+        """Return the data that `open` of the next process needs, as JSON types."""
 
     def close(self, *, final: bool) -> None:
-        """The last call. With `final` all of a run that is over was written; without, another process goes on."""
+        """End. This is the last call. `final`: the run is complete; otherwise another process continues."""
 
     def where(self) -> str:
-        """Where a user finds the data: a path or an address. Empty before `open`."""
+        """Return where users find the data: a path or an address. Empty before `open`."""
 
 
 class NotConfigured(TelemetryError):
-    """It can't begin, and never will as things are: a package is missing, an option is wrong, a key is refused."""
+    """A permanent error at the start: a package is missing, an option is wrong or a key is rejected."""
 
 
 class Unavailable(Exception):
-    """It may work later: the same items come again, for as long as there is time."""
+    """A temporary error. The writer retries the same items for as long as there is time."""
 
     def __init__(self, why: str, after_s: float = 0.0) -> None:
-        """`after_s`: not before that, up to `limits.BACKEND_ASKED_MOST_S`; 0: the writer decides."""
+        """Create the error.
+
+        `after_s`: minimum wait, capped at `limits.BACKEND_ASKED_MOST_S`; 0 for the writer's own wait.
+        """
         super().__init__(why)
         self.after_s = after_s
 
 
 class Refused(Exception):
-    """These items will never be taken; the others of the call were written. Counted as dropped, by reason."""
+    """A permanent rejection of some items. The other items of the call were written.
+
+    Rejected items count as dropped, by reason.
+    """
 
     def __init__(self, reason: str, keys: Sequence[str]) -> None:
-        """`reason` is a word such as `too_large`; `keys` are those of the items."""
+        """Create the error. `reason`: a word such as `too_large`. `keys`: keys of the rejected items."""
         super().__init__(f"{number_of(len(keys), 'item')}: {reason}")
         self.reason = reason
         self.keys = frozenset(keys)
 
 
 def missing(package: str, extra: str, error: ImportError | None = None) -> NotConfigured:
-    """For a backend whose library is not installed. `error`: what its import raised, which may be for another
-    reason."""
+    """Return the error for a backend whose library is missing.
+
+    `error`: the exception of its import, which may have another cause.
+    """
     if error is not None and not isinstance(error, ModuleNotFoundError):
         return NotConfigured(f"{package} can't be imported: {error}", hint=install_hint(extra))
     return NotConfigured(f"{package} is not installed", hint=install_hint(extra))

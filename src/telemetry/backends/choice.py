@@ -1,8 +1,8 @@
-"""What `--to` says: which backend, with which options, under which name.
+"""The parser of `--to`: kind of backend, options and name.
 
-    KIND[:key=value,…]        jsonl:path=out.jsonl        wandb:project=mine,as=team
+  KIND[:key=value,…]        jsonl:path=out.jsonl        wandb:project=mine,as=team
 
-`as` is the name of this one among several of a kind. A comma that belongs to a value is written `\\,`.
+`as` names this writer among several of a kind. A comma in a value is written `\\,`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _HAS: Final = ("Options", "takes", "idempotent", "open", "write", "flush", "stat
 
 @dataclass(frozen=True)
 class BackendChoice:
-    """One backend as somebody asked for it. Whether its options are right is not known before `check` or `make`."""
+    """A backend as the user requested it. Its options are unchecked until `check` or `make`."""
 
     name: str
-    """Of the writer, of its folder, and in snapshots."""
+    """Name of the writer, of its folder, and in snapshots."""
     kind: str
     options: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """What `parse` makes this of."""
+        """Return the text that `parse` turns into this choice."""
         pairs = [*self.options.items(), *([] if self.name == self.kind else [(_AS, self.name)])]
         words = ",".join(f"{key}={_escaped(value)}" for key, value in pairs)
         return f"{self.kind}:{words}" if words else self.kind
@@ -50,16 +50,16 @@ class BackendChoice:
 
 @dataclass(frozen=True)
 class Option:
-    """One setting of a backend, for people."""
+    """An option of a backend, formatted for people."""
 
     name: str
     type: str
     default: str
-    """Empty: it has to be given."""
+    """Default as text; empty if the option is required."""
 
 
 def parse(text: str) -> BackendChoice:
-    """Imports nothing. Raises UsageError for a kind that nobody has, and for what is no option at all."""
+    """Parse `--to` without importing any backend. Raises UsageError for an unknown kind or a malformed option."""
     kind, colon, rest = text.partition(":")
     found = known()
     if kind not in found:
@@ -77,7 +77,7 @@ def parse(text: str) -> BackendChoice:
 
 
 def parse_all(texts: Sequence[str]) -> list[BackendChoice]:
-    """As `parse`, with the options checked. Raises UsageError also for two of one name, and for too many."""
+    """Parse several texts and check their options. Raises UsageError, also for duplicate names and for too many."""
     choices = [parse(text) for text in texts]
     if len(choices) > limits.BACKENDS:
         raise UsageError(f"{len(choices)} backends are too many", hint=f"at most {limits.BACKENDS} for one run")
@@ -91,8 +91,10 @@ def parse_all(texts: Sequence[str]) -> list[BackendChoice]:
 
 
 def unheeded(named: Iterable[str], choices: Sequence[BackendChoice]) -> list[str]:
-    """Settings of values, by the name of a writer, that look as if they were meant for one of these and are not; in
-    words. A name that stands for another backend may be for another run."""
+    """Return messages about `[backends.values.NAME]` tables that match no writer of this run.
+
+    A name that is another kind of backend is accepted, because it may be meant for another run.
+    """
     names, kinds, found = {choice.name for choice in choices}, {choice.kind for choice in choices}, known()
     strange = [name for name in named if name not in names and name != "*" and (name in kinds or name not in found)]
     writers = printable(", ".join(sorted(names)))
@@ -104,9 +106,9 @@ def unheeded(named: Iterable[str], choices: Sequence[BackendChoice]) -> list[str
 
 
 def check(choice: BackendChoice) -> None:
-    """Whether one of ours takes these options; others are imported only where they run, and say it there.
+    """Check the options of a built-in backend.
 
-    Raises UsageError.
+    Other backends check theirs in their own process. Raises UsageError.
     """
     if choice.kind in BUILT_IN:
         try:
@@ -116,13 +118,13 @@ def check(choice: BackendChoice) -> None:
 
 
 def known() -> dict[str, EntryPoint]:
-    """All backends by name. Ours can't be replaced by somebody else's of the same name."""
+    """Return all backends by name. Plugins can't replace built-in backends."""
     others = {point.name: point for point in entry_points(group=GROUP)}
     return others | {name: EntryPoint(name, ours.value, GROUP) for name, ours in BUILT_IN.items()}
 
 
 def load(kind: str) -> type[Backend]:
-    """The class behind a name that is known. Raises NotConfigured with what its import said."""
+    """Import the class of a known backend. Raises NotConfigured with the import error."""
     try:
         made = known()[kind].load()
     except (Exception, SystemExit) as error:
@@ -134,7 +136,7 @@ def load(kind: str) -> type[Backend]:
 
 
 def make(choice: BackendChoice, place: Path) -> Backend:
-    """The backend, not opened yet. Raises NotConfigured."""
+    """Create the backend without opening it. Raises NotConfigured."""
     cls = load(choice.kind)
     options = _converted(choice, cls)
     try:
@@ -161,7 +163,7 @@ def options_of(cls: type[Backend]) -> list[Option]:
     ]
 
 
-# --- how ---------------------------------------------------------------------------------------------
+# --- helpers -----------------------------------------------------------------------------------------
 
 
 def _options(kind: str, text: str) -> dict[str, str]:
@@ -190,7 +192,7 @@ def _escaped(value: str) -> str:
 
 
 def _converted(choice: BackendChoice, cls: type[Backend]) -> Struct:
-    """Raises NotConfigured that names the option."""
+    """Convert options to their types. Raises NotConfigured that names the option."""
     fields = _fields(cls.Options)
     for key in choice.options:
         if key not in fields:
@@ -200,7 +202,7 @@ def _converted(choice: BackendChoice, cls: type[Backend]) -> Struct:
         info = fields[key]
         try:
             values[key] = msgspec.convert(text, info.type, strict=False)
-        except ValueError as error:  # msgspec's own is one
+        except ValueError as error:  # also covers msgspec's own error
             wanted = f"is none of {_values(info.type)}" if get_origin(info.type) is Literal else _wanted(error)
             raise NotConfigured(f"{choice.kind}: {key}={printable(text)}: {wanted}") from error
     try:

@@ -1,4 +1,4 @@
-"""`--to console`: what a run says, as lines for people, a few at a time."""
+"""The `console` backend: a run as a few lines of text at a time."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from telemetry.backends.naming import labelled
 from telemetry.formatting import number_of, printable
 
 _LINE_CHARS: Final = 400
-_LINES: Final = 20  # at once; the oldest of more are only counted
+_LINES: Final = 20  # printed at once; older lines are only counted
 
 
 class ConsoleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     every_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 2.0
-    """Between two times that something is said."""
+    """Minimum seconds between two outputs."""
     values: Annotated[int, Meta(ge=1, le=1_000)] = 8
-    """Numbers in a line, at most."""
+    """Maximum number of values in a line."""
 
 
 class ConsoleBackend:
-    """Of each axis the newest step since the last time, and the newest reading; everything else as it comes."""
+    """A backend that prints the newest step of each axis, the newest reading, and every other item."""
 
     Options: ClassVar[type[Struct]] = ConsoleOptions
     takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Mark, Text, Artifact)
     idempotent: ClassVar[bool] = False
 
     say: Callable[[str], object]
-    """Where the lines go."""
+    """Function that prints a line."""
 
     def __init__(self, options: ConsoleOptions, place: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.say = print
@@ -42,7 +42,7 @@ class ConsoleBackend:
         self._clock = clock
         self._next_s = 0.0
         self._held: dict[str, str] = {}
-        """What the line is about → the line."""
+        """Subject of a line → the line."""
         self._left = 0
         self._open = False
 
@@ -52,7 +52,7 @@ class ConsoleBackend:
     def write(self, items: Sequence[Item]) -> None:
         for item in items:
             about, words = _about(item), self._line(item)
-            self._held.pop(about, None)  # the newest comes last
+            self._held.pop(about, None)  # move the newest to the end
             self._held[about] = words
         while len(self._held) > _LINES:
             del self._held[next(iter(self._held))]
@@ -61,7 +61,7 @@ class ConsoleBackend:
             self._tell()
 
     def flush(self) -> None:
-        """What is held back is said later, or replaced by something newer."""
+        """Keep waiting lines. They are printed later or replaced by newer ones."""
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -102,7 +102,7 @@ class ConsoleBackend:
 
 
 def _about(item: Item) -> str:
-    """A later line about the same takes the place of one that is held."""
+    """Return the subject of an item. A newer line about the same subject replaces a waiting one."""
     if isinstance(item, Step):
         return f"step {item.axis}"
     return "reading" if isinstance(item, Reading) and not item.final else item.key

@@ -1,8 +1,8 @@
-"""Cells of a distribution as the buckets of an exponential histogram, as Prometheus and OTLP have them. Pure.
+"""Conversion of histogram cells to the exponential buckets of Prometheus and OTLP. Pure.
 
-At a scale `s` there are `2**s` buckets to each doubling: with `b = 2**(2**-s)`, bucket `i` holds values in
-`(b**i, b**(i + 1)]`. The edges of our cells are others, so a cell is divided evenly: whole values, never fewer in a
-bucket than before as the cell's count grows.
+A scale `s` has `2**s` buckets for each doubling: with `b = 2**(2**-s)`, bucket `i` holds values in `(b**i, b**(i +
+1)]`. Cells have other edges, so the count of a cell is spread evenly over its buckets, in whole numbers. A bucket
+never shrinks while the count of its cell grows.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 Cells = Sequence[tuple[float, float, int]]
-"""(from, to, count), ascending. `from` and `to` may be the same value: all of them are it."""
+"""(from, to, count), ascending. If `from` equals `to`, all values of the cell are equal."""
 
-FINEST: Final = 3  # eight buckets to a doubling, twice as many as there are cells
-_COARSEST: Final = -4  # a bucket of sixteen doublings: seventy of them hold all floats
+FINEST: Final = 3  # eight buckets for each doubling, twice as many as cells
+_COARSEST: Final = -4  # a bucket of sixteen doublings: seventy buckets cover all floats
 
 
 class Buckets(NamedTuple):
     zero: int
-    """How many are zero, or so little that nobody can tell."""
+    """Number of values that are zero, or too small to tell from zero."""
     threshold: float
-    """That is at most this."""
+    """Upper bound of these values."""
     counts: dict[int, int]
-    """By index, ascending; none is 0."""
+    """Bucket index → count, ascending, without empty buckets."""
 
 
 def buckets(cells: Cells, scale: int) -> Buckets:
-    """The same distribution at a scale. Cells that begin at 0 or below count as zero."""
+    """Convert cells to a scale. Cells that begin at 0 or below count as zero."""
     zero, threshold = 0, 0.0
     counts: dict[int, int] = {}
     for low, high, count in cells:
@@ -40,7 +40,7 @@ def buckets(cells: Cells, scale: int) -> Buckets:
 
 
 def scale_within(cells: Cells, most: int) -> int:
-    """The finest scale at which they reach over at most `most` buckets."""
+    """Return the finest scale at which the cells span at most `most` buckets."""
     positive = [(low, high) for low, high, _ in cells if low > 0.0]
     if not positive:
         return FINEST
@@ -52,7 +52,7 @@ def scale_within(cells: Cells, most: int) -> int:
 
 
 def runs(indices: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, length) of indices that follow each other; they come in ascending order."""
+    """Return (first, length) of each run of consecutive indices. `indices` must ascend."""
     found: list[tuple[int, int]] = []
     for index in indices:
         if found and index == sum(found[-1]):
@@ -74,16 +74,16 @@ def _divide(counts: dict[int, int], low: float, high: float, count: int, scale: 
 
 
 def _first(low: float, scale: int) -> int:
-    """The bucket of values just above."""
+    """Return the bucket of values just above `low`."""
     return math.floor(_doublings(low) * 2.0**scale)
 
 
 def _last(high: float, scale: int) -> int:
-    """The bucket of the value itself."""
+    """Return the bucket that holds `high`."""
     return math.ceil(_doublings(high) * 2.0**scale) - 1
 
 
 def _doublings(value: float) -> float:
-    """Its binary logarithm, exact for powers of two."""
+    """Return the binary logarithm, exact for powers of two."""
     mantissa, exponent = math.frexp(value)
     return exponent + math.log2(mantissa)

@@ -1,6 +1,6 @@
-"""What a backend is given: the records of a run, and readings of its instruments, in words that trackers know.
+"""The items that a backend receives: records of a run and readings of its instruments, in terms of trackers.
 
-Everything is finite but the values of steps: NaN stands for one that was no finite number. Times are wall clock.
+All numbers are finite, except that NaN stands for a step's value that was not finite. Times are wall-clock times.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 class _Item(Struct, frozen=True, kw_only=True):
     key: str
-    """Names the item in its run for ever: delivered again, it has the same."""
+    """Permanent name of the item in its run. A repeated delivery has the same key."""
     time_ns: int
 
 
 class Step(_Item, frozen=True, kw_only=True):
-    """The values of one step of an axis. Steps of an axis mostly come in order; corrections come later."""
+    """The values of one step of an axis. Steps usually arrive in order; corrections arrive later."""
 
     axis: str
     step: int
     values: dict[str, float]
     spread: dict[str, Spread] = {}
-    """Of names that several producers reported."""
+    """Spread of the values that several producers reported."""
     closed: Closing = "ended"
     revision: int = 0
-    """Above 0: the step was given before, and these values replace or extend its."""
+    """Revision number. Above 0, these values replace or extend those of an earlier delivery of the step."""
 
 
 class SeriesReading(Struct, frozen=True, kw_only=True):
-    """A distribution of some seconds. Values are in `unit`."""
+    """A distribution over some seconds. Values are in `unit`."""
 
     name: str
     labels: dict[str, str] = {}
     unit: str = ""
     count: int = 0
     rate: float = 0.0
-    """Per second."""
+    """Values per second."""
     total: float = 0.0
     min: float | None = None
     max: float | None = None
     mean: float | None = None
     percentiles: dict[str, float] = {}
-    """Keys are decimal strings such as "99.9"."""
+    """Percentile → value. Keys are decimal strings such as "99.9"."""
     cells: list[tuple[float, float, int]] = []
-    """(from, to, count): where the values lie, in ascending order."""
+    """Histogram as (from, to, count), ascending."""
 
 
 class CounterReading(Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ class CounterReading(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     unit: str = ""
     value: float = 0.0
-    """Since the run's start."""
+    """Value since the run's start."""
     rate: float = 0.0
-    """Per second, of these seconds."""
+    """Increase per second over these seconds."""
 
 
 class GaugeReading(Struct, frozen=True, kw_only=True):
@@ -69,12 +69,12 @@ class GaugeReading(Struct, frozen=True, kw_only=True):
 
 
 class Reading(_Item, frozen=True, kw_only=True):
-    """All instruments over some seconds that end at `time_ns`. With `final`, over the whole run: the result."""
+    """All instruments over some seconds that end at `time_ns`. With `final`, the result of the whole run."""
 
     elapsed_s: float
-    """Since the run's start."""
+    """Seconds since the run's start."""
     seconds: float
-    """What it is about."""
+    """Duration that the reading covers."""
     series: list[SeriesReading] = []
     counters: list[CounterReading] = []
     gauges: list[GaugeReading] = []
@@ -82,19 +82,19 @@ class Reading(_Item, frozen=True, kw_only=True):
 
 
 class Live(_Item, frozen=True, kw_only=True):
-    """The newest snapshot, older ones are passed over: for backends that are asked and not told."""
+    """The newest snapshot, for backends that are polled. Older snapshots are skipped."""
 
     snapshot: MetricsSnapshot
 
 
 class Params(_Item, frozen=True, kw_only=True):
-    """Settings of the run, flat; later ones replace those of the same name."""
+    """Flat parameters of the run. A later value replaces an earlier one of the same name."""
 
     values: dict[str, Scalar]
 
 
 class Mark(_Item, frozen=True, kw_only=True):
-    """A moment worth a line."""
+    """An event that deserves a line."""
 
     text: str
     labels: dict[str, str] = {}
@@ -104,7 +104,7 @@ class Mark(_Item, frozen=True, kw_only=True):
 class _AtStep(_Item, frozen=True, kw_only=True):
     name: str
     axis: str = ""
-    """Empty: it belongs to no step."""
+    """Axis of the step; empty for an item without a step."""
     step: int = 0
 
 
@@ -118,21 +118,24 @@ class Table(_AtStep, frozen=True, kw_only=True):
 
 
 class Histogram(_AtStep, frozen=True, kw_only=True):
-    """A distribution that a producer counted itself: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
+    """A distribution counted by a producer: `counts[i]` values from `edges[i]` up to `edges[i + 1]`."""
 
     edges: list[float]
     counts: list[int]
 
 
 class Artifact(_AtStep, frozen=True, kw_only=True):
-    """A file by reference: a path of its producer's host, or a URI. `kind` is any word; `image` is known."""
+    """A reference to a file: a path on the producer's host, or a URI.
+
+    `kind` is free text; `image` has a meaning.
+    """
 
     uri: str
     kind: str = ""
 
 
 class Span(_Item, frozen=True, kw_only=True):
-    """Something with a beginning and an end; `time_ns` is the beginning."""
+    """An event with a start and an end. `time_ns` is the start."""
 
     name: str
     end_ns: int

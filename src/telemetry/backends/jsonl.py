@@ -1,4 +1,4 @@
-"""`--to jsonl`: every item as a line of JSON, once."""
+"""The `jsonl` backend: each item as a line of JSON, exactly once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
-    """Of the file; empty: `items.jsonl` in the writer's folder."""
+    """Path of the file; empty for `items.jsonl` in the writer's folder."""
 
 
 class JsonlBackend:
-    """A line is `{"item": "step", "key": …, …}`; a number that is not finite is null."""
+    """A backend that writes lines such as `{"item": "step", "key": …, …}`. A number that is not finite is null."""
 
     Options: ClassVar[type[Struct]] = JsonlOptions
     takes: ClassVar[tuple[type[Item], ...]] = tuple(kind for kind in KINDS if kind is not Live)
@@ -39,7 +39,7 @@ class JsonlBackend:
         self._ours = not options.path
         self._file: AppendFile | None = None
         self._size = 0
-        """Bytes that are acknowledged: what lies beyond them comes again."""
+        """Acknowledged bytes. Data beyond them is delivered again."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         size = int(state.get("size", 0))
@@ -89,8 +89,10 @@ class JsonlBackend:
         return self._file
 
     def _look(self) -> None:
-        """Whether all that was written is where users look for it. A file that is gone takes more without a word.
-        Raises NotConfigured."""
+        """Check that the file at the path still holds all written data, because writes to a removed file succeed.
+
+        Raises NotConfigured.
+        """
         file = self._opened()
         try:
             there = os.stat(self._path)
@@ -109,5 +111,5 @@ class JsonlBackend:
 
 
 def line(item: Item) -> bytes:
-    """One item, line end included."""
+    """Encode an item, with a line end."""
     return _ENCODER.encode({"item": type(item).__name__.lower(), **asdict(item)}) + b"\n"

@@ -1,4 +1,4 @@
-"""Which values of an item go to a backend, and under which names. Pure."""
+"""The selection and renaming of values for a backend. Pure."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from telemetry.formatting import printable
 from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
 
 ALIKE: Final = "renamed_alike"
-"""Why values are left out whose name another name was given before."""
-_REMEMBERED: Final = 1 << 17  # of all names a run may have; more are decided anew each time
-_SAID: Final = 10  # names that became one; the others are counted
+"""Reason for values left out because their new name already belongs to another name."""
+_REMEMBERED: Final = 1 << 17  # enough for every name of a run; further names are matched again each time
+_SAID: Final = 10  # names in a conflict that are reported; further ones are only counted
 
 _Named = TypeVar("_Named", SeriesReading, CounterReading, GaugeReading, SeriesStat, CounterStat, GaugeStat)
 _Value = TypeVar("_Value")
 
 
 def values_of(config: BackendsConfig, backend: str) -> BackendValues:
-    """What the settings say for a backend of this name: its own table, else that of `*`."""
+    """Return the settings for a backend of this name: its own table, or the table of `*`."""
     return config.values.get(backend) or config.values.get("*") or BackendValues()
 
 
@@ -47,17 +47,19 @@ class _Idle(NamedTuple):
     words: str
     regex: re.Pattern[str]
     labels: bool = True
-    """It may fit a name with labels."""
+    """True if the pattern may match a name with labels."""
 
 
 class ItemMapping:
-    """One thread's. Which of two names keeps a name that both are given depends on which came first, nothing else
-    on what came before."""
+    """A mapping of items for one backend. For one thread only.
+
+    If two names are mapped to the same name, the first one keeps it. Nothing else depends on earlier items.
+    """
 
     def __init__(self, values: BackendValues) -> None:
-        """Raises ConfigError for names that can't be given."""
+        """Compile the patterns. Raises ConfigError for impossible renames."""
         self.left_out: dict[str, int] = {}
-        """Values that were left out although they fit, by reason."""
+        """Values left out because of a name conflict, by reason."""
         self._all = not (values.include or values.exclude or values.rename)
         self._include = [_regex(pattern) for pattern in values.include]
         self._exclude = [_regex(pattern) for pattern in values.exclude]
@@ -67,28 +69,30 @@ class ItemMapping:
             *(_Idle(f"exclude {pattern!r}", _regex(pattern)) for pattern in values.exclude),
             *(_Idle(f"rename {pattern!r}", _regex(pattern), labels=False) for pattern in values.rename),
         ]
-        """Patterns that have not fitted any name yet."""
+        """Patterns that have not matched a name yet."""
         self._known: dict[str, str | None] = {}
         self._owners: dict[tuple[str, str], str] = {}
-        """(kind of thing, name there) → its name in the run."""
+        """(kind of item, mapped name) → name in the run."""
         self._notes: list[str] = []
         self._alike: set[str] = set()
 
     def apply(self, item: Item) -> Item | None:
-        """The item with the values that go there; None if there are none. Marks always do, and params that no
-        pattern of `exclude` fits."""
+        """Return the item with the values for this backend, or None if none are left.
+
+        Marks always pass. Params pass unless a pattern of `exclude` matches.
+        """
         if self._all:
             return item
         change = _CHANGES.get(type(item))
         return item if change is None else change(self, item)
 
     def notes(self) -> list[str]:
-        """Names that became one, in words. Each comes once."""
+        """Return messages about new name conflicts. Each is returned once."""
         found, self._notes = self._notes, []
         return found
 
     def idle(self) -> str:
-        """Which patterns never fitted a name, in words; empty if all did."""
+        """Describe the patterns that never matched a name; empty if all did."""
         if not self._idle:
             return ""
         patterns = ", ".join(printable(one.words) for one in self._idle[:_SAID])
@@ -98,8 +102,10 @@ class ItemMapping:
     # --- names -----------------------------------------------------------------------------------
 
     def name(self, name: str, space: str, labels: Mapping[str, str] | None = None) -> str | None:
-        """What a thing is called there; None if it does not go there, or what it would be called is another of
-        these things already. Patterns but those of `rename` may also fit `name{key=value}`."""
+        """Return the mapped name, or None if it is filtered out or if another name already maps to it.
+
+        Patterns may also match `name{key=value}`, except those of `rename`.
+        """
         whole = labelled(name, labels) if labels else name
         if whole in self._known:
             given = self._known[whole]
@@ -132,7 +138,7 @@ class ItemMapping:
         return name
 
     def _seen(self, fitting: Sequence[str]) -> None:
-        """`fitting`: a name, and with its labels."""
+        """Mark patterns as used. `fitting`: a name, without and with its labels."""
         if self._idle:
             self._idle = [one for one in self._idle if not _fits((one.regex,), fitting[: 1 + one.labels])]
 
@@ -144,7 +150,7 @@ class ItemMapping:
             self._notes.append(f"{what} {printable(owner)!r} is")
 
     def values(self, values: Mapping[str, _Value], space: str) -> dict[str, _Value]:
-        """By the names there. An earlier one keeps its name."""
+        """Return values by mapped name. In a conflict, the earlier name wins."""
         named = ((self.name(name, space), value) for name, value in values.items())
         return {name: value for name, value in named if name is not None}
 
@@ -208,7 +214,10 @@ def _fits(patterns: Iterable[re.Pattern[str]], names: Iterable[str]) -> bool:
 
 
 def _regex(pattern: str) -> re.Pattern[str]:
-    """`*` is a group. All but the last take as little as they can and never more, so that no name takes long."""
+    """Compile a pattern; each `*` becomes a group.
+
+    All groups but the last match as little as possible and never backtrack, so that no name takes long.
+    """
     first, *parts = map(re.escape, pattern.split("*"))
     if not parts:
         return re.compile(first)
@@ -217,7 +226,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _renames(rename: Mapping[str, str]) -> list[tuple[re.Pattern[str], list[str]]]:
-    """Patterns, and what comes between what their `*` stand for. Raises ConfigError."""
+    """Return patterns, and the fixed texts around the `*` of their new names. Raises ConfigError."""
     taken: dict[str, str] = {}
     for pattern, name in rename.items():
         if pattern.count("*") != name.count("*"):

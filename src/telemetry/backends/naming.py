@@ -1,4 +1,4 @@
-"""Flat names: how instruments look to trackers that know numbers by name, and names in fewer characters."""
+"""Flat names of instruments, for trackers that store numbers by name, and the escaping of characters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Final
 from telemetry.backends.items import Reading
 
 FINAL: Final = "final/"
-"""In front of names of the result."""
+"""Prefix for names of the result."""
 _IN_NAME: Final = re.compile(r"[\\{}]")
 _IN_LABEL: Final = re.compile(r"[\\{},=]")
 _BYTE: Final = re.compile(r"[0-9A-F]{2}")
-_REMEMBERED: Final = 1 << 15  # names of a run with all its percentiles; more are worked out again
+_REMEMBERED: Final = 1 << 15  # enough for a run with all its percentiles; further names are computed again
 
 
 def labelled(name: str, labels: Mapping[str, str]) -> str:
-    """`name{key=value,…}` by key. Different instruments have different ones: signs with a meaning here have a
-    backslash before them where they are part of a name or a label."""
+    """Return `name{key=value,…}` with sorted keys. The text is unique for each instrument.
+
+    Characters with a meaning here get a backslash if they are part of a name or a label.
+    """
     name = _IN_NAME.sub(r"\\\g<0>", name)
     if not labels:
         return name
@@ -28,12 +30,12 @@ def labelled(name: str, labels: Mapping[str, str]) -> str:
 
 
 def flat(reading: Reading) -> dict[str, float]:
-    """The numbers of a reading by name, in its order.
+    """Return the numbers of a reading by name, in its order.
 
-    Of a series `name/p50` and the like, `/mean`, `/min`, `/max`, `/count`, `/rate`; of a counter `name`, its value,
-    and `name/rate`; of a gauge `name`. What a series without values lacks is left out. Names of a final reading
-    begin with `final/`. A name that is taken already, because an instrument is called as a number of another is,
-    gets its kind behind it: `latency/p50 (gauge)`.
+    A series has `name/p50` and other percentiles, `/mean`, `/min`, `/max`, `/count`, `/rate`. A counter has `name`
+    and `name/rate`, a gauge has `name`. Missing figures of a series are left out. Names of a final reading begin
+    with `final/`. If a name is already used by a figure of another instrument, it gets its kind as a suffix:
+    `latency/p50 (gauge)`.
     """
     head = FINAL if reading.final else ""
     found: dict[str, float] = {}
@@ -57,17 +59,18 @@ def flat(reading: Reading) -> dict[str, float]:
 
 @lru_cache(_REMEMBERED)
 def escape(name: str, allowed: str, mark: str = "%") -> str:
-    """`name` with no characters but those of `allowed`, hexadecimal digits `0-9A-F` and `mark`: all others, and
-    `mark` itself, are written as `mark` and two digits for each byte of their UTF-8. Different names stay
-    different, and `unescape` has them back. `mark` is one character; half of a surrogate pair counts as a byte
-    sequence of its own."""
+    """Replace characters outside `allowed` and `0-9A-F`, and `mark` itself, by `mark` and two digits per byte.
+
+    The bytes are UTF-8, the digits hexadecimal. Different names stay different, and `unescape` restores them. `mark`
+    is one character. Half of a surrogate pair is encoded as its own byte sequence.
+    """
     if all(char in allowed and char != mark for char in name):
         return name
     return "".join(char if char in allowed and char != mark else _bytes(char, mark) for char in name)
 
 
 def unescape(text: str, mark: str = "%") -> str:
-    """What was given to `escape`. Marks that stand before no two digits are left as they are."""
+    """Restore the argument of `escape`. A mark without two hexadecimal digits stays as it is."""
     first, *parts = text.split(mark)
     data = _encoded(first)
     for part in parts:

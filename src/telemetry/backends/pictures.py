@@ -1,4 +1,4 @@
-"""Pictures by reference: read where they can be seen from here."""
+"""Reading of referenced images that this machine can access."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from telemetry import limits
 
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHANNELS: Final = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
-"""By PNG's colour type."""
+"""PNG colour type → number of channels."""
 
 
 class Png(NamedTuple):
@@ -21,18 +21,21 @@ class Png(NamedTuple):
 
 
 def read(uri: str) -> bytes | None:
-    """What a path or a `file:` address holds; None if it is not here or too large. Blocks on the disk."""
+    """Read a path or a `file:` address.
+
+    Returns None if it is not on this machine or too large. Blocks on the disk.
+    """
     try:
         path = local(uri)
         if path is None or not path.is_file() or path.stat().st_size > limits.BACKEND_PICTURE_BYTES:
             return None
         return path.read_bytes()
-    except (OSError, ValueError):  # a NUL in a path, half a bracket in a URI
+    except (OSError, ValueError):  # a NUL in a path, or an unbalanced bracket in a URI
         return None
 
 
 def local(uri: str) -> Path | None:
-    """The file that a reference names, if it can be one of this machine. Raises ValueError for what is no URI."""
+    """Return the local path of a reference, or None if it is remote. Raises ValueError for an invalid URI."""
     if uri.startswith("/"):
         return Path(uri)
     parts = urlsplit(uri)
@@ -42,7 +45,7 @@ def local(uri: str) -> Path | None:
 
 
 def png(data: bytes) -> Png | None:
-    """None if this is none."""
+    """Read the header of a PNG image. Returns None if it is not a PNG."""
     if len(data) < 26 or not data.startswith(_SIGNATURE) or data[12:16] != b"IHDR" or data[25] not in _CHANNELS:
         return None
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))

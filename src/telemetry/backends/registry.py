@@ -1,4 +1,4 @@
-"""The backends that come with the package: where each is, and what has to be installed for it."""
+"""The built-in backends: their classes and requirements."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 @dataclass(frozen=True)
 class BuiltIn:
     value: str
-    """As an entry point has it: `module:Class`. Importing the module imports no library of a tracker."""
+    """The class as an entry point: `module:Class`. Importing the module does not import the tracker's library."""
     extra: str = ""
-    """Of this package; empty: nothing else is needed."""
+    """Extra of this package; empty if the backend needs no other package."""
     needs: tuple[str, ...] = ()
-    """Modules of that extra without which it can't begin."""
+    """Modules of that extra that the backend needs to start."""
 
 
 def _of(module: str, cls: str, *needs: str) -> BuiltIn:
@@ -32,4 +32,4 @@ BUILT_IN: Final[dict[str, BuiltIn]] = {
     "trackio": _of("trackio", "TrackioBackend", "trackio"),
     "wandb": _of("wandb", "WandbBackend", "wandb"),
 }
-"""By the name that `--to` knows them by."""
+"""Name in `--to` → backend."""

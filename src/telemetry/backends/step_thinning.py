@@ -1,4 +1,4 @@
-"""Every so many steps of an axis, and its newest at the end."""
+"""Thinning of steps: every n-th step of an axis, and its newest step at the end."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from telemetry.backends.items import Item, Step
 from telemetry.backends.sources.convert import record_number
 
 Held = dict[str, list[int]]
-"""Axis → records of its newest step and of that step's corrections, if it was not let through."""
+"""Axis → record numbers of its newest step and its corrections, if that step was held back."""
 
 
 class Thinning:
-    """One owner, but for `held`."""
+    """A filter for steps. Not thread-safe, except for `held`."""
 
     def __init__(self, every: int, held: Held) -> None:
-        """`every`: steps that are multiples of it are let through. `held`: by the process before this one."""
+        """Start a filter that admits multiples of `every`. `held`: steps held by the previous process."""
         self.held: Mapping[str, list[int]] = dict(held)
-        """Never changed, but replaced."""
+        """Steps that are held back. The mapping is replaced, never changed in place."""
         self._every = every
         self._items: dict[int, Item] = {}
-        """What is held, as far as this process has seen it."""
+        """Record number → held item, if this process has read it."""
         self._newest: dict[str, int] = {}
-        """Axis → the highest step that was let through or is held."""
+        """Axis → highest step that was admitted or is held."""
 
     def recall(self, again: Callable[[int], Item | None]) -> None:
-        """Finds out what steps are held since before this process; before the first `admits`. Raises as `again`."""
+        """Read the steps that a previous process held. Call it before the first `admits`. Raises like `again`."""
         for axis, numbers in self.held.items():
             item = again(numbers[0]) if numbers and axis not in self._newest else None
             if isinstance(item, Step):
                 self._newest[axis] = item.step
 
     def admits(self, step: Step) -> bool:
-        """Whether it is let through; the newest of an axis that is not is held."""
+        """Check whether a step passes now. Otherwise hold it if it is the newest of its axis."""
         newest = self._newest.get(step.axis)
         if step.step % self._every == 0:
             if newest is None or step.step > newest:
@@ -51,12 +51,15 @@ class Thinning:
         return False
 
     def first(self) -> tuple[int, Item | None] | None:
-        """The first record that is held, and its item if this process has seen it; None if none is."""
+        """Return the first held record and its item, or None without one.
+
+        The item is None if not read by this process.
+        """
         number = min((numbers[0] for numbers in self.held.values()), default=None)
         return None if number is None else (number, self._items.get(number))
 
     def release(self, number: int) -> None:
-        """One that was `first`."""
+        """Drop the record that `first` returned."""
         for axis, numbers in self.held.items():
             if numbers[0] == number:
                 self._hold(axis, numbers[1:])

@@ -1,4 +1,4 @@
-"""Records of the stream as items. Pure."""
+"""The conversion of stream records to items. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from telemetry.wire.events import StreamRecord
 
 
 def item_of(record: StreamRecord) -> Item | None:
-    """None for one that trackers have no use of, such as the declaration of an axis. Its key is `r` and the number
-    of the record."""
+    """Convert a record, or return None for a record that trackers can't use, such as the declaration of an axis.
+
+    The item's key is `r` and the number of the record.
+    """
     make = _MAKERS.get(type(record.record))
     return make(record, record.record) if make is not None else None
 
 
 def record_number(key: str) -> int | None:
-    """The number of the record that an item was made of; None for a reading or a snapshot."""
+    """Return the record number of an item, or None for a reading or a snapshot."""
     return int(key[1:]) if key.startswith("r") else None
 
 
@@ -61,7 +63,7 @@ def _artifact(of: StreamRecord, artifact: events.Artifact) -> Artifact:
 
 
 def _head(of: StreamRecord, record: events.Note | events.Table | events.Bins | events.Artifact) -> dict[str, Any]:
-    """What all items have that may belong to a step."""
+    """Return the fields of items that may belong to a step."""
     return {
         "key": _key(of),
         "time_ns": of.wall_ns,
@@ -72,7 +74,10 @@ def _head(of: StreamRecord, record: events.Note | events.Table | events.Bins | e
 
 
 def _span(of: StreamRecord, span: events.Span) -> Span:
-    """The stream's time of a span is its beginning on the wall clock; its own times are the producer's."""
+    """Convert a span.
+
+    The record has its start as wall-clock time; the span's own times are on the producer's clock.
+    """
     return Span(
         key=_key(of),
         time_ns=of.wall_ns,

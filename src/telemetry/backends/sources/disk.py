@@ -1,4 +1,4 @@
-"""A run from its directory: one that is over, one that died, or one that goes on, without asking its aggregator."""
+"""A source that reads a run from its directory, finished, dead or live, without its aggregator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_PERCENTILES: Final = 32
 
 
 class DiskSource:
-    """A `Source` of a run directory. A record that a live run adds is found within 0.1 s, a reading within 1 s."""
+    """A `Source` of a run directory. It finds new records of a live run within 0.1 s, new readings within 1 s."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class DiskSource:
         live: bool = False,
         fallback_dirs: Iterable[str] = (),
     ) -> None:
-        """`live`: the result also comes as a snapshot. Raises RunDirectoryError if there is nothing that says what
-        run it is, or its records can't be read."""
+        """Open the directory. `live`: deliver the result also as a snapshot.
+
+        Raises RunDirectoryError if the run can't be identified or its records can't be read.
+        """
         self._directory = directory
         self._live = live
         self._fallback_dirs = tuple(fallback_dirs)
@@ -79,7 +81,7 @@ class DiskSource:
     def read(self, most: int, timeout_s: float) -> list[Read]:
         until_s = time.monotonic() + timeout_s
         while not self._over:
-            last = self._has_ended()  # asked before looking: nothing was added afterwards
+            last = self._has_ended()  # checked before reading, so that no item is added in between
             found = self._sequence.take(most, last=last) or (self._conclude() if last else [])
             left_s = until_s - time.monotonic()
             if found or left_s <= 0.0:
@@ -110,8 +112,11 @@ class DiskSource:
 
 
 def is_over(directory: RunDirectory, fallback_dirs: Iterable[str]) -> bool:
-    """Whether nothing comes any more by itself: nobody has the run, and it has its result or nobody starts another
-    aggregator for it."""
+    """Check whether a run gets no more data.
+
+    It is over if no process has locked its directory, and it has a result or no keeper that would start another
+    aggregator.
+    """
     if directory.locked():
         return False
     return result_of(directory, fallback_dirs) is not None or not keeper_of(directory.run_id)
@@ -125,8 +130,10 @@ def conclude(
     *,
     live: bool,
 ) -> list[Read]:
-    """The result of a run that is over, from its directory or as it was told, with `live` also as a snapshot.
-    Without one it is said what makes one. Raises RunDirectoryError if it can't be read."""
+    """Return the result of a finished run, from its directory or else from `result`. `live`: also as a snapshot.
+
+    Without a result, it notes the command that recovers one. Raises RunDirectoryError if the result can't be read.
+    """
     result = result_of(directory, fallback_dirs) or result
     if result is None:
         left = remains(directory)
@@ -137,14 +144,17 @@ def conclude(
 
 
 def result_of(directory: RunDirectory, fallback_dirs: Iterable[str]) -> MetricsSnapshot | None:
-    """None if there is none yet. Raises RunDirectoryError if it can't be read."""
+    """Return the result, or None without one. Raises RunDirectoryError if it can't be read."""
     final = find_final(directory, tuple(fallback_dirs))
     result = final.read() if final is not None else None
     return result if result is not None and result.state in TERMINAL else None
 
 
 def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
-    """`told`: a snapshot of the run, if there is one. Raises RunDirectoryError without it and a manifest."""
+    """Return the facts of a run. `told`: a snapshot of the run, if any.
+
+    Raises RunDirectoryError if neither a snapshot nor a manifest exists.
+    """
     manifest = _manifest(directory) if told is not None else directory.read_manifest()
     host = manifest.host if manifest is not None else ""
     if told is not None:
@@ -169,7 +179,7 @@ def facts_of(directory: RunDirectory, told: MetricsSnapshot | None) -> RunFacts:
 def disk_readings(
     directory: RunDirectory, position: Position, started_ns: int, every_s: float, told: MetricsSnapshot | None
 ) -> HistoryReadings | None:
-    """None without a history."""
+    """Return the readings, or None without a history."""
     if not directory.history.is_dir():
         return None
     return HistoryReadings(
@@ -182,8 +192,10 @@ def disk_readings(
 
 
 def percentiles_of(directory: RunDirectory | None, told: MetricsSnapshot | None) -> list[str]:
-    """Those of the run's settings, which are the same at any time of it; else those of its series, or the usual
-    ones."""
+    """Return the percentiles in the run's settings, which never change during a run.
+
+    Fallbacks are the percentiles of its series, then the defaults.
+    """
     manifest = _manifest(directory) if directory is not None else None
     config: Any = manifest.config.get("run", {}) if manifest is not None else {}
     keys = config.get("percentiles", ()) if isinstance(config, dict) else ()

@@ -1,4 +1,4 @@
-"""The way to a run's aggregator, which may be away for a while, come back as another process, or be gone."""
+"""The connection to a run's aggregator, which may pause, restart as another process, or end."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ASK_S: Final = 2.0  # longer than any turn of an aggregator's loop
 _AGAIN_S: Final = 0.3
-_SNAPSHOTS_S: Final = 0.2  # what comes meanwhile is conflated, not decoded
+_SNAPSHOTS_S: Final = 0.2  # newer snapshots replace older ones undecoded
 _TAKEN_AT_ONCE: Final = 1_000
 _FAR_NS: Final = (1 << 63) - 1
 
 
 class Link:
-    """One thread's."""
+    """A connection to an aggregator. For one thread only."""
 
     def __init__(self, endpoint: str, next_seq: int = 0) -> None:
-        """Blocks for the handshake. Raises EndpointError, KeysError or ProtocolError."""
+        """Connect. Blocks for the handshake. Raises EndpointError, KeysError or ProtocolError."""
         self.endpoint = endpoint
         self.over = False
-        """The run is over, and all records that its aggregator would tell were."""
+        """True if the run is over and all records from its aggregator were returned."""
         self.away_s: float | None = None
-        """How long nobody has listened at the address; None while somebody does, as far as is known."""
+        """Seconds without a listener at the address; None while the aggregator seems to be up."""
         self._follows = False
         self._stream: RecordStream | None = None
         self._subscription: Subscription | None = None
@@ -51,24 +51,26 @@ class Link:
             raise
 
     def follow(self) -> None:
-        """From now on `newest` is renewed, a few times a second. Raises EndpointError."""
+        """Keep `newest` up to date, a few times a second. Raises EndpointError."""
         self._follows = True
         self._subscribe()
 
     @property
     def result(self) -> MetricsSnapshot | None:
-        """As the aggregator told it."""
+        """The result, if the aggregator has sent it."""
         return self.newest if self.newest.state in TERMINAL else None
 
     @property
     def known(self) -> int:
-        """One above the newest record that was heard of."""
+        """Number after the newest record that was announced."""
         return self._stream.known if self._stream is not None else 0
 
     def listen(self, next_seq: int, timeout_s: float) -> list[StreamRecord]:
-        """Records from `next_seq` on as they come; [] if there are none in time, which may be a request longer. In
-        between it finds out whether the run is over, or the aggregator away or back. Raises KeysError and
-        ProtocolError."""
+        """Return new records from `next_seq` on, or [] after the timeout, which may be one request longer.
+
+        It also detects the end of the run, and whether the aggregator is down or back. Raises KeysError and
+        ProtocolError.
+        """
         self._take_newest()
         if self._stream is None:
             time.sleep(timeout_s)
@@ -81,34 +83,34 @@ class Link:
             while len(found) < _TAKEN_AT_ONCE and (record := stream.recv(0.0 if found else timeout_s)) is not None:
                 found.append(record)
         except EndpointError:
-            pass  # it does not answer, and will: it may be stopped for a while
+            pass  # it does not answer now, but may later: it may be paused
         except TelemetryError:
-            if not found:  # else they would be lost, and the next call says the same
+            if not found:  # otherwise they would be lost; the next call raises the error again
                 raise
         if stream.ended:
             self._ended(stream)
         return found
 
     def hurry(self) -> None:
-        """There are signs that the run is over: the next `listen` asks."""
+        """Make the next `listen` ask whether the run is over."""
         if self._stream is not None:
             self._stream.hurry()
         self._again_at = 0.0
 
     def settle(self) -> None:
-        """Returns once all that the aggregator has said until now is in its files, or it is gone."""
+        """Wait until the aggregator has written all that it sent so far to its files, or until it is gone."""
         with suppress(TelemetryError), ControlClient(self.endpoint) as client:
-            client.request(GetHistory(start_ns=_FAR_NS))  # answered after all that was to be written before
+            client.request(GetHistory(start_ns=_FAR_NS))  # the answer follows all earlier writes
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the connection. May be called twice."""
         if self._stream is not None:
             self._stream.close()
         if self._subscription is not None:
             self._subscription.close()
         self._stream = self._subscription = None
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- connect ---------------------------------------------------------------------------------
 
     def _connect(self, next_seq: int) -> None:
         if self._follows:
@@ -122,7 +124,7 @@ class Link:
         self._subscription = Subscription(seen_from(self._welcome.snapshots, self.endpoint))
 
     def _return(self, next_seq: int) -> None:
-        """To an aggregator that is back. None may be there yet."""
+        """Reconnect to a restarted aggregator, if it is up."""
         now_s = time.monotonic()
         self.away_s = now_s - self._away_since
         if now_s < self._again_at:
@@ -132,12 +134,12 @@ class Link:
             return
         with suppress(EndpointError), ControlClient(self.endpoint) as client:
             welcome, newest = _greet(client, self.endpoint)
-            if newest.run_id == self.run_id:  # else the address is another run's now, and this one is still away
+            if newest.run_id == self.run_id:  # otherwise the address belongs to another run now
                 self._welcome, self.newest = welcome, newest
                 self._connect(next_seq)
 
     def _take_newest(self) -> None:
-        """Takes the newest snapshot, a few times a second."""
+        """Take the newest snapshot, a few times a second."""
         now_s = time.monotonic()
         if self._subscription is None or now_s < self._look_at:
             return
@@ -151,7 +153,7 @@ class Link:
     def _ended(self, stream: RecordStream) -> None:
         if stream.gone and self.result is None:
             self._look_at = 0.0
-            self._take_newest()  # its last word may be here
+            self._take_newest()  # the last snapshot may have arrived
         if stream.gone and self.result is None:
             self.close()
             self._away_since, self.away_s = time.monotonic(), 0.0
@@ -163,7 +165,7 @@ class Link:
 
 
 def _greet(client: ControlClient, endpoint: str) -> tuple[Welcome, MetricsSnapshot]:
-    """Raises EndpointError, KeysError or ProtocolError."""
+    """Shake hands. Raises EndpointError, KeysError or ProtocolError."""
     welcome = check_welcome(client.request(Hello(mono_ns=time.monotonic_ns()), limits.CONTROL_TIMEOUT_S), endpoint)
     return welcome, _status(client)
 

@@ -1,4 +1,4 @@
-"""A run while it goes on: from its aggregator, and from its directory where that can be seen from here."""
+"""A source that reads a live run from its aggregator, and from its directory if this machine can read it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SIGNS_S: Final = 0.2
 
 
 class LiveSource:
-    """A `Source` of a live run. It waits for an aggregator that is away and goes on with its successor.
+    """A `Source` of a live run. It waits for an aggregator that is down and continues with its successor.
 
-    With the run directory it has everything, however the aggregator ends.
+    With the run directory, it delivers everything, even if the aggregator is killed.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class LiveSource:
         live: bool = False,
         fallback_dirs: Iterable[str] = (),
     ) -> None:
-        """`live`: whether snapshots are wanted, once a second at most. Blocks for the handshake. Raises
-        EndpointError, KeysError, ProtocolError, RunDirectoryError."""
+        """Connect to the run. `live`: deliver snapshots, at most one a second. Blocks for the handshake.
+
+        Raises EndpointError, KeysError, ProtocolError, RunDirectoryError.
+        """
         self._live = live
         self._every_s = every_s
         self._fallback_dirs = tuple(fallback_dirs)
@@ -115,7 +117,7 @@ class LiveSource:
         self._sequence.close()
         self._link.close()
 
-    # --- what comes ------------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------
 
     def _listen(self, timeout_s: float) -> None:
         self._look_for_signs()
@@ -125,7 +127,7 @@ class LiveSource:
             self._add_window()
 
     def _newest(self) -> list[Read]:
-        """A newer snapshot, if one is due."""
+        """Return a newer snapshot if one is due."""
         newest, now_s = self._link.newest, time.monotonic()
         if not self._live or newest is self._shown or now_s < self._live_at:
             return []
@@ -139,7 +141,7 @@ class LiveSource:
             self._sequence.add_reading(window_reading(newest, steps * self._every_s))
 
     def _readings(self, told: MetricsSnapshot, position: Position) -> HistoryReadings | None:
-        """None without a history. Raises EndpointError or KeysError."""
+        """Return the readings, or None without a history. Raises EndpointError or KeysError."""
         if self._directory is not None:
             return disk_readings(self._directory, position, self.run.started_ns, self._every_s, told)
         past = ControlIntervals(self._link.endpoint)
@@ -155,10 +157,10 @@ class LiveSource:
     def _has_history(self) -> bool:
         return self._directory is not None or not refuses(self._link.endpoint)
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- end -------------------------------------------------------------------------------------
 
     def _look_for_signs(self) -> None:
-        """A result on disk is there before anybody hears of it."""
+        """Look for a result on disk, which exists before the aggregator announces it."""
         now_s = time.monotonic()
         if self._directory is not None and now_s >= self._signs_at:
             self._signs_at = now_s + _SIGNS_S
@@ -166,7 +168,7 @@ class LiveSource:
                 self._link.hurry()
 
     def _has_ended(self) -> bool:
-        """Whether nothing is added any more to what the run left."""
+        """Check whether the data of the run is complete."""
         if self._settled:
             return True
         if self._link.over:
@@ -174,12 +176,12 @@ class LiveSource:
         elif self._link.away_s is None or not self._is_gone(self._link.away_s):
             return False
         if self._directory is None:
-            self._sequence.prepare()  # while there is somebody to ask
+            self._sequence.prepare()  # while the aggregator still answers
         self._settled = True
         return True
 
     def _is_gone(self, away_s: float) -> bool:
-        """Nobody comes in the place of an aggregator that has been away for so long."""
+        """Check whether an aggregator that has been down for so long will not be replaced."""
         if self._directory is None:
             return away_s > limits.RETURN_S
         if not is_over(self._directory, self._fallback_dirs):
@@ -200,7 +202,7 @@ class LiveSource:
 
 
 def directory_here(told: MetricsSnapshot) -> RunDirectory | None:
-    """The directory that a snapshot names, if it is the run's here too: on another machine it may be another's."""
+    """Return the directory that a snapshot names, if it holds the same run on this machine."""
     if not told.directory:
         return None
     with suppress(RunDirectoryError):

@@ -1,4 +1,4 @@
-"""A source of what the settings of one backend let through."""
+"""A source filtered by the settings of one backend."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from telemetry.errors import TelemetryError
 
 
 class MappedSource:
-    """A `Source` that thins steps: multiples of `every_steps` on each axis, and the newest one at the end."""
+    """A `Source` that thins steps: it keeps multiples of `every_steps` on each axis, and the newest step."""
 
     def __init__(self, source: Source, mapping: ItemMapping, every_steps: int, position: Position) -> None:
-        """`position`: that which `source` was opened with."""
+        """Wrap a source. `position`: the position at which `source` was opened."""
         self.run: RunFacts = source.run
         self._source = source
         self._mapping = mapping
         self._thinning = Thinning(every_steps, position.held)
         self._recalled = False
         self._whole = position == Position()
-        """All names of the run come by here, and patterns that fit none are not said yet."""
+        """True if all names of the run pass here and unused patterns have not been reported yet."""
 
     @property
     def known(self) -> int:
@@ -64,7 +64,7 @@ class MappedSource:
         item = self._source.again(number)
         before = dict(self._mapping.left_out)
         found = None if item is None else self._mapping.apply(item)
-        self._mapping.left_out = before  # counted when it was read before
+        self._mapping.left_out = before  # counted already at the first read
         return found
 
     def notes(self) -> list[str]:
@@ -84,7 +84,7 @@ class MappedSource:
         return Read(item, self._held(read.position), self._without(read.left_out))
 
     def _rest(self, most: int) -> list[Read]:
-        """What was held. Raises TelemetryError; nothing is taken then."""
+        """Return the held steps. Raises TelemetryError; then no step is lost."""
         found: list[Read] = []
         while len(found) < most and (first := self._thinning.first()) is not None:
             number, seen = first
@@ -101,7 +101,7 @@ class MappedSource:
         return found
 
     def _without(self, before: Mapping[str, int]) -> Mapping[str, int]:
-        """What did not come so far, with what the source behind this one says of itself."""
+        """Add this mapping's counts to those of the wrapped source."""
         own = self._mapping.left_out
         return {**before, **own} if own else before
 

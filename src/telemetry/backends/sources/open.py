@@ -1,4 +1,4 @@
-"""Opens the items of a run for one backend: from wherever they can be had, and as the settings say."""
+"""The choice of a source for a run, with the settings of one backend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.config import Config
 from telemetry.errors import EndpointError, UsageError
 from telemetry.store.run_directory import RunDirectory
 
-_LEAST_S: Final = 1.0  # a history has an interval each second
+_LEAST_S: Final = 1.0  # a history has one interval a second
 
 
 def open_source(
@@ -26,13 +26,12 @@ def open_source(
     live: bool = False,
     every_s: float | None = None,
 ) -> Source:
-    """The run of an aggregator at `endpoint`, of a directory, or both: then from the directory alone if nobody
-    answers.
+    """Open the run of an aggregator at `endpoint`, of a directory, or of both.
 
-    `backend`: the name whose values the settings tell. `live`: whether it has a place for snapshots. `every_s`:
-    between readings, a second at least, instead of what the settings say. Blocks for a handshake. Raises
-    ConfigError for renames that can't be, UsageError without an endpoint and a directory, KeysError, ProtocolError,
-    and EndpointError or RunDirectoryError if there is no run.
+    With both, the directory alone is used if the aggregator does not answer. `backend`: name of its table in the
+    settings. `live`: deliver snapshots. `every_s`: seconds between readings, at least 1, instead of the value in
+    the settings. Blocks for a handshake. Raises ConfigError for impossible renames, UsageError without an endpoint
+    and a directory, KeysError, ProtocolError, and EndpointError or RunDirectoryError if the run does not exist.
     """
     values = values_of(config.backends, backend)
     mapping = ItemMapping(values)

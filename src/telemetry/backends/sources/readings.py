@@ -1,5 +1,4 @@
-"""Readings of a run's instruments, every so many seconds: from its history, so that they are the same whenever and
-however often they are made."""
+"""Periodic readings of a run's instruments from its history. Repeated runs yield the same readings."""
 
 from __future__ import annotations
 
@@ -23,37 +22,39 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class HistoryReadings:
-    """Readings that end at multiples of the cadence since the run's start; each interval of the history is in the
-    one that its middle is in. One owner.
+    """Readings that end at multiples of the period since the run's start. Not thread-safe.
 
-    Counters have what the history adds up to, from the first reading on in which they have increased; gauges keep
-    their last value. Of seconds that the history knows nothing of there is no reading.
+    An interval of the history belongs to the reading that contains its middle. A counter has the sum of its
+    increases in the history, and appears in a reading after its first increase. A gauge keeps its last value. A gap
+    in the history has no readings.
     """
 
     def __init__(
         self, past: IntervalSource, started_ns: int, every_s: float, percentiles: Sequence[str], until_ns: int = 0
     ) -> None:
-        """`until_ns`: what ended by then was read before. Reads nothing yet."""
+        """Prepare without reading. `until_ns`: end of the intervals that were read before."""
         self.until_ns = until_ns
-        """Where the newest interval of the newest reading ends."""
+        """End of the newest interval of the newest reading."""
         self._past = past
         self._started_ns = started_ns
         self._every_ns = round(every_s * _SECOND_NS)
         self._percentiles = tuple(percentiles)
         self._keys = _Keys([])
         self._before = until_ns > 0
-        """Whether what was read before has not been added up yet."""
+        """True until the intervals before `until_ns` have been added up."""
         self._taken_ns = until_ns
-        """Where the newest interval ends that was taken in."""
+        """End of the newest interval that was added."""
         self._pass: Iterator[Interval] | None = None
         self._values: dict[int, float] = {}
-        """Counters since the start."""
+        """Counter index → value since the start."""
         self._gauges: dict[int, float] = {}
         self._part: _Part | None = None
 
     def take(self, *, last: bool = False) -> Reading | None:
-        """The next reading whose time is over; None if there is none yet. With `last` nothing is added to the
-        history any more: then also the one whose time is not. Blocks on the history. Raises TelemetryError."""
+        """Return the next complete reading, or None if there is none yet.
+
+        Blocks on the history. Raises TelemetryError. With `last` the history is complete, so the final reading is returned even if its period is not full.
+        """
         try:
             for interval in self._new():
                 reading = self._take(interval)
@@ -66,7 +67,7 @@ class HistoryReadings:
         return self._made(complete=False) if last and self._part is not None else None
 
     def damage(self) -> list[str]:
-        """What the last pass over the history of a run that is over found damaged and left out."""
+        """Return the damage found in the last pass over the history of a finished run."""
         return self._past.damage()
 
     def close(self) -> None:
@@ -76,7 +77,7 @@ class HistoryReadings:
     # --- intervals -------------------------------------------------------------------------------
 
     def _new(self) -> Iterator[Interval]:
-        """Intervals that were not taken in, from the middle of a pass if one was left there."""
+        """Return the intervals not added yet. An unfinished pass continues."""
         if self._pass is None:
             self._know()
             if self._before:
@@ -90,7 +91,7 @@ class HistoryReadings:
             self._keys = _Keys(keys)
 
     def _add_up(self) -> None:
-        """What counters and gauges came to before."""
+        """Sum up the counters and gauges of intervals that were read before."""
         values: dict[int, float] = {}
         gauges: dict[int, float] = {}
         for interval in self._past.before(self.until_ns):
@@ -100,12 +101,12 @@ class HistoryReadings:
         self._values, self._gauges, self._before = values, gauges, False
 
     def _take(self, interval: Interval) -> Reading | None:
-        """Adds an interval; the reading before it, if it belongs to a later one."""
-        if not self._keys.cover(interval):  # defined since
+        """Add an interval. Returns the previous reading if the interval belongs to a later one."""
+        if not self._keys.cover(interval):  # it has keys defined since
             self._know()
         self._taken_ns = max(self._taken_ns, interval.end_ns)
         if self._part is None and _middle_ns(interval) < self.until_ns:
-            return None  # a coarse one, most of which was read as finer ones
+            return None  # a coarse interval, mostly read before as finer ones
         number = max((_middle_ns(interval) - self._started_ns) // self._every_ns, 0)
         made = self._made(complete=True) if self._part is not None and number > self._part.number else None
         self._part = self._part or _Part(number, self._keys.rows)
@@ -117,8 +118,11 @@ class HistoryReadings:
     # --- readings --------------------------------------------------------------------------------
 
     def _made(self, *, complete: bool) -> Reading:
-        """Of the part that was gathered. One that is not complete ends with its last interval, at a whole second
-        since the start: no two readings are of the same one."""
+        """Return the current reading and start the next one.
+
+        An incomplete reading ends with its last interval, at a whole second since the start, so that no two
+        readings end in the same one.
+        """
         part, self._part = self._part, None
         assert part is not None
         grid_ns = (part.number + 1) * self._every_ns
@@ -156,7 +160,7 @@ class HistoryReadings:
 
 
 class _Keys:
-    """What the indices in intervals stand for."""
+    """The instruments behind the indices in intervals."""
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
         self.number = len(keys)
@@ -165,7 +169,7 @@ class _Keys:
         self.gauges = {key.index: key for key in keys if key.kind == "gauge"}
 
     def cover(self, interval: Interval) -> bool:
-        """Whether all of an interval is known."""
+        """Check whether all indices of an interval are known."""
         return (
             bool(np.isin(Columns.of(interval).index, self.rows.index).all())
             and all(index in self.counters for index, _ in _numbers(interval.counters))
@@ -174,7 +178,7 @@ class _Keys:
 
 
 class _Part:
-    """Intervals of one reading."""
+    """The intervals of one reading."""
 
     def __init__(self, number: int, rows: Rows) -> None:
         self.number = number
@@ -185,7 +189,7 @@ class _Part:
         self._sum = Sum(rows)
 
     def add(self, interval: Interval, rows: Rows) -> None:
-        """`rows`: all series that are known by now. Those of others are passed over."""
+        """Add an interval. `rows`: all known series; values of other series are skipped."""
         if rows is not self._rows:
             self._widen(rows)
         seconds = max(interval.end_ns - interval.start_ns, 0) / 1e9  # the clock may have been set back
@@ -195,7 +199,7 @@ class _Part:
         _increase(self.increases, interval)
 
     def series(self, percentiles: Sequence[str]) -> list[SeriesReading]:
-        """Those with values."""
+        """Return the series that have values."""
         added = self._sum.added()
         lines = zip(added.rows.tolist(), added.histograms(self._rows).figures(percentiles), strict=True)
         return [self._reading(row, figures, added) for row, figures in lines if figures.count]
@@ -219,7 +223,7 @@ class _Part:
         )
 
     def _widen(self, rows: Rows) -> None:
-        """The same for more series, which may lie between those that were known."""
+        """Extend the sum to more series, which may lie between the known ones."""
         before, added = self._rows, self._sum.added()
         self._rows, self._sum = rows, Sum(rows)
         moved = np.searchsorted(rows.index, before.index)

@@ -1,4 +1,4 @@
-"""The records of a run one after the other: from its record log, and those that the log may not have."""
+"""The sequence of a run's records, from its record log and from the stream for records that the log lacks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ _PAGE_BYTES: Final = MIB
 
 
 class Records:
-    """In order, each once. One owner, but for `known`. What the log of a directory has comes from there."""
+    """The records in order, each once.
+
+    Not thread-safe, except for `known`. Records in the log are read from there.
+    """
 
     def __init__(self, directory: RunDirectory | None, next_seq: int) -> None:
-        """Without a directory there is only what is offered. Raises RunDirectoryError if the log can't be read."""
+        """Open the log.
+
+        Without a directory, only offered records exist. Raises RunDirectoryError if it can't be read.
+        """
         self.missed = 0
-        """Records that nobody has any more."""
+        """Records that are lost everywhere."""
         self.trouble = ""
-        """What was found to be wrong with the log, for the user."""
+        """Message to the user about damage in the log."""
         self._log = RecordLog(directory.records) if directory is not None else None
         self._next = next_seq
         self._known = next_seq
@@ -30,30 +36,34 @@ class Records:
 
     @property
     def next_seq(self) -> int:
-        """The number of the next record."""
+        """Number of the next record."""
         return self._next
 
     @property
     def known(self) -> int:
-        """One above the newest record that is known of. Any thread."""
+        """Number after the newest known record. Readable from any thread."""
         return max(self._known, self._log.next_seq if self._log is not None else 0)
 
     def peek(self) -> StreamRecord | None:
-        """The next record, if there is one. Blocks on the disk. Raises RunDirectoryError if the log can't be read
-        now; a line of it that is damaged is passed over."""
+        """Return the next record, if any. Skips damaged lines. Blocks on the disk.
+
+        Raises RunDirectoryError if the log can't be read now.
+        """
         if not self._page:
             self._page.extend(self._read())
         return self._page[0] if self._page else None
 
     def pop(self) -> None:
-        """It was taken."""
+        """Mark the next record as taken."""
         taken = self._page.popleft()
         self.missed += max(taken.seq - self._next, 0)
         self._next = taken.seq + 1
 
     def offer(self, record: StreamRecord) -> None:
-        """A record from the stream, in order. It counts if the log does not have it, as when its disk is full.
-        Raises as `peek`."""
+        """Offer a record from the stream, in order.
+
+        It is used if the log lacks it, for example after a full disk. Raises like `peek`.
+        """
         self._known = max(self._known, record.seq + 1)
         if not self._page:
             self._page.extend(self._read())
@@ -63,7 +73,7 @@ class Records:
             self._page.append(record)
 
     def again(self, number: int) -> StreamRecord | None:
-        """One that was taken before, if the log has it. Raises RunDirectoryError."""
+        """Return a record that was taken before, if the log has it. Raises RunDirectoryError."""
         found = self._log.read(number, 1) if self._log is not None else []
         return found[0] if found else None
 
@@ -73,13 +83,13 @@ class Records:
         try:
             return self._log.read(self._next, _PAGE, _PAGE_BYTES)
         except DamagedRecord as error:
-            if self._next >= self._log.next_seq:  # the last line, which nothing follows
+            if self._next >= self._log.next_seq:  # the last line of the log
                 self.trouble = f"a record is lost: {error.message}"
                 return []
             return self._read_singly(self._log)
 
     def _read_singly(self, log: RecordLog) -> list[StreamRecord]:
-        """The first record that can be read; damaged ones before it count as missed."""
+        """Return the first readable record. Damaged records before it count as missed."""
         while self._next < log.next_seq:
             try:
                 return log.read(self._next, 1)

@@ -1,4 +1,4 @@
-"""Records and readings of one run as one sequence of items, in the order of their times as far as they go."""
+"""The records and readings of a run as one sequence of items, ordered by time as far as possible."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read
 from telemetry.errors import TelemetryError
 from telemetry.wire.snapshot import MetricsSnapshot
 
-_LOOK_S: Final = 1.0  # a history has an interval each second
+_LOOK_S: Final = 1.0  # a history has one interval a second
 
 
 class Sequence:
-    """One owner, but for `position`."""
+    """A merged sequence of items. Not thread-safe, except for `position`."""
 
     def __init__(
         self,
@@ -31,24 +31,29 @@ class Sequence:
         position: Position,
         reachable: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`reachable`: whether the history can be read now, where asking in vain takes long."""
+        """Start at a position.
+
+        `reachable`: check if the history is readable now, because a failed request takes long.
+        """
         self.records = records
         self.position = position
-        """After all that was taken."""
+        """Position after all items taken."""
         self.missed = 0
-        """Records before it that nobody has any more, since this was made."""
+        """Lost records before the position, since this object was created."""
         self._readings = readings
         self._reachable = reachable
         self._ready: deque[tuple[Reading, int]] = deque()
-        """And until where its reading goes."""
+        """Waiting readings, each with the end of its newest interval."""
         self._look_at = 0.0
         self._notes: dict[str, bool] = {}
-        """What there is to say, and whether it was."""
+        """Message → whether it was returned."""
 
     def take(self, most: int, *, last: bool) -> list[Read]:
-        """At most so many items that are there. `last`: nothing is added any more, so that [] means it was all.
-        Blocks on what they come from. Raises RunDirectoryError if the records can't be read; nothing is taken
-        then."""
+        """Return at most `most` available items. Blocks on the sources.
+
+        `last`: the run is complete, so [] means the end. Raises RunDirectoryError if the records can't be read;
+        then no item is lost.
+        """
         found: list[Read] = []
         try:
             while len(found) < most and (read := self._one(last=last)) is not None:
@@ -59,42 +64,42 @@ class Sequence:
         return found
 
     def prepare(self) -> None:
-        """Reads the rest of the history, to which nothing is added any more, while it can be had."""
+        """Read the rest of a complete history while it is still reachable."""
         while (made := self._look(last=True)) is not None:
             self._ready.append(made)
         self.close()
 
     def add_reading(self, reading: Reading) -> None:
-        """One that was not made of a history; passed over if the time was read before."""
+        """Add a reading that is not from a history. It is skipped if its time was read before."""
         newest_ns = self._ready[-1][1] if self._ready else self.position.reading_until_ns
         if reading.time_ns > newest_ns:
             self._ready.append((reading, reading.time_ns))
 
     def conclude(self, result: MetricsSnapshot, *, live: bool) -> list[Read]:
-        """The result as the last items; none if it was taken before."""
+        """Return the result as the last items, or an empty list if it was taken before."""
         if self.position.final_done:
             return []
-        self._passed()  # also damaged records behind the last one
+        self._passed()  # count damaged records after the last one
         found = [self.live(result)] if live else []
         self.position = replace(self.position, final_done=True)
         return [*found, self._read(final_reading(result))]
 
     def live(self, snapshot: MetricsSnapshot) -> Read:
-        """A snapshot as an item, which changes no position."""
+        """Wrap a snapshot as an item. The position stays the same."""
         item = Live(key=f"s{snapshot.epoch}.{snapshot.seq}", time_ns=snapshot.time_ns, snapshot=snapshot)
         return self._read(item)
 
     def again(self, number: int) -> Item | None:
-        """Raises RunDirectoryError."""
+        """Return the item of an earlier record. Raises RunDirectoryError."""
         record = self.records.again(number)
         return item_of(record) if record is not None else None
 
     def say(self, words: str) -> None:
-        """Once, however often it is said."""
+        """Add a message. Each text is returned once."""
         self._notes.setdefault(words, False)
 
     def notes(self) -> list[str]:
-        """What was said since the last call."""
+        """Return the messages since the last call."""
         if self.records.trouble:
             self.say(self.records.trouble)
             self.records.trouble = ""
@@ -108,7 +113,7 @@ class Sequence:
             self._readings = None
 
     def _one(self, *, last: bool) -> Read | None:
-        """The next item: of a record and a reading the earlier one."""
+        """Return the next item: the earlier one of a record and a reading."""
         item: Item | None = None
         while (record := self.records.peek()) is not None and (item := item_of(record)) is None:
             self._pop_record()
@@ -135,8 +140,10 @@ class Sequence:
         self.position = replace(self.position, next_record=self.records.next_seq)
 
     def _look(self, *, last: bool) -> tuple[Reading, int] | None:
-        """The next reading of the history, at most once a second if there is none yet. A history that can't be
-        read costs its readings and nothing else."""
+        """Return the next reading. Without one, the history is checked at most once a second.
+
+        An unreadable history costs only its readings.
+        """
         readings = self._readings
         if readings is None or (not last and time.monotonic() < self._look_at):
             return None

@@ -1,4 +1,4 @@
-"""Readings from snapshots: the result of a run, and what a run without a history says of its last seconds. Pure."""
+"""Readings from snapshots: the result of a run, and the last seconds of a run without a history. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from telemetry.backends.items import CounterReading, GaugeReading, Reading, Seri
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot, SeriesStat
 
-CELLS_MOST: Final = 200  # of one series in one reading; where it has more, neighbours are one
+CELLS_MOST: Final = 200  # per series in a reading; further cells are merged with their neighbours
 _LARGEST: Final = sys.float_info.max
 _Cells = list[tuple[float, float, int]]
 
 
 def final_reading(result: MetricsSnapshot) -> Reading:
-    """The whole run, percentiles as they are in the result. Rates are those over all its time."""
+    """Return the reading of a whole run, with the percentiles of its result. Rates are over its whole duration."""
     seconds = max(result.elapsed_s, 0.0)
 
     def rate(number: float) -> float:
@@ -41,8 +41,7 @@ def final_reading(result: MetricsSnapshot) -> Reading:
 
 
 def window_reading(snapshot: MetricsSnapshot, elapsed_s: float) -> Reading:
-    """The window of a live snapshot, as the reading at `elapsed_s` since the start. Neither totals nor cells are
-    known of a window."""
+    """Return a live snapshot's window as the reading at `elapsed_s` since the start, without totals and cells."""
     time_ns = snapshot.started_ns + round(elapsed_s * 1e9)
     return Reading(
         key=f"t{time_ns}",
@@ -72,7 +71,7 @@ def window_reading(snapshot: MetricsSnapshot, elapsed_s: float) -> Reading:
 
 
 def finite(number: float) -> float:
-    """The nearest finite float: sums of values as large as floats go may be none, and integers need not fit."""
+    """Return the nearest finite float: sums of huge floats may overflow, and integers may not fit."""
     try:
         value = float(number)
     except OverflowError:
@@ -81,7 +80,7 @@ def finite(number: float) -> float:
 
 
 def cells_within(cells: Sequence[tuple[int, int]], unit: float) -> _Cells:
-    """(from, to, count) of a display histogram: at most `CELLS_MOST`, ascending, without empty ones."""
+    """Return (from, to, count) of a display histogram: at most `CELLS_MOST` cells, ascending, none empty."""
     counts = {cell: count for cell, count in cells if count > 0 and 0 <= cell < CELLS}
     width = 1
     while len(counts) > CELLS_MOST:
@@ -113,7 +112,7 @@ def _whole(stat: SeriesStat, rate: float) -> SeriesReading:
 
 
 def _gauges(gauges: Iterable[GaugeStat]) -> list[GaugeReading]:
-    """Those that were ever set."""
+    """Return the gauges that were ever set."""
     return [
         GaugeReading(name=stat.name, labels=stat.labels, unit=stat.unit, value=finite(stat.value))
         for stat in gauges

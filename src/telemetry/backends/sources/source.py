@@ -1,4 +1,4 @@
-"""Where the items of a run come from, and how far they have come: the seam between a writer and the run."""
+"""The interface between a writer and the items of a run, with the position in them."""
 
 from __future__ import annotations
 
@@ -14,72 +14,75 @@ from telemetry.wire.events import Natural
 
 
 class Position(Struct, kw_only=True, frozen=True):
-    """How far a run was read: what a checkpoint says, and where a source goes on."""
+    """A position in the items of a run, stored in a checkpoint to continue from there."""
 
     next_record: Natural = 0
     """Records below this number were read."""
     reading_until_ns: Natural = 0
-    """Readings up to this moment were: where the newest of them ends, in steps of the cadence from the run's start.
-    0: none was."""
+    """End of the newest reading, as a multiple of the period since the run's start; 0 if none was read."""
     final_done: bool = False
-    """The result was."""
+    """True if the result was read."""
     held: dict[str, list[Natural]] = {}
-    """Axis → records of its newest step that `every_steps` has held back, which come at the end."""
+    """Axis → records of its newest step that `every_steps` holds back until the end."""
 
 
 MISSED: Final = "missed"
-"""The reason of records that nobody has any more."""
+"""Reason for records that are lost everywhere."""
 NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Read(NamedTuple):
-    """One item, and the position after it."""
+    """An item, and the position after it."""
 
     item: Item
     position: Position
     left_out: Mapping[str, int] = NOTHING
-    """What should have come up to there and did not, by reason, since the source was opened. Never changes."""
+    """Missing items up to here, by reason, since the source was opened. Never changed in place."""
 
 
 class Source(Protocol):
-    """The items of one run in order. One thread's, but for `known` and `position`, which any thread may look at."""
+    """The items of a run, in order. For one thread; any thread may read `known` and `position`."""
 
     run: RunFacts
 
     @property
     def known(self) -> int:
-        """One above the newest record that is known of."""
+        """Number after the newest known record."""
 
     @property
     def missed(self) -> int:
-        """Records up to `position` that nobody has any more: damaged, or gone with an aggregator."""
+        """Number of records up to `position` that are lost: damaged, or gone with an aggregator."""
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Values up to `position` that should go there and can't, by reason."""
+        """Values up to `position` that could not be delivered, by reason."""
 
     @property
     def position(self) -> Position:
-        """After the items returned so far, and after records behind them that are no items."""
+        """Position after the items returned so far, including later records that are not items."""
 
     @property
     def over(self) -> bool:
-        """Nothing will ever come any more: all there is was returned. Without a result, if the run died;
-        `position.final_done` tells."""
+        """True once all items were returned and no more will follow.
+
+        `position.final_done` is False if the run died.
+        """
 
     def read(self, most: int, timeout_s: float) -> list[Read]:
-        """At most `most` items in order, as soon as there are any; [] if there are none in time, or if it is over.
+        """Return at most `most` items in order, as soon as some exist; [] after the timeout or at the end.
 
-        May take longer by one request to an aggregator, a few seconds. Raises TelemetryError; the next call tries
-        again.
+        May take longer by one request to an aggregator, a few seconds. Raises TelemetryError; the next call
+        retries.
         """
 
     def again(self, number: int) -> Item | None:
-        """The item of one record that was read before; None if nobody has it any more, or it is none. Raises
-        TelemetryError."""
+        """Return the item of an earlier record, or None if the record is lost or is not an item.
+
+        Raises TelemetryError.
+        """
 
     def notes(self) -> list[str]:
-        """What the user should know, one sentence each. Each comes once."""
+        """Return messages for the user, one sentence each. Each is returned once."""
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the source. May be called twice."""

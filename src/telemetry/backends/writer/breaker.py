@@ -1,4 +1,4 @@
-"""When to try again: longer waits after each failure in a row, and after several of them nothing for a while."""
+"""Wait times between retries: longer after each failure in a row, with a pause after several failures."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from telemetry import limits
 State = Literal["closed", "open", "half-open"]
 
 LAST_WAIT_S: Final = 2.0
-"""Between tries once the run is over: there may not be time for another."""
+"""Maximum wait between retries after the run has ended, because little time may be left."""
 
 
 class Breaker:
-    """Pure: it is told what happened and asked how long to wait. Times are of the clock that it is given.
+    """A circuit breaker. Pure: callers report each attempt and ask for the wait. It uses the given clock.
 
-    closed     → open        after `limits.BACKEND_BREAKER_FAILURES` in a row
-    open       → half-open   when its wait is over and the next try begins
-    half-open  → closed      if that one works; else open again
+    closed     → open        after `limits.BACKEND_BREAKER_FAILURES` failures in a row
+    open       → half-open   when the wait is over and the next attempt begins
+    half-open  → closed      if that attempt succeeds; otherwise open again
     """
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
-        """`clock` in seconds; `chance` gives numbers from 0 to 1."""
+        """Create a closed breaker. `clock` returns seconds; `chance` returns numbers from 0 to 1."""
         self.state: State = "closed"
         self.failures = 0
-        """In a row."""
+        """Failures in a row."""
         self._clock = clock
         self._chance = chance
         self._failed_s = 0.0
@@ -33,17 +33,20 @@ class Breaker:
         self._wait_s = 0.0
 
     def wait_s(self, *, last: bool = False) -> float:
-        """How long until the next try; 0: now. With `last` it is soon, unless the other side asked for more."""
+        """Return the seconds until the next attempt, 0 for now.
+
+        With `last` the wait is short, unless the server asked.
+        """
         wait_s = min(self._wait_s, max(LAST_WAIT_S, self._asked_s)) if last else self._wait_s
         return max(0.0, self._failed_s + wait_s - self._clock()) if self.failures else 0.0
 
     def begin(self) -> None:
-        """A try begins."""
+        """Report the start of an attempt."""
         if self.state == "open":
             self.state = "half-open"
 
     def failed(self, after_s: float = 0.0) -> None:
-        """It did not work. `after_s`: what the other side asks for; it has that up to a bound."""
+        """Report a failed attempt. `after_s`: wait that the server asked for, honoured up to a bound."""
         after_s = min(max(0.0, after_s), limits.BACKEND_ASKED_MOST_S)
         self.failures += 1
         if self.state == "half-open" or self.failures >= limits.BACKEND_BREAKER_FAILURES:

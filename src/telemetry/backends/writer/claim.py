@@ -1,4 +1,4 @@
-"""One writer a folder: the lock, and what becomes of one that does not live and does not die."""
+"""The lock of a writer's folder, which allows one writer at a time and can end a hung one."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ _STOPPED: Final = (b"T", b"t")
 
 
 class Claim:
-    """Held until `release`, or the end of this process: children that are forked don't have it."""
+    """A lock held until `release` or the end of this process. Forked children don't inherit it."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
-        """May be called twice."""
+        """Release the lock. May be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
-    """Blocks for `patience_s` while another writer has the folder; then one that is stopped or hangs is killed.
+    """Lock the folder.
 
-    Raises NotConfigured if the other one is well, or can't be killed, and RunDirectoryError. Where the file system
-    has no locks, nobody is kept out.
+    Waits up to `patience_s` for another writer, then kills that writer if it is stopped or hangs.
+
+    Raises NotConfigured if the other writer works or can't be killed, and RunDirectoryError. On file systems
+    without locks, it always succeeds.
     """
     try:
         fd = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -78,14 +80,14 @@ def _take(fd: int, patience_s: float) -> bool:
 
 
 def _holder(fd: int) -> int:
-    """0 if it does not say."""
+    """Return the process id of the lock's holder, or 0 if unknown."""
     with suppress(OSError, ValueError):
         return int(os.pread(fd, 20, 0))
     return 0
 
 
 def _may_be_killed(pid: int, folder: WriterFolder) -> bool:
-    """Whether that process is a writer of this very run and does nothing any more. Only Linux can tell."""
+    """Check whether a process is a writer of this run that is stopped or hangs. Works on Linux only."""
     if pid <= 0:
         return False
     proc = Path(f"/proc/{pid}")

@@ -1,8 +1,8 @@
-"""Takes items to a tracker until all are there: in batches, again after failures, never out of order.
+"""Delivery of items to a tracker: in batches, in order, with retries.
 
-    take → write → flush → checkpoint
+  take → write → flush → checkpoint
 
-What was written since the last checkpoint comes again after a failure, and after a death of this process.
+Items written after the last checkpoint are delivered again after a failure, or after the end of this process.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from telemetry.store.backends import Ahead, Checkpoint
 
 Ending = Literal["done", "undelivered"]
 
-_SLICE_S: Final = 0.1  # a signal is seen between two of them
-_PROOF: Final = 8  # items that fail alone, and none works: then it is the tracker
+_SLICE_S: Final = 0.1  # signals are checked between two slices
+_PROOF: Final = 8  # if that many items fail alone and none works, the tracker is at fault
 _SURELY_THE_ITEM: Final = (
     *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, NotImplementedError),
 )
 
 
 class Guard(Protocol):
-    """Ends the process if what it surrounds takes too long."""
+    """A context manager that ends the process if its block takes too long."""
 
     def __call__(self) -> AbstractContextManager[object]: ...
 
 
 class _Passed(NamedTuple):
-    """How far, and what did not go out up to there, since this process began."""
+    """A position, and counts of undelivered items up to it since this process began."""
 
     position: Position
     left_out: Mapping[str, int] = NOTHING
@@ -50,11 +50,11 @@ class _Passed(NamedTuple):
 class _Waiting(NamedTuple):
     item: Item
     passed: _Passed
-    """Once it is delivered."""
+    """Position once the item is delivered."""
 
 
 class Delivery:
-    """The main thread's. `tally` is also read by others."""
+    """The delivery loop of a writer, for its main thread. Other threads may read `tally`."""
 
     def __init__(
         self,
@@ -71,8 +71,11 @@ class Delivery:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`keep` puts a checkpoint where the next process finds it. `stopped`: whether to end where it stands.
-        `on_open` is called after each try to open the backend."""
+        """Prepare the delivery without I/O.
+
+        `keep` stores a checkpoint for the next process. `stopped` returns true if the delivery should end at once.
+        `on_open` is called after each attempt to open the backend.
+        """
         self._backend = backend
         self._run_reader = run_reader
         self._tally = tally
@@ -87,21 +90,23 @@ class Delivery:
         self._breaker = tally.breaker
         self._waiting: list[_Waiting] = []
         self._after = _Passed(Position())
-        """Once all that waits is delivered."""
+        """Position once all waiting items are delivered."""
         self._maybe_there = 0
-        """So many of the next items a process before this one may have written."""
+        """Number of next items that a previous process may have written."""
         self._handed = 0
-        """So many of those that wait were handed to the backend, which failed."""
+        """Number of waiting items that were passed to the backend in a failed attempt."""
         self._tries = 0
         self._proof = _PROOF
         self._no_place: dict[str, int] = {}
-        """By kind, up to the newest item that was taken. Never changes."""
+        """Items of unsupported kinds, up to the newest item taken. Replaced, never changed in place."""
         self._counted: dict[tuple[str, str], dict[str, int]] = {}
-        """(what, who says so) → by reason, as far as it is counted."""
+        """(counter, source) → counts by reason that are already in the tally."""
 
     def run(self, facts: RunFacts, checkpoint: Checkpoint) -> Ending:
-        """Until the run is over and delivered, or `stopped`. Raises NotConfigured if the backend can't begin, or
-        says so later."""
+        """Deliver until the run is over and complete, or until `stopped`.
+
+        Raises NotConfigured if the backend can't start or reports it later.
+        """
         self._checkpoint = checkpoint
         self._after = _Passed(msgspec.convert(checkpoint.position, Position))
         self._tally.position = self._after.position
@@ -110,7 +115,7 @@ class Delivery:
             return "undelivered"
         with self._guard():
             self._tally.place = self._backend.where()
-        self._commit(self._after)  # what it began, such as a run of the tracker, is begun once
+        self._commit(self._after)  # a run created in the tracker must not be created twice
         while not self._stopped():
             self._fill()
             if not self._waiting and self._run_reader.over:
@@ -125,10 +130,10 @@ class Delivery:
         finally:
             self._on_open()
 
-    # --- taking ----------------------------------------------------------------------------------
+    # --- take ------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """More of what the run has, up to one batch; blocks a moment for the first, and for a batch to fill."""
+        """Take more items, up to a batch. Waits briefly for the first item and for the batch to fill."""
         until_s = self._clock() + limits.BACKEND_BATCH_S
         while (room := self._room()) > 0 and not self._stopped():
             left_s = 0.0 if self._breaker.failures else until_s - self._clock()
@@ -140,7 +145,7 @@ class Delivery:
                 break
 
     def _room(self) -> int:
-        """For how many more items; for none if those that wait are large."""
+        """Return the number of further items to take: 0 if the waiting items are large."""
         heavy = sum(weight(read.item) for read in self._waiting) >= limits.BACKEND_QUEUE_BYTES
         return 0 if heavy else limits.BACKEND_BATCH_ITEMS - len(self._waiting)
 
@@ -180,11 +185,13 @@ class Delivery:
             self._tries += not _may_pass(error)
             self._failed(error)
 
-    # --- writing ---------------------------------------------------------------------------------
+    # --- write -----------------------------------------------------------------------------------
 
     def _hand_over(self, reads: Sequence[_Waiting], handed: int) -> dict[str, str]:
-        """Writes and flushes; what was refused, key → reason. `handed`: items of those that wait, up to the last of
-        these. Raises whatever the backend does."""
+        """Write and flush. Returns refused items as key → reason. Raises the backend's exceptions.
+
+        `handed`: number of waiting items up to the last of `reads`.
+        """
         self._handed = max(self._handed, handed)
         self._foresee()
         refused: dict[str, str] = {}
@@ -201,12 +208,12 @@ class Delivery:
         return refused
 
     def _sift(self) -> None:
-        """Takes a batch that fails again and again apart, to find what is refused. Raises what else goes wrong.
+        """Split a batch that keeps failing, to find the items that are refused. Raises other errors.
 
-        An item is refused if it fails alone, and others work. Where none works, it is the tracker.
+        An item is refused if it fails alone while others work. If none works, the tracker is at fault.
         """
         alone = len(self._waiting) == 1
-        doubted: list[str] = []  # at the head of what waits
+        doubted: list[str] = []  # at the head of the waiting items
         works = False
         sizes = [len(self._waiting)]
         while sizes and not self._stopped():
@@ -236,7 +243,7 @@ class Delivery:
             doubted = []
 
     def _settle(self, count: int, refused: dict[str, str]) -> None:
-        """The first of those that wait are there, but for the refused ones."""
+        """Count the first `count` waiting items as delivered, except for refused ones."""
         reads, self._waiting = self._waiting[:count], self._waiting[count:]
         for reason in refused.values():
             self._tally.add("dropped", reason, 1)
@@ -251,7 +258,7 @@ class Delivery:
         self._commit(reads[-1].passed if self._waiting else self._after)
 
     def _commit(self, passed: _Passed, *, done: bool = False) -> bool:
-        """Whether it could be kept. If not, all up to here is delivered and comes again if this process dies."""
+        """Store a checkpoint. Returns False if that fails; delivered items then repeat if this process dies."""
         self._count("dropped", "source", passed.left_out)
         self._count("dropped", "backend", getattr(self._backend, "left_out", {}))
         self._count("no_place", "courier", passed.no_place)
@@ -266,7 +273,7 @@ class Delivery:
                 done=done,
             )
             self._keep(checkpoint)
-        except (RunDirectoryError, TypeError, ValueError) as error:  # also a state that is no JSON
+        except (RunDirectoryError, TypeError, ValueError) as error:  # also a state that can't be encoded as JSON
             self._tally.said(error)
             return False
         self._checkpoint = checkpoint
@@ -276,12 +283,12 @@ class Delivery:
         return True
 
     def _foresee(self) -> None:
-        """For the process that comes after this one, if it dies: what it delivers may be there already."""
+        """Note how many items may be duplicates if the next process delivers them again."""
         if not self._backend.idempotent:
             self._ahead.write(self._checkpoint.serial, max(self._handed, self._maybe_there))
 
     def _count(self, what: Literal["dropped", "no_place"], who: str, found: Mapping[str, int]) -> None:
-        """`found`: by reason, all that `who` has found since this process began."""
+        """Add new counts. `found`: counts by reason from `who` since this process began."""
         known = self._counted.setdefault((what, who), {})
         for reason, number in dict(found).items():
             self._tally.add(what, reason, number - known.get(reason, 0))
@@ -294,7 +301,7 @@ class Delivery:
             self._say(f"it does not work: {words(error)}; it is tried again")
         self._tally.said(error)
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- end -------------------------------------------------------------------------------------
 
     def _finish(self) -> Ending:
         if self._after.position != self._tally.position and not self._commit(self._after):
@@ -322,8 +329,10 @@ class Delivery:
             self._say(f"it does not end well: {words(error)}")
 
     def _insist(self, call: Callable[[], object], otherwise: type[Exception] | None = None) -> bool:
-        """Calls until it works; False if it did not. What is not said to pass is tried a few times, and raised as
-        `otherwise`."""
+        """Retry a call until it works. Returns False if it does not.
+
+        An error that is not known to be temporary is retried a few times, then raised as `otherwise`.
+        """
         tries = 0
         while not self._stopped():
             wait_s = self._breaker.wait_s(last=self._run_reader.finishing)
@@ -353,7 +362,10 @@ class Delivery:
 
 
 def _broken(error: BaseException) -> bool:
-    """Whether a library can't be imported: nor could it next time. What the system refuses to it may pass."""
+    """Check whether a library can't be imported, which a retry can't fix.
+
+    Operating system errors may be temporary.
+    """
     if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno is not None):
         return False
     names = (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -361,5 +373,5 @@ def _broken(error: BaseException) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether it says so itself, or is of the kind that does: networks, disks, patience."""
+    """Check whether an error counts as temporary: Unavailable, or an error of a network or disk."""
     return isinstance(error, Unavailable | OSError | EOFError)

@@ -1,4 +1,4 @@
-"""Ends this process if a call into a tracker's library hangs: nothing else could."""
+"""A guard that ends this process if a call into a tracker's library hangs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from telemetry.backends.writer.tally import Tally
 
 
 class HangGuard:
-    """The watchdog needs no interpreter lock: it also ends a call that holds it. Exit code 1, and every thread's
-    stack in the log."""
+    """A watchdog that needs no interpreter lock, so it also ends a call that holds the lock.
+
+    The exit code is 1. The stacks of all threads are written to the log.
+    """
 
     def __init__(self, tally: Tally, log_fd: int, seconds: float | None = None) -> None:
-        """`seconds`: a call has so much time; None: `limits.BACKEND_CALL_S`, as it is when the call begins."""
+        """Create a guard.
+
+        `seconds`: timeout of a call; None for `limits.BACKEND_CALL_S` at the start of the call.
+        """
         self._tally = tally
         self._log_fd = log_fd
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""What a writer is given to do, made of a command line."""
+"""The order for a writer, built from its command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from telemetry.transport.endpoints import refuses
 
 
 def order(to: str, run: Path, endpoint: str, every_s: float | None) -> Order:
-    """`run`: its directory, or where its writers' folders are if it is on another machine. `endpoint` is empty for
-    a run that nobody has any more. Raises UsageError, ConfigError."""
+    """Return the order for a writer. Raises UsageError, ConfigError.
+
+    `run`: the run directory, or the directory of the writers' folders if the run is on another machine. `endpoint`
+    is empty for a run without an aggregator.
+    """
     config = load({}).config
     name = choices.parse(to).name
 

@@ -1,10 +1,10 @@
-"""The process of one writer: its folder, its threads, and how it ends.
+"""The process of a writer: its folder, its threads and its exit code.
 
-    main thread     courier: the tracker's library
-    inflow          reads the run
-    attendant       tells how it is going
+  main thread     calls the tracker's library
+  inflow          reads the run
+  attendant       reports the status
 
-It ends with 0 if all is delivered, 6 if something is not, 2 if it can't begin, 1 if it crashed or hung.
+Exit codes: 0 if all is delivered, 6 if something is not, 2 if it can't start, 1 if it crashed or hung.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _HUNG: Final = "a call into its library hung, and its process was ended"
 
 @dataclass(frozen=True)
 class Order:
-    """What a writer is to do."""
+    """The task of a writer."""
 
     to: str
-    """As after `--to`."""
+    """The value of `--to`."""
     run: Path
-    """The directory that has `backends/`: that of the run, if it can be seen from here."""
+    """Directory that contains `backends/`: the run directory if this machine can read it."""
     source: Callable[[Backend, Position], Source]
-    """Opens the items of the run, for this backend and from there on. Raises TelemetryError."""
+    """Function that opens the items of the run for a backend, from a position on. Raises TelemetryError."""
     connect: Callable[[], Client] | None = None
-    """Opens the way to the run's aggregator; None: there is none any more."""
+    """Function that connects to the run's aggregator; None if the aggregator is gone."""
     every_s: float | None = None
-    """Between readings, if it is not as the settings say."""
+    """Seconds between readings; None for the value in the settings."""
 
 
 class Stop:
-    """True once somebody has asked this process to end. Made by the main thread."""
+    """A flag that becomes true when this process is asked to end. Create it in the main thread."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -75,10 +75,10 @@ class Stop:
         return self._asked
 
     def listen(self) -> None:
-        """May be called again, after a library has put handlers of its own in the place of these."""
+        """Install the signal handlers. Call it again after a library has replaced them."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._heard)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # inherited
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # the mask is inherited
 
     def ask(self) -> None:
         self._asked = True
@@ -88,15 +88,15 @@ class Stop:
 
 
 class Words:
-    """What the user is to read. stdout and stderr of this process are the library's, and go to a file."""
+    """Messages to the user. A library's stdout and stderr go to a log file instead."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._fd = os.dup(2)
-        os.register_at_fork(after_in_child=self._close)  # who waits for its end must not wait for a child
+        os.register_at_fork(after_in_child=self._close)  # a reader of stderr must not wait for a child
 
     def say(self, words: str) -> None:
-        """Any thread. Nobody may be listening any more."""
+        """Print a line to stderr, from any thread. Ignores a closed stderr."""
         with suppress(OSError):
             os.write(self._fd, f"telemetry: {self._name}: {words}\n".encode(errors="replace"))
 
@@ -106,8 +106,11 @@ class Words:
 
 
 def write_run(order: Order) -> int:
-    """Blocks until the run is over and delivered, or somebody says stop. The exit code. For the main thread of a
-    process of its own: takes its signals, stdout and stderr. Raises UsageError for what `order.to` says wrong."""
+    """Deliver a run. Blocks until it is delivered or until a stop is requested. Returns the exit code.
+
+    Call it in the main thread of a dedicated process: it takes over signals, stdout and stderr. Raises UsageError
+    for an invalid `order.to`.
+    """
     stop = Stop()
     choice = choices.parse(order.to)
     words = Words(choice.name)
@@ -140,7 +143,7 @@ class _Writer:
             log_fd = _to_log(self._folder)
             checkpoint, position = _checkpoint(self._folder)
             tally = _tally(self._choice, self._folder, checkpoint.counts, position)
-            if checkpoint.done:  # said once more: whoever came to that may have died before it could
+            if checkpoint.done:  # report it again: the caller may have died before it could read the status
                 tally.state = "done"
                 self._folder.write_status(tally.stat())
                 return _code(tally)
@@ -161,7 +164,7 @@ class _Writer:
 
     def _deliver(self, tally: Tally, checkpoint: Checkpoint, log_fd: int) -> Ending:
         say = self._words.say
-        gc.disable()  # what a library loads is there to stay: to look through it takes a quarter of the time
+        gc.disable()  # objects of a loading library stay: collecting them takes a quarter of the time
         with ExitStack() as last:
             guard = HangGuard(tally, log_fd)
             with guard():
@@ -196,8 +199,10 @@ class _Writer:
 
 
 def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
-    """The newest, and how far it is. Raises NotConfigured for one that can't be used: to begin anew might
-    write everything twice."""
+    """Return the newest checkpoint and its position.
+
+    Raises NotConfigured for an unusable checkpoint, because starting over might write everything twice.
+    """
     try:
         found = folder.read_checkpoint()
         return found, msgspec.convert(found.position, Position)
@@ -209,7 +214,7 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
 
 
 def _tally(choice: choices.BackendChoice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
-    """With what the processes before this one came to."""
+    """Return a tally that continues the counts of previous processes."""
     before = None
     with suppress(RunDirectoryError):
         before = folder.read_status()
@@ -235,7 +240,7 @@ def _code(tally: Tally) -> int:
 
 
 def _to_log(folder: WriterFolder) -> int:
-    """From here on stdout and stderr are the log. Its descriptor. Raises RunDirectoryError."""
+    """Redirect stdout and stderr to the log. Returns its file descriptor. Raises RunDirectoryError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         fd = os.open(folder.log, flags, 0o600)

@@ -1,4 +1,4 @@
-"""What was read from the run and not yet written: a thread that reads, and a queue with a bound."""
+"""A thread that reads the run into a bounded queue."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from telemetry.errors import TelemetryError
 _READ_MOST: Final = 100
 _READ_S: Final = 0.5
 _AGAIN_S: Final = 0.5
-_SLICE_S: Final = 0.2  # a signal is seen between two of them
+_SLICE_S: Final = 0.2  # signals are checked between two slices
 _LEAVES_S: Final = 2.0
 
 
 class RunReader:
-    """The thread owns the source, until `close`. All else is for the writer's main thread, but for `known`."""
+    """A reader thread and its queue. The thread owns the source until `close`.
+
+    All methods are for the writer's main thread; any thread may read `known`.
+    """
 
     def __init__(
         self, source: Source, say: Callable[[str], object], *, patience_s: float = limits.RETURN_S
     ) -> None:
-        """Reads nothing yet. A source that only fails for `patience_s` is given up."""
+        """Prepare without reading. The reader gives up a source that fails for `patience_s`."""
         self.failure = ""
-        """Why nothing more is read, although the run is not over."""
+        """Reason why reading stopped before the end of the run."""
         self.left_out: Mapping[str, int] = NOTHING
-        """What should have come up to what `take` returned last, and did not: by reason, since the source was
-        opened."""
+        """Missing items up to the last result of `take`, by reason, since the source was opened."""
         self._source = source
         self._say = say
         self._patience_s = patience_s
         self._reads: deque[tuple[Read, int]] = deque()
         self._bytes = 0
         self._heaviest = limits.BACKEND_QUEUE_BYTES // 4
-        """Bytes of the largest item of the last read, before the first a guess: so large may the next be."""
+        """Bytes of the largest item in the last read, to bound the next read. Initially a guess."""
         self._tail = source.position
         self._tail_left_out: Mapping[str, int] = NOTHING
         self._over = False
@@ -49,25 +51,28 @@ class RunReader:
 
     @property
     def known(self) -> int:
-        """One above the newest record that is known of."""
+        """Number after the newest known record."""
         return self._source.known
 
     @property
     def over(self) -> bool:
-        """Nothing more will be taken: the run is over, or `failure` says what else."""
+        """True if no more items will be returned: the run is over, or `failure` has the reason."""
         with self._change:
             return not self._reads and (self._over or bool(self.failure))
 
     @property
     def finishing(self) -> bool:
-        """All that will ever come has been read."""
+        """True once the last item of the run has been read."""
         return self._over
 
     def start(self) -> None:
         self._thread.start()
 
     def take(self, most: int, timeout_s: float) -> tuple[list[Read], Position]:
-        """What waits, at most `most`, and the position after it. Blocks for the first, at most `timeout_s`."""
+        """Return at most `most` waiting items, and the position after them.
+
+        Waits up to `timeout_s` for the first.
+        """
         with self._change:
             if not self._reads and timeout_s > 0.0:
                 self._change.wait(timeout_s)
@@ -85,28 +90,28 @@ class RunReader:
             return taken, self._tail
 
     def close(self) -> None:
-        """Ends the thread, which may be left behind if it waits for somebody. May be called twice."""
+        """End the thread. A blocked thread is left running. May be called twice."""
         with self._change:
             self._closed = True
             self._change.notify_all()
         if self._thread.ident is not None:
             self._thread.join(_LEAVES_S)
 
-    # --- the thread ------------------------------------------------------------------------------
+    # --- reader thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while not self._closed and not self._over and not self.failure:
                 if self._room():
                     self._read()
-        except Exception as error:  # noqa: BLE001 – the root of a thread: the writer must hear of it
+        except Exception as error:  # noqa: BLE001 – root of a thread: the writer must learn of the error
             traceback.print_exc()
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self._source.close()
 
     def _room(self) -> int:
-        """For how many items; blocks for a moment if there is none."""
+        """Return how many items fit into the queue. Waits briefly if it is full."""
         with self._change:
             if self._full():
                 self._change.wait(_SLICE_S)
@@ -151,7 +156,7 @@ class RunReader:
 
 
 def weight(item: Item) -> int:
-    """Roughly the bytes of memory an item takes."""
+    """Estimate the memory of an item in bytes."""
     return 500 + _MORE.get(type(item), lambda _: 500)(item)
 
 

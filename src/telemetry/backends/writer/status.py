@@ -1,4 +1,4 @@
-"""Tells others how a writer is doing, and notices when its process should end; also while a library hangs."""
+"""Status reports of a writer, and detection of a dead parent. Both continue while a library hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from telemetry.wire.control import TellBackend
 from telemetry.wire.snapshot import BackendStat
 
 _ANSWER_S: Final = 0.3
-_PAUSE_ROUNDS: Final = 10  # after an aggregator that did not answer
+_PAUSE_ROUNDS: Final = 10  # rounds to skip after an aggregator did not answer
 
 
 class Client(Protocol):
@@ -26,7 +26,7 @@ class Client(Protocol):
 
 
 class StatusReporter:
-    """A thread of its own, from `start` to `stop`."""
+    """A reporting thread that runs from `start` to `stop`."""
 
     def __init__(
         self,
@@ -38,9 +38,12 @@ class StatusReporter:
         every_s: float | None = None,
         log_fd: int = -1,
     ) -> None:
-        """`connect` opens the way to the run's aggregator; None: there is none. `on_orphaned` is called when who
-        started this process has gone. `every_s`: between two reports; None: `limits.BACKEND_STATUS_S`, as it is
-        then. `log_fd`: a file that is emptied when it is too long."""
+        """Prepare the thread.
+
+        `connect` opens a connection to the run's aggregator; None if there is no aggregator. `on_orphaned` is
+        called when the parent process has ended. `every_s`: seconds between two reports; None for the current
+        `limits.BACKEND_STATUS_S`. `log_fd`: log file, which is truncated when it gets too long.
+        """
         self._tally = tally
         self._folder = folder
         self._connect = connect
@@ -57,13 +60,13 @@ class StatusReporter:
         self._thread.start()
 
     def stop(self) -> BackendStat:
-        """Tells the last state, and returns it. Blocks for about a second at most."""
+        """Report the last state and return it. Blocks for about a second at most."""
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join(2 * _ANSWER_S)
         stat = self._tally.stat()
         self._keep(stat)
-        if not self._thread.is_alive():  # else it still waits for an answer, and the connection is its own
+        if not self._thread.is_alive():  # otherwise the thread still waits for an answer and owns the connection
             self._tell(stat)
             if self._client is not None:
                 self._client.close()
@@ -80,7 +83,7 @@ class StatusReporter:
             self._ending.wait(limits.BACKEND_STATUS_S if self._every_s is None else self._every_s)
 
     def _keep(self, stat: BackendStat) -> None:
-        with suppress(TelemetryError):  # a full disk: the aggregator is still told
+        with suppress(TelemetryError):  # the disk may be full; the aggregator still gets the report
             self._folder.write_status(stat)
 
     def _tell(self, stat: BackendStat) -> None:

@@ -1,4 +1,4 @@
-"""What a writer knows of itself: written by its main thread, read by the one that reports it."""
+"""The counts and state of a writer, written by its main thread and read by its status thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _OTHER: Final = "other"
 
 
 class Tally:
-    """Dictionaries are replaced, never changed in place, so that whoever reads one sees a whole one."""
+    """Counters and state of a writer.
+
+    Dictionaries are replaced, never changed, so that readers see a consistent one.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class Tally:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`counts`: of the processes before this one."""
+        """Create a tally. `counts`: counts of previous processes."""
         counts = counts or Counts()
         self.name = name
         self.kind = kind
@@ -47,17 +50,17 @@ class Tally:
         self.last_error = ""
         self.place = ""
         self.position = Position()
-        """Up to here all is delivered, or counted."""
+        """Position up to which all items are delivered or counted."""
         self.known: Callable[[], int] = lambda: 0
-        """One above the newest record that is known of."""
+        """Function that returns the number after the newest known record."""
         self.calling_since_s: float | None = None
-        """When the call into the tracker's library that goes on began, by `clock`."""
+        """Start of the current call into the tracker's library, by `clock`."""
         self.clock = clock
         self.breaker = Breaker(clock, chance)
         self._restarts = restarts
 
     def add(self, what: Literal["dropped", "no_place"], reason: str, number: int) -> None:
-        """The reason is a word; beyond a few of them the rest is one."""
+        """Add to a counter. `reason` is a word; beyond a limit, further reasons are counted together."""
         if number <= 0:
             return
         old: dict[str, int] = getattr(self, what)
@@ -67,7 +70,7 @@ class Tally:
         setattr(self, what, old | {reason: old.get(reason, 0) + number})
 
     def said(self, error: BaseException) -> None:
-        self.last_error = words(error).removeprefix(f"{self.kind}: ")  # it is shown beside the name
+        self.last_error = words(error).removeprefix(f"{self.kind}: ")  # the kind is displayed beside it
 
     def counts(self) -> Counts:
         return Counts(
@@ -104,12 +107,12 @@ class Tally:
 
 
 def _tellable(text: str) -> str:
-    """What a library says may hold a password of its address, and bytes of a path that are no text."""
+    """Mask secrets and unprintable bytes: errors of libraries may contain a URL with a password."""
     return mask_secrets([printable(text)])[0][: limits.TEXT_CHARS]
 
 
 def words(error: BaseException) -> str:
-    """One line for people."""
+    """Format an error as one line."""
     if isinstance(error, Unavailable | TelemetryError):
         return printable(str(error))
     return printable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

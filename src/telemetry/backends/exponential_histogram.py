@@ -1,8 +1,8 @@
 """Conversion of histogram cells to the exponential buckets of Prometheus and OTLP. Pure.
 
-A scale `s` has `2**s` buckets for each doubling: with `b = 2**(2**-s)`, bucket `i` holds values in `(b**i, b**(i +
-1)]`. Cells have other edges, so the count of a cell is spread evenly over its buckets, in whole numbers. A bucket
-never shrinks while the count of its cell grows.
+A scale `s` has `2**s` buckets for each doubling: with `b = 2**(2**-s)`, bucket `i` holds values in
+`(b**i, b**(i + 1)]`. Cells have other edges, so the count of a cell is spread evenly over its buckets, in whole
+numbers. A bucket never shrinks while the count of its cell grows.
 """
 
 from __future__ import annotations

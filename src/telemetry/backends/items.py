@@ -69,7 +69,10 @@ class GaugeReading(Struct, frozen=True, kw_only=True):
 
 
 class Reading(_Item, frozen=True, kw_only=True):
-    """All instruments over some seconds that end at `time_ns`. With `final`, the result of the whole run."""
+    """A reading of all instruments over some seconds that end at `time_ns`.
+
+    With `final`, the result of the whole run.
+    """
 
     elapsed_s: float
     """Seconds since the run's start."""

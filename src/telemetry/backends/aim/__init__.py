@@ -1,4 +1,4 @@
-"""Aim: a run in a repository on a disk."""
+"""The Aim backend: a run in a repository on disk."""
 
 from telemetry.backends.aim.backend import AimBackend
 

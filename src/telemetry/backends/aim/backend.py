@@ -1,7 +1,7 @@
-"""A run as a run of Aim: values of steps by axis, readings by the time, texts, images, distributions.
+"""A backend that writes a run of Aim: values of steps by axis, readings by time, texts, images, distributions.
 
-What is tracked again at a step replaces what was there: a correction, or what comes again after a kill. Aim's own
-readers see a run once `aim up` has looked through the repository.
+A value that is tracked again at a step replaces the old one: a correction, or a repeated delivery. Aim's own tools
+show a run once `aim up` has scanned the repository.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from telemetry.store.append_file import describe
 from telemetry.wire.events import Scalar
 
 CLOCK: Final = {"clock": "elapsed_s"}
-"""The context of readings. That of steps is `{"axis": …}`."""
+"""Context of readings. The context of steps is `{"axis": …}`."""
 MARKS: Final = "marks"
-_POINTS: Final = 50_000  # written at once: a second, and 30 MB
-_WRITE_S: Final = 30.0  # of one call, which the writer takes for hanging after twice as long
-_REMEMBERED: Final = 1_000  # steps whose objects are remembered, for more of the same name
+_POINTS: Final = 50_000  # written at once: takes a second and 30 MB
+_WRITE_S: Final = 30.0  # per call; the writer ends a call as hung after twice as long
+_REMEMBERED: Final = 1_000  # steps whose objects are remembered, to add more of the same name
 _INT64: Final = 1 << 63
 
 
 class AimOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     repo: str = ""
-    """A directory: the repository is `.aim` in it, and is made if it is not there. Empty: the writer's folder."""
+    """Directory of the repository `.aim`, which is created if missing. Empty: folder of the writer."""
     experiment: str = ""
-    """Empty: the name of the run."""
+    """Name of the experiment. Empty: name of the run."""
     run_name: str = ""
-    """Empty: that of the run directory."""
+    """Name of the run in Aim. Empty: name of the run directory."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class AimBackend:
-    """The hash of the run in Aim is made of its id: each run is there once in a repository."""
+    """The Aim backend. The run's hash in Aim is derived from its id, so a repository contains each run once."""
 
     Options: ClassVar[type[Struct]] = AimOptions
     takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Mark, Text, Histogram, Artifact)
@@ -67,13 +67,13 @@ class AimBackend:
         self._points: dict[tuple[tuple[str, str], ...], dict[str, list[Point]]] = {}
         self._waiting = 0
         self._complete: list[str] = []
-        """Keys of items whose points wait, or are written."""
+        """Keys of items whose points are waiting or written."""
         self._written: set[str] = set()
-        """Those written since the last `flush`: after a failure they come again, and need not be written again."""
+        """Keys written since the last `flush`. After a failure they arrive again and are skipped."""
         self._refused: list[str] = []
         self._until_s = 0.0
         self._at: dict[tuple[str, str, str, int], dict[str, Any]] = {}
-        """(kind, axis, name, step) → key of the item → what it is: several producers may have one each."""
+        """(kind, axis, name, step) → item key → object. Several producers may each have an object there."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         self._facts = run
@@ -95,13 +95,13 @@ class AimBackend:
         self._until_s = time.monotonic() + _WRITE_S
         self._refused = []
         with self._calling():
-            if self._run is None:  # it was let go of after a failure
+            if self._run is None:  # the run was closed after a failure
                 self._begin()
             for item in items:
                 if item.key in self._written:
                     continue
                 if isinstance(item, Text | Histogram) and item.axis and item.step < 0:
-                    self._refused.append(item.key)  # Aim's readers find objects from step 0 on, numbers anywhere
+                    self._refused.append(item.key)  # Aim finds objects only from step 0 on
                     continue
                 self._put(item)
                 self._complete.append(item.key)
@@ -115,14 +115,14 @@ class AimBackend:
             raise Refused("negative_step", self._refused)
 
     def flush(self) -> None:
-        """Each write is in the database's log when it returns."""
+        """Forget written keys: each write is in the database's log when it returns."""
         self._written.clear()
 
     def state(self) -> dict[str, Any]:
         return {"run": self._hash}
 
     def close(self, *, final: bool) -> None:
-        """Aim calls a run that is closed finished, and one that is opened again not."""
+        """Close the run. Aim marks a closed run as finished, and a reopened one as active."""
         with self._calling():
             if final and self._run is None:
                 self._begin()
@@ -131,7 +131,7 @@ class AimBackend:
     def where(self) -> str:
         return str(self._root) if self._hash else ""
 
-    # --- the run -------------------------------------------------------------------------------------
+    # --- run -----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         try:
@@ -143,7 +143,7 @@ class AimBackend:
         repo = Repo.from_path(str(self._root), init=not Repo.exists(str(self._root)))
         began = datetime.fromtimestamp(self._facts.started_ns / 1e9, UTC).replace(tzinfo=None)
         known = self._chunk().is_dir()
-        # A directory is all that makes a run known to Aim, and the hash ours to choose.
+        # A directory is enough for Aim to know a run, and callers may choose the hash.
         self._chunk().mkdir(parents=True, exist_ok=True)
         properties = repo.request_props(self._hash, read_only=False, created_at=began)
         directory = self._facts.directory
@@ -151,7 +151,7 @@ class AimBackend:
             directory.name if directory is not None else self._facts.run_id
         )
         properties.experiment = self._options.experiment or self._facts.name or "telemetry"
-        # Whoever holds Aim's lock is a writer that died: one that lives holds the database's own as well.
+        # An old holder of Aim's lock is a dead writer: a live one also holds the database's lock.
         self._run = Run(
             self._hash, repo=repo, force_resume=known, system_tracking_interval=None, capture_terminal_logs=False
         )
@@ -162,16 +162,16 @@ class AimBackend:
         return self._root / ".aim" / "meta" / "chunks" / self._hash
 
     def _release(self) -> None:
-        """Closes all files of the run: a database that failed once writes no more until it is opened again."""
+        """Close all files of the run: after a failure a database accepts no writes until it is reopened."""
         run, self._run, self._sequences = self._run, None, None
         self._points, self._waiting, self._complete, self._at = {}, 0, [], {}
         if run is not None:
             run.close()
             del run
-            gc.unfreeze()  # a writer froze what was there when it had begun
-            gc.collect()  # the database is closed with the last of its views
+            gc.unfreeze()  # the writer froze existing objects after it had opened the backend
+            gc.collect()  # the database closes when its last view is freed
 
-    # --- what goes there -----------------------------------------------------------------------------
+    # --- items ---------------------------------------------------------------------------------------
 
     def _put(self, item: Item) -> None:
         time_s = item.time_ns / 1e9
@@ -237,7 +237,7 @@ class AimBackend:
             )
 
     def _together(self, item: Item, kind: str, name: str, value: Any) -> list[Any]:
-        """This and what else is known to be at its place."""
+        """Return this object together with others known at the same step."""
         place = (kind, getattr(item, "axis", ""), name, self._step(item))
         there = self._at.pop(place, {}) | {item.key: value}
         while len(self._at) >= _REMEMBERED:
@@ -250,7 +250,7 @@ class AimBackend:
         return {"axis": axis, "kind": kind} if axis else {"clock": "elapsed_ms", "kind": kind}
 
     def _step(self, item: Item) -> int:
-        """Its step; of what belongs to none, milliseconds since the start."""
+        """Return the item's step, or milliseconds since the start for an item without a step."""
         if getattr(item, "axis", ""):
             return int(getattr(item, "step", 0))
         return max(0, item.time_ns - self._facts.started_ns) // 1_000_000
@@ -261,7 +261,7 @@ class AimBackend:
         highs = {f"{name}/max": spread.max for name, spread in item.spread.items()}
         return lows | highs | item.values
 
-    # --- how it gets there ---------------------------------------------------------------------------
+    # --- writes --------------------------------------------------------------------------------------
 
     def _store(self) -> None:
         points, self._points, self._waiting = self._points, {}, 0
@@ -276,7 +276,7 @@ class AimBackend:
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Raises what the errors of Aim's databases mean; after one, the run is opened again."""
+        """Translate errors of Aim's databases. After an error the run is closed and reopened."""
         try:
             yield
         except (NotConfigured, Unavailable):
@@ -289,15 +289,15 @@ class AimBackend:
 
 
 def _library() -> None:
-    """Raises NotConfigured if it is not there, and ImportError if it is broken."""
+    """Import Aim. Raises NotConfigured if it is missing, and ImportError if it is broken."""
     try:
-        import aim.sdk.run  # noqa: F401 – whether it can be imported is all that counts here
+        import aim.sdk.run  # noqa: F401 – checks only that the import works
     except ModuleNotFoundError as error:
         raise missing(error.name or "aim", "aim") from error
 
 
 def _of_a_disk(error: Exception) -> bool:
-    """Whether a file could not be written or locked. Aim's databases have exceptions of their own for that."""
+    """Check for a failed write or lock of a file. Aim's databases have their own exceptions for that."""
     from aim.sdk.errors import RunLockingError
     from aimrocks import errors
     from sqlalchemy.exc import OperationalError
@@ -306,7 +306,7 @@ def _of_a_disk(error: Exception) -> bool:
 
 
 def _image(uri: str) -> Any:
-    """Aim's image of a file; None if it is not seen from here, too large, or no image."""
+    """Return a file as Aim's image. None if it is remote, too large or not an image."""
     from aim.sdk.objects.image import Image
     from PIL.Image import open as opened
 
@@ -318,5 +318,5 @@ def _image(uri: str) -> Any:
 
 
 def _storable(value: Scalar) -> Scalar:
-    """Aim's integers have 64 bits."""
+    """Convert an integer beyond Aim's 64 bits to text."""
     return str(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value

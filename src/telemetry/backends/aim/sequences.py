@@ -1,8 +1,8 @@
-"""Values in Aim's own sequences, many at once and at their own times.
+"""Bulk writes to Aim's sequences, with the values' own times.
 
-`Run.track` stamps a value with the time of the call, and takes ten times as long: it deletes what may be at a step
-before it writes there. These are the parts that it is made of, used for many values of a name together. A step has
-one value, which a later one replaces.
+`Run.track` stamps a value with the time of the call and takes ten times as long, because it deletes existing data
+of a step first. This module uses the internals of `Run.track` for many values of a name at once. A step has a
+single value; a later one replaces it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Point(NamedTuple):
     step: int
     value: float
     time_s: float
-    """Wall clock."""
+    """Wall-clock time in seconds."""
 
 
 class Sequences:
-    """Of one run that is open for writing. What returned outlives this process."""
+    """The sequences of a run that is open for writing. Writes survive the end of this process once they return."""
 
     def __init__(self, run: Any) -> None:
-        """Raises NotConfigured if this release of Aim is made of other parts."""
+        """Open the sequences. Raises NotConfigured if this release of Aim has other internals."""
         self._tracker = run._tracker
         lacks = [part for part in _PARTS if not hasattr(self._tracker, part)]
         if lacks:
@@ -46,7 +46,7 @@ class Sequences:
         self._context = Context
 
     def write(self, context: Mapping[str, str], points: Mapping[str, Sequence[Point]]) -> None:
-        """Numbers by name, in the order in which they were made."""
+        """Write numbers by name, in the given order."""
         where = self._context(dict(context))
         with _at_once(self._meta), _at_once(self._container) as batch:
             self._tracker._update_context_data(where)
@@ -55,14 +55,14 @@ class Sequences:
                     self._write(where.idx, name, ours, batch)
 
     def put(self, context: Mapping[str, str], name: str, step: int, value: object, time_s: float) -> None:
-        """One object of Aim's, such as a text."""
+        """Write an object of Aim's, such as a text."""
         self._tracker._track(value, time_s, name, step, None, context=dict(context))
 
     def _write(self, context: int, name: str, points: Sequence[Point], batch: Any) -> None:
         info = self._tracker.sequence_infos[context, name]
         if not info.initialized:
             self._tracker._init_sequence_info(context, name, points[0].value)
-        points = list({point.step: point for point in points}.values())  # the last of a step counts
+        points = list({point.step: point for point in points}.values())  # the last value of a step counts
         ends = telling(points)
         newest = max(ends, key=_step)
         if info.count == newest.step + 1:
@@ -82,7 +82,7 @@ class Sequences:
 
 @contextmanager
 def _at_once(container: Any) -> Iterator[Any]:
-    """What is set in a database meanwhile comes to be there together, at the end."""
+    """Collect all writes to a database and commit them together at the end."""
     batch = container.batch()
     container.batch = lambda: batch
     container.commit = lambda _: None
@@ -94,7 +94,7 @@ def _at_once(container: Any) -> Iterator[Any]:
 
 
 def telling(points: Sequence[Point]) -> list[Point]:
-    """Those that first, last, lowest and highest of a sequence depend on, in this order, one of each step."""
+    """Return the points that define first, last, minimum and maximum of a sequence, in this order, one per step."""
     found = [points[0], max(points, key=_step)]
     real = [point for point in points if not math.isnan(point.value)]
     if real:

@@ -1,4 +1,4 @@
-"""ClearML: a run as a task, in a session on this host or on a server."""
+"""The ClearML backend: a run as a task, in an offline session on this host or on a server."""
 
 from telemetry.backends.clearml.backend import ClearMLBackend
 

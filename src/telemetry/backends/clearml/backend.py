@@ -1,4 +1,4 @@
-"""The backend that puts a run into ClearML, with or without its server."""
+"""A backend that writes a run to ClearML, with or without its server."""
 
 from __future__ import annotations
 
@@ -23,22 +23,25 @@ from telemetry.wire.events import Scalar
 
 class ClearMLOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     project: str = ""
-    """Empty: CLEARML_PROJECT, and without that the run's name."""
+    """Name of the project. Empty: CLEARML_PROJECT, or the run's name."""
     name: str = ""
-    """Of the task. Empty: CLEARML_TASK, and without that the name of the run directory."""
+    """Name of the task. Empty: CLEARML_TASK, or the name of the run directory."""
     tags: str = ""
-    """With commas between them."""
+    """Tags, separated by commas."""
     mode: Literal["", "online", "offline"] = ""
-    """Empty: offline if CLEARML_OFFLINE_MODE says so."""
+    """Mode. Empty: offline if CLEARML_OFFLINE_MODE is set, else online."""
     folder: str = ""
-    """Of offline sessions. Empty: CLEARML_CACHE_DIR, and without that the folder of the writer."""
+    """Folder of offline sessions. Empty: CLEARML_CACHE_DIR, or the folder of the writer."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class ClearMLBackend:
-    """Offline exactly once. A server keeps one value of a name and an iteration, however often it comes; lines of
-    its console may be there twice after a kill."""
+    """The ClearML backend. Offline, each item is written exactly once.
+
+    A server stores one value for a name and an iteration, even after repeated writes. Lines in its console may be
+    duplicated after a kill.
+    """
 
     Options: ClassVar[type[Struct]] = ClearMLOptions
     takes: ClassVar[tuple[type[Item], ...]] = (
@@ -52,7 +55,7 @@ class ClearMLBackend:
         self._place = place
         self._offline = _offline(options.mode)
         self.left_out: dict[str, int] = {}
-        """Values by why ClearML has none of them; their items were written without them."""
+        """Values that ClearML can't store, by reason. The rest of their items was written."""
         self._target: Target | None = None
         self._events: Events
         self._owners: AxisOwners
@@ -132,14 +135,17 @@ class ClearMLBackend:
     def where(self) -> str:
         return self._target.where() if self._target is not None else ""
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def _opened(self) -> Target:
         assert self._target is not None
         return self._target
 
     def _artifact(self, item: Artifact) -> list[Event]:
-        """A picture where ClearML shows pictures, if it is here; all else by reference, the newest of a name."""
+        """Return the event of an image if a browser can find it.
+
+        Otherwise keep a reference, the newest of its name.
+        """
         found = self._opened().picture(item) if item.kind == "image" else None
         if found is not None:
             return [self._events.image(item, *found)]

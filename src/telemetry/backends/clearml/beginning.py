@@ -1,9 +1,9 @@
-"""Begins an offline session of ClearML's, in a process of its own.
+"""A script that creates an offline session of ClearML in a separate process.
 
-    python -m telemetry.backends.clearml.beginning PROJECT NAME TAG…
+  python -m telemetry.backends.clearml.beginning PROJECT NAME TAG…
 
-`Task.init` replaces signal handlers, `sys.exit` and `os.fork`, starts threads, and closes its task at exit: here it
-may. Prints the folder of the session as the last line. What is in the folder afterwards is the task alone.
+`Task.init` replaces signal handlers, `sys.exit` and `os.fork`, starts threads, and closes its task at exit, so it
+must not run in the writer. The last line of output is the folder of the session, which then contains only the task.
 """
 
 from __future__ import annotations

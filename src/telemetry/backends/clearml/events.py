@@ -1,4 +1,4 @@
-"""Items as ClearML's events: what its library sends, and what its offline sessions hold. Pure."""
+"""The conversion of items to ClearML events, for its server and for offline sessions. Pure."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from telemetry.backends.naming import FINAL, flat, labelled
 from telemetry.wire.events import Scalar
 
 Event = dict[str, Any]
-"""Without its task; whoever delivers it knows that."""
+"""An event without its task, which the sender adds."""
 
 _SINGLE: Final = -(1 << 31)
-"""The iteration of a value that belongs to none."""
+"""Iteration of a value that belongs to no iteration."""
 _TIME: Final = "elapsed_s"
 
 
 class Events:
-    """Titles and series: ClearML draws the series of one title into one chart. What stands before a name's last
-    slash is the title. A name belongs to the axis that used it first; on others it has the axis behind it."""
+    """A converter of items to events with a title and a series.
+
+    ClearML draws all series of a title in one chart. The title is the part of a name before its last slash. A name
+    belongs to the axis that used it first; on other axes, the axis is appended.
+    """
 
     def __init__(self, started_ns: int, owners: AxisOwners, *, spread: bool) -> None:
         self._started_ns = started_ns
         self._owners = owners
         self._spread = spread
         self.odd = 0
-        """Values that were no finite numbers, for which ClearML has no place: it would show 0."""
+        """Number of values that are not finite. ClearML would show them as 0, so they are left out."""
 
     def of(self, item: Item) -> Iterator[Event]:
-        """Those of one item; none if it has no values that ClearML takes."""
+        """Yield the events of an item. Yields no event if ClearML can't store any of its values."""
         match item:
             case Step():
                 yield from self._scalars(item, item.axis, item.step, self._values(item))
@@ -56,7 +59,7 @@ class Events:
                 yield self._plot(item, _bars(list(cells)))
 
     def image(self, item: Artifact, url: str, key: str) -> Event:
-        """A picture that a browser finds at `url`."""
+        """Return the event of an image that a browser finds at `url`."""
         title, series = self._place(item.name, item.axis or _TIME)
         where = {"iter": self._iteration(item), "metric": title, "variant": series}
         return _head(item, "training_debug_image") | where | {"url": url, "key": key}
@@ -101,7 +104,7 @@ class Events:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Title and series of a name; different names have different ones. A slash in braces is part of a label."""
+    """Split a name into title and series. Different names stay different. A slash in braces belongs to a label."""
     title, slash, series = name.rpartition("/")
     if not slash or not title or not series or title == series or "}" in series:
         return name, name

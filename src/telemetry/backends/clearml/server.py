@@ -1,6 +1,6 @@
-"""A task on a ClearML server, through the session of ClearML's library: it knows the user's keys and addresses.
+"""A task on a ClearML server, through the session class of ClearML's library, which reads the user's configuration.
 
-`Task` is not used: it takes signals and threads for itself, and does not say what a server refused.
+`Task` is not used: it takes over signals and threads, and hides which data a server rejected.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from telemetry.backends.items import Artifact
 from telemetry.formatting import number_of
 from telemetry.wire.events import Scalar
 
-_VERSION: Final = "2.13"  # of the server's interface: from 2020 on
+_VERSION: Final = "2.13"  # API version of the server, from 2020
 _RETRIES: Final = {
     **dict.fromkeys(("total", "connect", "read", "redirect", "status"), 1),
     "backoff_factor": 0.5,
     "backoff_max": 2.0,
 }
-"""The writer itself tries again, and says so."""
+"""Few retries of the library, because the writer retries itself and reports it."""
 _NEVER: Final = (401, 403)
 
 
 class Server:
     def __init__(self, identity: Identity, state: dict[str, Any]) -> None:
-        """Begins a task, or goes on with that of `state`. Blocks. Raises NotConfigured, Unavailable."""
+        """Create a task, or continue the task in `state`. Blocks. Raises NotConfigured, Unavailable."""
         self._session = _session()
         self._task: str = state.get("task", "")
         self._project: str = state.get("project", "")
@@ -70,7 +70,7 @@ class Server:
             )
 
     def sync(self) -> None:
-        """Nothing: each answer says that it is there."""
+        """Return at once: each answer already confirms that the data is stored."""
 
     def state(self) -> dict[str, Any]:
         return {"task": self._task, "project": self._project}
@@ -98,7 +98,7 @@ class Server:
         return self._checked(answer, f"{service}.{action}")
 
     def _checked(self, answer: Any, action: str) -> dict[str, Any]:
-        """Raises Unavailable for what may pass, ValueError for what was refused."""
+        """Return the data of an answer. Raises Unavailable for a temporary error, ValueError for rejected data."""
         if answer.status_code == 200:
             said: dict[str, Any] = answer.json().get("data") or {}
             return said

@@ -1,10 +1,10 @@
-"""A task in an offline session: a folder of lines, which `Task.import_offline_session` takes as a zip.
+"""A task in an offline session: a folder that `Task.import_offline_session` reads as a zip file.
 
-<session>/task.json        the task with its settings and artifacts; replaced when there are more
-<session>/metrics.jsonl    a list of events a line
-<session>/log.jsonl        the same of lines of the console
-<session>/data/            pictures
-<session>.zip              all of it, once the run is over
+<session>/task.json        task with parameters and artifacts; replaced when more arrive
+<session>/metrics.jsonl    a list of events on each line
+<session>/log.jsonl        the same for lines of the console
+<session>/data/            images
+<session>.zip              all of the above, once the run is over
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ from telemetry.store.atomic import replacing, write_atomic
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Scalar
 
-_BEGIN_S: Final = 50.0  # its import alone takes four seconds on a busy machine
+_BEGIN_S: Final = 50.0  # the import alone takes four seconds on a busy machine
 _FILES: Final = ("metrics.jsonl", "log.jsonl")
 _CONFIG: Final = "sdk.development.report_use_subprocess: false\n"
-"""Else ending a task takes ten seconds."""
+"""Configuration of the session. Without this setting, ending a task takes ten seconds."""
 
 
 class OfflineSession:
-    """Exactly once: what was written after a checkpoint is cut off, and comes again."""
+    """An offline session. Each item is written exactly once.
+
+    Data after the last checkpoint is cut off and delivered again.
+    """
 
     def __init__(self, identity: Identity, place: Path, folder: Path, state: dict[str, Any]) -> None:
-        """Goes on in the session of `state`, or begins one in `folder`. Raises NotConfigured, Unavailable."""
+        """Continue the session in `state`, or create one in `folder`. Raises NotConfigured, Unavailable."""
         try:
             self._folder = Path(state["session"]) if "session" in state else _begin(identity, place, folder)
             task = (self._folder / "task.json").read_bytes()
@@ -63,7 +66,7 @@ class OfflineSession:
         logs = [event | {"worker": "telemetry"} for event in events if event["type"] == "log"]
         images = [event for event in events if event["type"] == "training_debug_image"]
         others = [event for event in events if event["type"] not in ("log", "training_debug_image")]
-        # An importer that can't take a picture to its server gives up the rest of the line.
+        # Give each image its own line: an importer that can't upload an image skips the rest of its line.
         metrics = [others, *([image] for image in images)]
         try:
             self._files["metrics.jsonl"].append(self._lines(metrics))
@@ -157,6 +160,6 @@ def _begin(identity: Identity, place: Path, folder: Path) -> Path:
     found = Path(done.stdout.strip().rpartition("\n")[2])
     if done.returncode or not (found / "task.json").is_file():
         raise NotConfigured("ClearML began no offline session", hint="its words are in writer.log")
-    found.with_name(f"{found.name}.zip").unlink(missing_ok=True)  # of the empty session
+    found.with_name(f"{found.name}.zip").unlink(missing_ok=True)  # zip file of the empty session
     shutil.rmtree(place / ".clearml", ignore_errors=True)
     return found

@@ -1,4 +1,4 @@
-"""Where ClearML's events go."""
+"""The interface to a ClearML task, on a server or offline."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ class Identity(NamedTuple):
 
 
 class Target(Protocol):
-    """A task. Each call raises Unavailable, NotConfigured."""
+    """A task. All methods raise Unavailable, NotConfigured."""
 
     def send(self, events: Sequence[Event]) -> None: ...
 
     def picture(self, item: Artifact) -> tuple[str, str] | None:
-        """Where a browser finds it, and its key there; None if it can't."""
+        """Return (URL for a browser, key) of an image, or None if a browser can't find it."""
 
     def update(self, params: dict[str, Scalar], artifacts: dict[str, Artifact]) -> None:
-        """All of them so far."""
+        """Store all parameters and artifacts so far."""
 
     def sync(self) -> None:
-        """Until what was sent outlives this process."""
+        """Wait until all sent data would survive the end of this process."""
 
     def state(self) -> dict[str, Any]: ...
 
     def end(self) -> None:
-        """The run is over, and all of it was sent."""
+        """Mark the task as completed. All data was sent."""
 
     def where(self) -> str: ...
 
 
 def hyperparams(params: dict[str, Scalar]) -> dict[str, dict[str, dict[str, str]]]:
-    """Settings as ClearML has them, in its section for those of no parser."""
+    """Return parameters in ClearML's format, in its section `General`."""
     return {
         "General": {
             name: {
@@ -55,7 +55,7 @@ def hyperparams(params: dict[str, Scalar]) -> dict[str, dict[str, dict[str, str]
 
 
 def artifact_entry(item: Artifact) -> dict[str, Any]:
-    """By reference: ClearML keeps its address."""
+    """Return an artifact as a reference: ClearML stores its address."""
     uri = f"file://{item.uri}" if item.uri.startswith("/") else item.uri
     return {
         "key": item.name,

@@ -1,4 +1,4 @@
-"""MLflow: a run of its tracking store, behind a server or in a database."""
+"""The MLflow backend: a run in a tracking store, on a server or in a database."""
 
 from telemetry.backends.mlflow.backend import MLflowBackend
 

@@ -1,7 +1,7 @@
-"""A run as a run of MLflow: values of steps and readings as metrics, settings as params, the rest as artifacts.
+"""A backend that writes a run of MLflow: values as metrics, parameters as params, other items as artifacts.
 
-A metric's row is its key, time, step and value, and MLflow keeps equal rows once: what is written twice is there
-once. A correction is one more row of its step, with a later time.
+A row of a metric consists of key, time, step and value, and MLflow stores equal rows once. So a repeated write adds
+nothing. A correction adds a row to its step, with a later time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from telemetry.backends.naming import flat
 
 RUN_TAG: Final = "telemetry.run_id"
 _PARAM_TAG: Final = "telemetry.param"
-_TAG_CHARS: Final = 8_000  # MLflow cuts what is longer
-_WRITE_S: Final = 30.0  # of one call, which the writer takes for hanging after twice as long
+_TAG_CHARS: Final = 8_000  # MLflow truncates longer values
+_WRITE_S: Final = 30.0  # per call; the writer ends a call as hung after twice as long
 _ENVIRONMENT: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
-    # One more try, for a connection that a server closed meanwhile; all other patience is the writer's.
+    # One retry, for a connection that the server has closed; the writer does all other retries.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
@@ -44,19 +44,22 @@ _ENVIRONMENT: Final = {
 
 class MLflowOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     uri: str = ""
-    """Of the tracking server or the database. Empty: MLFLOW_TRACKING_URI, or a database in the writer's folder."""
+    """Address of the tracking server or database.
+
+    Empty: MLFLOW_TRACKING_URI, or a database in the writer's folder.
+    """
     experiment: str = ""
-    """Empty: MLFLOW_EXPERIMENT_NAME, or the name of the run."""
+    """Name of the experiment. Empty: MLFLOW_EXPERIMENT_NAME, or the name of the run."""
     run_name: str = ""
-    """Empty: that of the run directory."""
+    """Name of the run in MLflow. Empty: name of the run directory."""
     artifacts: str = ""
-    """Where a new experiment keeps its files. Empty: the server decides; beside a database of SQLite."""
+    """Place for the files of a new experiment. Empty: chosen by the server; next to an SQLite database."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class MLflowBackend:
-    """The run is found again by its id, also by another writer: each run is there once in an experiment."""
+    """The MLflow backend. It finds the run again by its id, so an experiment contains each run once."""
 
     Options: ClassVar[type[Struct]] = MLflowOptions
     takes: ClassVar[tuple[type[Item], ...]] = (Step, Reading, Params, Text, Table, Artifact)
@@ -78,15 +81,15 @@ class MLflowBackend:
         self._experiment = ""
         self._keys = Keys()
         self._params: dict[str, str] = {}
-        """Those that are there: MLflow lets none change."""
+        """Params that MLflow already has; MLflow does not allow changes to them."""
         self._changed: set[str] = set()
-        """Tags that say to what others changed."""
+        """Tags that hold changed values of params."""
         self._newest_ms = 0
         self._batch = Batch()
         self._complete: list[str] = []
-        """Keys of items that are whole in the batch, or have nothing in it."""
+        """Keys of items that are complete in the batch or need no request."""
         self._written: set[str] = set()
-        """Those sent since the last `flush`: after a failure they come again, and need not be sent again."""
+        """Keys sent since the last `flush`. After a failure they arrive again and are skipped."""
         self._until_s = 0.0
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
@@ -126,7 +129,7 @@ class MLflowBackend:
                 raise
 
     def flush(self) -> None:
-        """Each request is committed when it is answered."""
+        """Forget sent keys: MLflow commits each request before it answers."""
         self._written.clear()
         self._complete.clear()
 
@@ -159,7 +162,7 @@ class MLflowBackend:
         if not self._remote:
             import mlflow.store.db.utils
 
-            mlflow.store.db.utils.MAX_RETRY_COUNT = 1  # ten tries take longer than a call may
+            mlflow.store.db.utils.MAX_RETRY_COUNT = 1  # ten retries would exceed the timeout of a call
         return MlflowClient(tracking_uri=self._uri)
 
     def _find_experiment(self, run: RunFacts) -> str:
@@ -171,7 +174,7 @@ class MLflowBackend:
             except errors.kinds(self._remote)[0] as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self._client.get_experiment_by_name(name)  # somebody else just made it
+                found = self._client.get_experiment_by_name(name)  # another process has just created it
         if found.lifecycle_stage != "active":
             raise NotConfigured(
                 f"mlflow: the experiment {name} is deleted", hint="restore it there, or name one: experiment=…"
@@ -187,7 +190,7 @@ class MLflowBackend:
         return str(self._place / "mlartifacts")
 
     def _find_run(self, run: RunFacts) -> str:
-        """The one of this id, which a writer that died may have begun; or a new one."""
+        """Return the MLflow run of this run's id, perhaps from a writer that died, or create one."""
         found = self._client.search_runs(
             [self._experiment], filter_string=f"tags.`{RUN_TAG}` = '{run.run_id}'", max_results=1
         )
@@ -203,7 +206,7 @@ class MLflowBackend:
         return str(made.info.run_id)
 
     def _resumed(self) -> Any:
-        """The run, which is running again. Raises NotConfigured if it is no more."""
+        """Return the run, set to running again. Raises NotConfigured if it was deleted."""
         try:
             found = self._client.get_run(self._run_id)
         except errors.kinds(self._remote)[0] as error:
@@ -221,7 +224,7 @@ class MLflowBackend:
             f"mlflow: the run {self._run_id} is deleted", hint="restore it there, or export again: mlflow:as=…"
         )
 
-    # --- what goes there -----------------------------------------------------------------------------
+    # --- items ---------------------------------------------------------------------------------------
 
     def _put(self, item: Item) -> None:
         time_ms = item.time_ns // 1_000_000
@@ -250,7 +253,10 @@ class MLflowBackend:
             self._send_full()
 
     def _param(self, name: str, value: str) -> None:
-        """The first value is the param, and newer ones are a tag, whichever of them come again."""
+        """Write a param.
+
+        The first value becomes the param; later values become a tag, even if they arrive again.
+        """
         key = self._keys.short(cleaned(name))
         tag = self._keys.short(f"{_PARAM_TAG}/{cleaned(name)}")
         there = self._params.get(key, self._batch.params.get(key))
@@ -262,7 +268,7 @@ class MLflowBackend:
         self._send_full()
 
     def _artifact(self, item: Artifact) -> None:
-        """A picture that is seen from here as it is; of all else where it is."""
+        """Upload an image if this machine can read it. Otherwise write a reference."""
         data = pictures.read(item.uri) if item.kind == "image" else None
         if data is not None:
             self._file(files.folder(item), files.leaf(item, files.ending(item.uri)), data)
@@ -283,14 +289,17 @@ class MLflowBackend:
                     raise ValueError(f"MLflow does not take the file: {error}") from error
                 raise
 
-    # --- how it gets there ---------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------
 
     def _send_full(self) -> None:
         if self._batch.full:
             self._send()
 
     def _send(self) -> None:
-        """One request, and as many more as tags for names need; what was complete before it is there."""
+        """Send the batch in one request, and more requests if many names need tags.
+
+        Complete items count as written.
+        """
         from mlflow.entities import Metric, Param, RunTag
 
         while self._batch or self._keys.tags:
@@ -305,7 +314,7 @@ class MLflowBackend:
                 named.append(key)
             self._client.log_batch(
                 self._run_id,
-                # Newest first: that is the order in which a database has least to do for the latest values.
+                # Newest first: in this order a database has the least work to track the latest values.
                 metrics=[Metric(*point) for point in reversed(batch.points)],
                 params=[Param(key, value) for key, value in batch.params.items()],
                 tags=[RunTag(key, value) for key, value in batch.tags.items()],
@@ -319,7 +328,7 @@ class MLflowBackend:
 
     @contextmanager
     def _calling(self, *, opening: bool = False) -> Iterator[None]:
-        """Raises what the errors of MLflow and of its database mean."""
+        """Translate errors of MLflow and its database to backend errors."""
         try:
             yield
         except errors.kinds(self._remote) as error:
@@ -327,15 +336,15 @@ class MLflowBackend:
 
 
 def _library() -> None:
-    """Raises NotConfigured if it is not there, and ImportError if it is broken."""
+    """Import MLflow. Raises NotConfigured if it is missing, and ImportError if it is broken."""
     try:
-        import mlflow.tracking  # noqa: F401 – whether it can be imported is all that counts here
+        import mlflow.tracking  # noqa: F401 – checks only that the import works
     except ImportError as error:
         raise missing(error.name or "mlflow", "mlflow", error) from error
 
 
 def _shown(uri: str) -> str:
-    """Without a password."""
+    """Return an address without its password."""
     parts = urlsplit(uri)
     if not (parts.username or parts.password):
         return uri

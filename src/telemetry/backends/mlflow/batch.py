@@ -1,4 +1,4 @@
-"""What one request may hold: at most a thousand metrics, a hundred params, a hundred tags, a megabyte."""
+"""The limits of an MLflow request: 1,000 metrics, 100 params, 100 tags, 1 MB."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 _THINGS: Final = 1_000
 _PARAMS: Final = 100
 _TAGS: Final = 100
-_BYTES: Final = 800_000  # of 1,000,000; the largest tag is 96,000 as JSON
-_AROUND: Final = 200  # bytes of a metric as JSON but for its name
+_BYTES: Final = 800_000  # of 1,000,000; the largest tag takes 96,000 as JSON
+_AROUND: Final = 200  # bytes of a metric as JSON, without its name
 
 
 class Point(NamedTuple):
-    """One value of a metric."""
+    """A value of a metric."""
 
     key: str
     value: float
@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
 
 class Batch:
-    """Begins empty, and may be sent whenever it is not. Look whether it is `full` after each thing put in."""
+    """The content of a request. It starts empty. Check `full` after each addition."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []

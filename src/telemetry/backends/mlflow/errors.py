@@ -1,4 +1,4 @@
-"""What errors of MLflow mean: to wait, to give up, or that what was sent is not taken."""
+"""The translation of MLflow errors: temporary, permanent, or rejected data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 from telemetry.backends.backend import NotConfigured, Unavailable
 
 _WORDS_CHARS: Final = 300
-_WRAPPED: Final = " with exception "  # what follows says all of what MLflow was told, several times over
-_PASSING: Final = (408, 409, 429, 499)  # of a server; and whatever is its own fault, from 500 on
+_WRAPPED: Final = " with exception "  # the text after it repeats the reason several times
+_PASSING: Final = (408, 409, 429, 499)  # of a server; also all errors from 500 on
 
 
 def kinds(remote: bool) -> tuple[type[Any], ...]:
-    """MLflow's own error first; then those of a database that it lets through. Imports MLflow."""
+    """Return MLflow's error class, then those of its database. Imports MLflow."""
     from mlflow.exceptions import MlflowException
 
     if remote:
@@ -23,7 +23,7 @@ def kinds(remote: bool) -> tuple[type[Any], ...]:
 
 
 def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
-    """For one of `kinds`: Unavailable, NotConfigured, or ValueError if something in the call was wrong."""
+    """Translate an error: Unavailable, NotConfigured, or ValueError for rejected data."""
     text = _words(error)
     code: str = getattr(error, "error_code", "")
     if not code:
@@ -31,7 +31,7 @@ def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
 
         return Unavailable(text) if isinstance(error, OperationalError) else NotConfigured(f"mlflow: {text}")
     status: int = error.get_http_status_code()
-    if remote and status in (401, 403):  # a key that worked may work again
+    if remote and status in (401, 403):  # a key that worked before may work again
         return NotConfigured(f"mlflow: {text}") if opening else Unavailable(text)
     if code == "TEMPORARILY_UNAVAILABLE" or (remote and (status >= 500 or status in _PASSING)):
         return Unavailable(text)
@@ -41,7 +41,7 @@ def meant(error: Any, *, remote: bool, opening: bool) -> Exception:
 
 
 def _words(error: BaseException) -> str:
-    """Of a request that did not get through: which, and the reason below all that wraps it."""
+    """Return the text of an error. For a failed request: the request, and the innermost reason."""
     text = " ".join(str(error).split())
     request, wrapped, _ = text.partition(_WRAPPED)
     if wrapped:

@@ -1,4 +1,4 @@
-"""Where things that are files go among a run's artifacts: `texts/<name>/<axis>-<step>.<key>.txt` and the like."""
+"""Paths of files among a run's artifacts, such as `texts/<name>/<axis>-<step>.<key>.txt`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from telemetry.backends.naming import escape
 
 _MARK: Final = "="
 _ALLOWED: Final = string.ascii_letters + string.digits + "_-. "
-_LONGEST: Final = 120  # bytes of one name in a path; file systems take 255, with the key and an ending
+_LONGEST: Final = 120  # bytes of a name in a path; file systems allow 255, including the key and the suffix
 _ENCODER: Final = msgspec.json.Encoder()
 _FOLDERS: Final[Mapping[type, str]] = {Text: "texts", Table: "tables", Artifact: "files"}
 
 
 def folder(item: Text | Table | Artifact) -> str:
-    """The directory of all that has this name, relative to the run's artifacts."""
+    """Return the directory for all items of this name, relative to the run's artifacts."""
     return f"{_FOLDERS[type(item)]}/{_part(item.name)}"
 
 
 def leaf(item: Text | Table | Artifact, ending: str) -> str:
-    """A file name of its own for each item; the same if it comes again."""
+    """Return a unique file name for the item. A repeated item gets the same name."""
     when = f"{_part(item.axis)}-{item.step}" if item.axis else "run"
     return f"{when}.{_part(item.key)}{ending}"
 
 
 def table(item: Table) -> bytes:
-    """As `mlflow.load_table` reads it."""
+    """Encode a table for `mlflow.load_table`."""
     return _ENCODER.encode({"columns": item.columns, "data": item.rows})
 
 
@@ -41,7 +41,7 @@ def reference(item: Artifact) -> bytes:
 
 
 def ending(uri: str) -> str:
-    """`.png` and the like, by which readers know what it is."""
+    """Return the file suffix, such as `.png`, by which viewers detect the type."""
     return f".{escape(suffix[1:16], _ALLOWED, _MARK)}" if (suffix := PurePosixPath(uri).suffix) else ".bin"
 
 

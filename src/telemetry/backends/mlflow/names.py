@@ -1,11 +1,11 @@
-"""Names as MLflow takes them: letters, digits, `_ - .`, spaces and single slashes, 250 at most.
+"""Names that MLflow accepts: letters, digits, `_ - .`, spaces and single slashes, at most 250 characters.
 
-All else is written as `:` and two digits for each byte of its UTF-8. A colon without digits behind it is ours:
+Other characters become `:` and two digits for each byte of their UTF-8. A colon without digits marks an addition:
 
-    train/loss                  a name of the axis that first had one of the group `train`
-    train/loss: eval            the same name on another axis, here `eval`
-    latency/p50:seconds         the same name among readings, which have the time as their axis
-    …:_9c1185a5c5e9fc54         a name that is too long, whole in a tag
+  train/loss                  a name on the first axis that used the group `train`
+  train/loss: eval            the same name on another axis, here `eval`
+  latency/p50:seconds         the same name among readings, whose axis is time
+  …:_9c1185a5c5e9fc54         a long name, shortened; the full name is in a tag
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from typing import Final
 from telemetry.backends.naming import escape
 
 MARK: Final = ":"
-LONGEST: Final = 250  # of a key, in MLflow's own tables
+LONGEST: Final = 250  # of a key, in MLflow's tables
 SECONDS: Final = ""
-"""The axis of readings; one of steps is never empty."""
+"""Axis of readings. Axes of steps are never empty."""
 SECONDS_MARK: Final = ":seconds"
 AXIS_TAG: Final = "telemetry.axis"
 NAME_TAG: Final = "telemetry.name"
 _PLAIN: Final = re.compile(r"[\w.\- /]")
-_GROUPS: Final = 10_000  # whose axis is remembered; the state repeats them
-_LIST_CHARS: Final = 7_500  # of a tag's 8,000
-_REMEMBERED: Final = 50_000  # keys of a run with very many names; more are worked out again
+_GROUPS: Final = 10_000  # groups whose axis is remembered; the state contains all of them
+_LIST_CHARS: Final = 7_500  # of the 8,000 characters of a tag
+_REMEMBERED: Final = 50_000  # enough for the keys of most runs; further keys are computed again
 
 
 def cleaned(name: str) -> str:
-    """Another text for another name; `naming.unescape(text, MARK)` has the name back. It may be too long."""
+    """Escape a name. Different names stay different; `naming.unescape(text, MARK)` restores it. May be too long."""
     text = escape(name, "".join(sorted(set(_PLAIN.findall(name)))), MARK)
     joined = ""
     for number, part in enumerate(text.split("/")):
-        if number:  # only a slash between two parts is one as paths go, and names must be paths
+        if number:  # names must be valid paths, so only a slash between two parts is kept
             joined += "/" if part and joined else f"{MARK}2F"
         joined += part.replace(".", f"{MARK}2E") if part in (".", "..") else part
     return joined
 
 
 class Keys:
-    """Which key a name of an axis has. The same names in the same order have the same keys, whenever `owners` is
-    what it was at that point."""
+    """The keys of names on axes. The same names in the same order yield the same keys if `owners` was the same."""
 
     def __init__(self, owners: Mapping[str, str] | None = None) -> None:
         self.owners: dict[str, str] = {}
-        """The group of a name, which is what stands before its first slash → the axis that has it to itself."""
+        """Group of a name (the text before its first slash) → axis that uses it without a suffix."""
         self.tags: dict[str, str] = {}
-        """What a reader needs to have axes and names back, as far as it is not written yet: `telemetry.axis/AXIS`
-        lists the groups of an axis, all others are of readings."""
+        """Unwritten tags that let a reader restore axes and names.
+
+        `telemetry.axis/AXIS` lists the groups of an axis. All other groups belong to readings.
+        """
         self._groups: dict[str, list[str]] = {}
         self._known: dict[tuple[str, str], str] = {}
         for group, axis in (owners or {}).items():
@@ -58,7 +59,7 @@ class Keys:
         self.tags.clear()
 
     def of(self, axis: str, name: str) -> str:
-        """A metric's; `axis` is SECONDS for readings."""
+        """Return the key of a metric. `axis` is SECONDS for readings."""
         found = self._known.get((axis, name))
         if found is None:
             if len(self._known) >= _REMEMBERED:
@@ -67,7 +68,7 @@ class Keys:
         return found
 
     def short(self, text: str) -> str:
-        """A text of `cleaned` in at most 250 characters."""
+        """Shorten a result of `cleaned` to at most 250 characters."""
         if len(text) <= LONGEST:
             return text
         digest = sha256(text.encode()).hexdigest()[:16]
@@ -95,5 +96,5 @@ class Keys:
 
 
 def group_of(name: str) -> str:
-    """Labels, which may have slashes, are no part of it."""
+    """Return the group of a name. Labels are ignored, because they may contain slashes."""
     return name.partition("{")[0].partition("/")[0]

@@ -1,4 +1,4 @@
-"""OTLP: a run as metrics and traces of OpenTelemetry."""
+"""The OTLP backend: a run as metrics and traces of OpenTelemetry."""
 
 from telemetry.backends.otlp.backend import OtlpBackend
 

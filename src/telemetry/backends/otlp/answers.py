@@ -1,4 +1,4 @@
-"""What a receiver may answer, whichever way it was asked."""
+"""Answers of a receiver, for HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from telemetry.backends.otlp.settings import Signal
 
 
 class Taken(NamedTuple):
-    """It has the request, but for what it says."""
+    """An accepted request, perhaps in part."""
 
     rejected: int = 0
-    """Points or spans that it will never take."""
+    """Points or spans that the receiver has rejected for good."""
     words: str = ""
-    """Why; or a warning, if it took all."""
+    """Reason for the rejection, or a warning if all was accepted."""
 
 
 class NotTaken(Exception):
-    """It will never take this request."""
+    """An error for a request that the receiver will never accept."""
 
     def __init__(self, reason: str, words: str, *, too_large: bool = False, unknown: bool = False) -> None:
-        """`reason` is one word. `too_large`: it may take it in pieces. `unknown`: there is no such receiver."""
+        """Create the error.
+
+        `reason`: a word. `too_large`: smaller requests may work. `unknown`: no such receiver.
+        """
         super().__init__(words)
         self.reason = reason
         self.too_large = too_large
@@ -28,7 +31,7 @@ class NotTaken(Exception):
 
 
 class KeyRefused(Exception):
-    """It does not know who this is or does not let them, or it can't be trusted."""
+    """An error for rejected credentials, or for a receiver with an untrusted certificate."""
 
     def __init__(self, words: str, hint: str = "set OTEL_EXPORTER_OTLP_HEADERS") -> None:
         super().__init__(words)
@@ -36,24 +39,24 @@ class KeyRefused(Exception):
 
 
 class Sender(Protocol):
-    """One thread's."""
+    """A connection to a receiver. For one thread only."""
 
     def send(self, signal: Signal, request: Any) -> Taken:
-        """Blocks for the answer. Raises Unavailable, NotTaken, KeyRefused."""
+        """Send a request and wait for the answer. Raises Unavailable, NotTaken, KeyRefused."""
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the connection. May be called twice."""
 
 
 def taken(signal: Signal, answer: Any) -> Taken:
-    """What an `Export…ServiceResponse` says."""
+    """Read an `Export…ServiceResponse`."""
     partial = answer.partial_success
     rejected = partial.rejected_data_points if signal == "metrics" else partial.rejected_spans
     return Taken(max(0, rejected), partial.error_message)
 
 
 def answer_type(signal: Signal) -> Any:
-    """The class of such a message."""
+    """Return the class of the response message."""
     if signal == "metrics":
         from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 

@@ -1,4 +1,4 @@
-"""The backend that sends a run to a receiver of OTLP."""
+"""A backend that sends a run to an OTLP receiver."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ from telemetry.backends.otlp.settings import OtlpOptions, Signal, resource_of, t
 from telemetry.backends.otlp.spans import Spans, traces_request
 from telemetry.formatting import printable
 
-_REQUEST_WEIGHT: Final = 5_000  # numbers: half a MB; receivers of gRPC take 4
-_WRITE_S: Final = 30.0  # for one batch; what is left of it comes again, and goes on where it stopped
+_REQUEST_WEIGHT: Final = 5_000  # numbers, about 0.5 MB; gRPC receivers accept 4 MB
+_WRITE_S: Final = 30.0  # per batch; the rest is delivered again and continues where it stopped
 _REJECTED: Final = "rejected"
 _METRICS: Final = (Step, Reading, Params)
 
 
 class _Part(NamedTuple):
-    """A point or a span on its way."""
+    """A point or span to send."""
 
     key: str
-    """Of its item."""
+    """Key of its item."""
     data: Any
     weight: int
 
 
 class OtlpBackend:
-    """What was acknowledged in a batch that failed is not sent again, unless this process dies in between; then
-    receivers may have numbers twice, of which they can tell spans alone."""
+    """The OTLP backend. Acknowledged parts of a failed batch are not sent again.
+
+    If this process dies in between, receivers may get duplicates. They can detect duplicate spans, but not metrics.
+    """
 
     Options: ClassVar[type[Struct]] = OtlpOptions
     takes: tuple[type[Item], ...] = (*_METRICS, Span)
@@ -63,15 +65,15 @@ class OtlpBackend:
         self._newest_ns = 0
         self._has_spans = False
         self._there: dict[str, int] = {}
-        """Item → parts of it that were acknowledged since the last `flush`."""
+        """Item key → number of its parts acknowledged since the last `flush`."""
         self._refused: dict[str, str] = {}
-        """Item → why; since then."""
+        """Item key → reason of its rejection, since the last `flush`."""
         self._told: set[str] = set()
         self._clock = clock
         self._until_s = math.inf
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
-        """Asks the receiver with a request that holds nothing."""
+        """Connect, and check the receiver with an empty request."""
         self.close(final=False)
         self._run = run
         self._resource = resource_of(self._options, run, os.environ)
@@ -95,7 +97,7 @@ class OtlpBackend:
             self._sender = sender
 
     def write(self, items: Sequence[Item]) -> None:
-        """Raises Unavailable, and Refused for items of which a part was not taken."""
+        """Send items. Raises Unavailable, and Refused for items with a rejected part."""
         self._until_s = self._clock() + _WRITE_S
         for item in items:
             self._newest_ns = max(self._newest_ns, item.end_ns if isinstance(item, Span) else item.time_ns)
@@ -112,14 +114,14 @@ class OtlpBackend:
             raise Refused(next(iter(self._refused.values())), list(self._refused))
 
     def flush(self) -> None:
-        """A receiver that has acknowledged something has it."""
+        """Forget acknowledged parts: a receiver has stored what it acknowledges."""
         self._there, self._refused = {}, {}
 
     def state(self) -> dict[str, Any]:
         return {"newest_ns": self._newest_ns, "spans": self._has_spans}
 
     def close(self, *, final: bool) -> None:
-        """The run itself is a span, which is known when it is over."""
+        """Close. With `final`, send the span of the whole run first, if there are spans."""
         if self._sender is None:
             return
         self._until_s = math.inf
@@ -134,10 +136,10 @@ class OtlpBackend:
             return ""
         return self._target.urls["metrics" if self._options.metrics else "traces"]
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def _deliver(self, signal: Signal, parts: Iterator[_Part]) -> None:
-        """All that is not there yet, in requests of a bounded size."""
+        """Send all parts that are not acknowledged yet, in requests of bounded size."""
         passed: dict[str, int] = {}
         batch: list[_Part] = []
         weight = 0
@@ -161,7 +163,7 @@ class OtlpBackend:
         make = metrics_request if signal == "metrics" else traces_request
         try:
             taken = self._sender.send(signal, make(contents, self._resource))
-        except KeyRefused as error:  # a key that worked may work again
+        except KeyRefused as error:  # a key that worked before may work again
             raise Unavailable(str(error)) from error
         except NotTaken as error:
             if error.too_large and len(parts) > 1:
@@ -180,7 +182,7 @@ class OtlpBackend:
             self._there[part.key] = self._there.get(part.key, 0) + 1
 
     def _tell(self, words: str) -> None:
-        """Once."""
+        """Print a message once."""
         words = printable(words)
         if words not in self._told and len(self._told) < 10:
             self._told.add(words)

@@ -1,4 +1,4 @@
-"""OTLP over gRPC: one unary call for each request, without generated stubs."""
+"""OTLP over gRPC: a unary call for each request, without generated stubs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DETAILS: Final = "grpc-status-details-bin"
 
 class GrpcSender:
     def __init__(self, target: Target) -> None:
-        """Connects with the first request. Raises NotConfigured."""
+        """Prepare channels; the first request connects. Raises NotConfigured."""
         try:
             import grpc
         except ImportError as error:
@@ -82,8 +82,10 @@ def _meant(error: Any) -> Exception:
 
 
 def _retry_after_s(error: Any) -> float | None:
-    """What a `google.rpc.RetryInfo` among the details says; None without one. The messages for it are there if
-    googleapis-common-protos is."""
+    """Return the delay of a `google.rpc.RetryInfo` in the error details, or None.
+
+    The messages to read it are part of googleapis-common-protos, if that is installed.
+    """
     details = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), None)
     if details is None:
         return None

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: one POST for each request."""
+"""OTLP over HTTP: a POST for each request."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ _RETRY_MOST_S: Final = 3_600.0
 
 
 class HttpSender:
-    """Proxies are those of the environment. Who sends it elsewhere has not answered: a POST would become a GET."""
+    """A sender over HTTP.
+
+    Proxies come from the environment. Redirects are errors: they would turn a POST into a GET.
+    """
 
     def __init__(self, target: Target) -> None:
-        """Raises NotConfigured for a certificate that can't be read."""
+        """Prepare TLS. Raises NotConfigured for an unreadable certificate."""
         self._target = target
         handlers: list[urllib.request.BaseHandler] = [_Here()]
         if target.secure:
@@ -63,7 +66,7 @@ class HttpSender:
             raise Unavailable(printable(words)) from error
 
     def close(self) -> None:
-        """Every request has a connection of its own."""
+        """Close. Each request has its own connection, so this does nothing."""
 
 
 class _Here(urllib.request.HTTPRedirectHandler):
@@ -72,7 +75,7 @@ class _Here(urllib.request.HTTPRedirectHandler):
 
 
 def _taken(signal: Signal, body: bytes, content_type: str) -> Taken:
-    """Some receivers answer with nothing, or with JSON."""
+    """Read an answer. Some receivers answer with an empty body or JSON."""
     if not content_type.startswith(_TYPE):
         return Taken()
     from google.protobuf.message import DecodeError
@@ -93,7 +96,7 @@ def _meant(error: urllib.error.HTTPError) -> Exception:
 
 
 def retry_after_s(header: str, now_s: float) -> float:
-    """Seconds, or a date; 0 for neither."""
+    """Parse a Retry-After header in seconds or as a date. Returns 0 for anything else."""
     try:
         seconds = float(header)
     except ValueError:
@@ -105,7 +108,7 @@ def retry_after_s(header: str, now_s: float) -> float:
 
 
 def _words(error: urllib.error.HTTPError) -> str:
-    """What its body says, if that is text."""
+    """Return the body of an error if it is text, else the reason."""
     kind = error.headers.get("Content-Type", "")
     try:
         body = error.read(_ANSWER_BYTES)

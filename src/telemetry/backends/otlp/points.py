@@ -1,12 +1,12 @@
-"""Items as points of metrics. Pure, but for the import of OpenTelemetry's messages.
+"""The conversion of items to metric points. Pure, except for the import of OpenTelemetry's messages.
 
-Names are those of the run. What could be taken for something else is in a scope of its own:
+Names are those of the run. Separate scopes avoid name conflicts:
 
-    telemetry.steps          a gauge for each name of a step, with attributes `axis` and `step`
-    telemetry.readings       series as exponential histograms of their seconds, counters as sums, gauges
-    telemetry.percentiles    percentiles of series, as gauges with an attribute `percentile`
-    telemetry.result         the whole run, names with `final/` in front
-    telemetry.params         settings, as gauges with an attribute `value`
+  telemetry.steps          a gauge for each name of a step, with attributes `axis` and `step`
+  telemetry.readings       series as exponential histograms of their seconds, counters as sums, gauges
+  telemetry.percentiles    percentiles of series, as gauges with an attribute `percentile`
+  telemetry.result         the whole run, with names that begin with `final/`
+  telemetry.params         parameters, as gauges with an attribute `value`
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from telemetry.backends.exponential_histogram import buckets, scale_within
 from telemetry.backends.items import Params, Reading, SeriesReading, Step
 from telemetry.backends.naming import FINAL
 
-_BUCKETS: Final = 160  # of a histogram, as many as every receiver takes
-_BUCKETS_OF_A_POINT: Final = 8  # bytes of a request, roughly
+_BUCKETS: Final = 160  # per histogram; every receiver accepts that many
+_BUCKETS_OF_A_POINT: Final = 8  # buckets that weigh as much as a point in a request, roughly
 _PERCENTILE: Final = "percentile"
 _UNITS: Final = {
     "": "",
@@ -42,32 +42,32 @@ _UCUM: Final = frozenset(
 
 
 class Metric(NamedTuple):
-    """What a point is one of."""
+    """The metric of a point."""
 
     scope: str
     name: str
     kind: Literal["gauge", "sum", "delta", "whole"]
-    """The last two are histograms, of some seconds and of the whole run."""
+    """Kind of the metric. `delta` and `whole` are histograms of some seconds and of the whole run."""
     unit: str = ""
 
 
 class Point(NamedTuple):
     metric: Metric
     data: Any
-    """A message."""
+    """OpenTelemetry message."""
     weight: int = 1
-    """In numbers, roughly."""
+    """Approximate size, in numbers."""
 
 
 def library() -> Any:
-    """OpenTelemetry's messages. Raises ImportError."""
+    """Import OpenTelemetry's messages. Raises ImportError."""
     from opentelemetry.proto.metrics.v1 import metrics_pb2
 
     return metrics_pb2
 
 
 class Points:
-    """Items to points; the same item always becomes the same ones in the same order."""
+    """A converter of items to points. An item always yields the same points in the same order."""
 
     def __init__(self, started_ns: int, *, spread: bool) -> None:
         self._messages = library()
@@ -94,7 +94,7 @@ class Points:
             yield self._number(metric, value, attributes, item.time_ns)
 
     def _params(self, item: Params) -> Iterator[Point]:
-        """A number is its own value, everything else 1."""
+        """Yield a gauge for each parameter: a number as its value, anything else as 1."""
         for name, value in item.values.items():
             known = isinstance(value, int | float) and not isinstance(value, bool)
             number = _float(value) if known else 1.0
@@ -161,7 +161,7 @@ class Points:
 
 
 def attributes_of(values: Mapping[str, str | int]) -> list[Any]:
-    """As messages."""
+    """Convert attributes to messages."""
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
     return [
@@ -173,7 +173,7 @@ def attributes_of(values: Mapping[str, str | int]) -> list[Any]:
 
 
 def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any:
-    """All of them in one `ExportMetricsServiceRequest`."""
+    """Build an `ExportMetricsServiceRequest` with all points."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     request = ExportMetricsServiceRequest()
@@ -195,7 +195,7 @@ def metrics_request(points: Iterable[Point], resource: Mapping[str, str]) -> Any
 
 
 def _place(message: Any, metric: Metric, messages: Any) -> Any:
-    """The list that points of a metric go to."""
+    """Return the list in the message that holds a metric's points."""
     if metric.kind == "gauge":
         return message.gauge.data_points
     if metric.kind == "sum":
@@ -210,7 +210,7 @@ def _place(message: Any, metric: Metric, messages: Any) -> Any:
 
 
 def ucum(unit: str) -> str:
-    """A unit as OpenTelemetry writes it. One that nobody knows is a word in braces."""
+    """Return a unit in OpenTelemetry's notation. An unknown unit becomes a word in braces."""
     if unit in _UNITS:
         return _UNITS[unit]
     if unit in _UCUM:

@@ -1,4 +1,4 @@
-"""Where to send, with which headers: as options say it, or the environment of all of OpenTelemetry. Pure."""
+"""The receiver's address and headers, from options or from OpenTelemetry's environment variables. Pure."""
 
 from __future__ import annotations
 
@@ -24,37 +24,40 @@ _PROTOCOLS: Final[dict[str, Literal["http", "grpc"]]] = {
 
 class OtlpOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     endpoint: str = ""
-    """Such as http://127.0.0.1:4318, to which `/v1/metrics` is added. Empty: OTEL_EXPORTER_OTLP_ENDPOINT, and
-    without that this host's usual port. Headers, such as keys, come from OTEL_EXPORTER_OTLP_HEADERS."""
+    """Address such as http://127.0.0.1:4318, to which `/v1/metrics` is appended.
+
+    Empty: OTEL_EXPORTER_OTLP_ENDPOINT, or the default port of this host. Headers, such as keys, come from
+    OTEL_EXPORTER_OTLP_HEADERS.
+    """
     protocol: Literal["", "http", "grpc"] = ""
-    """Empty: OTEL_EXPORTER_OTLP_PROTOCOL, and without that http."""
+    """Protocol. Empty: OTEL_EXPORTER_OTLP_PROTOCOL, or http."""
     service: str = ""
-    """Resource attribute `service.name`. Empty: OTEL_SERVICE_NAME, and without that the run's name."""
+    """Resource attribute `service.name`. Empty: OTEL_SERVICE_NAME, or the run's name."""
     timeout: Annotated[float, Meta(gt=0.0, le=25.0)] = 10.0
-    """Seconds for one request."""
+    """Timeout of a request in seconds."""
     metrics: bool = True
     traces: bool = True
-    """Whether the receiver takes them: spans become traces, all else metrics."""
+    """True to send traces. Spans become traces, all other items metrics."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One receiver."""
+    """The address and connection settings of a receiver."""
 
     protocol: Literal["http", "grpc"]
     urls: dict[Signal, str]
-    """With gRPC its host and port."""
+    """Signal → URL; for gRPC host and port."""
     secure: bool
     timeout_s: float
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     certificate: str = ""
-    """A file of authorities to trust; empty: those of the system."""
+    """Path of a file with trusted certificate authorities; empty for those of the system."""
 
 
 def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
-    """Raises NotConfigured."""
+    """Return the target. Raises NotConfigured."""
     protocol = options.protocol or _protocol(environment.get(f"{_ENV}PROTOCOL", ""))
     base = options.endpoint or environment.get(f"{_ENV}ENDPOINT", "") or f"http://127.0.0.1:{_PORTS[protocol]}"
     urls: dict[Signal, str] = {}
@@ -81,7 +84,7 @@ def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
 
 
 def resource_of(options: OtlpOptions, run: RunFacts, environment: Mapping[str, str]) -> dict[str, str]:
-    """Attributes of all that is sent. Raises NotConfigured."""
+    """Return the attributes of everything that is sent. Raises NotConfigured."""
     found = {"service.name": run.name} | _pairs("OTEL_RESOURCE_ATTRIBUTES", environment)
     service = options.service or environment.get("OTEL_SERVICE_NAME", "")
     found |= {"service.instance.id": run.run_id, "telemetry.run.id": run.run_id, "telemetry.run.name": run.name}
@@ -99,7 +102,7 @@ def _protocol(name: str) -> Literal["http", "grpc"]:
 
 
 def _checked(address: str) -> tuple[str, str]:
-    """(scheme, all behind it)."""
+    """Return (scheme, the rest of the address)."""
     hint = "write http://HOST:PORT or https://HOST:PORT"
     try:
         parts = urlsplit(address)
@@ -114,7 +117,7 @@ def _checked(address: str) -> tuple[str, str]:
 
 
 def _pairs(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """`key=value,key=value`, in percent code. What is wrong with it is said without its values."""
+    """Parse `key=value,key=value` with percent-encoding. Error messages omit the values, which may be secret."""
     found = {}
     for number, part in enumerate(environment.get(name, "").split(","), start=1):
         key, equals, value = part.partition("=")

@@ -1,6 +1,6 @@
-"""Spans of a run as one trace. Pure, but for the import of OpenTelemetry's messages.
+"""The conversion of spans to one trace. Pure, except for the import of OpenTelemetry's messages.
 
-Ids come from the run's id and the items' keys: a span that is sent twice is the same span.
+Ids are derived from the run's id and the items' keys, so a span that is sent twice stays the same span.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SCOPE: Final = "telemetry.spans"
 
 
 class Spans:
-    """Those of one run."""
+    """A converter for the spans of a run."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -29,7 +29,7 @@ class Spans:
         return self._span(item.key, item.name, item.time_ns, item.end_ns, labels, parent=True)
 
     def root(self, name: str, started_ns: int, ended_ns: int) -> Any:
-        """The run itself, the parent of all others."""
+        """Return the span of the run itself, the parent of all other spans."""
         return self._span(_ROOT, name, started_ns, ended_ns, {}, parent=False)
 
     def _span(
@@ -53,7 +53,7 @@ class Spans:
 
 
 def traces_request(spans: Iterable[Any], resource: Mapping[str, str]) -> Any:
-    """All of them in one `ExportTraceServiceRequest`."""
+    """Build an `ExportTraceServiceRequest` with all spans."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     request = ExportTraceServiceRequest()

@@ -1,4 +1,4 @@
-"""Prometheus: the newest snapshot of a run at an address that it scrapes."""
+"""The Prometheus backend: the newest snapshot of a run, served for scraping."""
 
 from telemetry.backends.prometheus.backend import PrometheusBackend
 

@@ -1,4 +1,4 @@
-"""The backend that Prometheus asks: whatever is newest when it comes by."""
+"""A backend that Prometheus scrapes: each scrape gets the newest snapshot."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ from telemetry.backends.prometheus.server import Page, Server
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ANY: Final = 0
-_UNTOLD_S: Final = 1.0  # of waiting for the last scrape; longer ones are said
+_UNTOLD_S: Final = 1.0  # wait for the last scrape without a message
 
 
 class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65_535)] = 9599
-    """0: any that is free; a writer that is started again takes the same."""
+    """Port to listen on. 0: any free port; a restarted writer uses the same one."""
     host: str = "127.0.0.1"
-    """Of the interface it listens at. Whoever reaches another than this may read all numbers."""
+    """Address of the interface to listen on. Clients that can reach it can read all numbers."""
     names: str = ""
-    """More host names that scrapers may ask by, separated by `+`; `*` allows any. Addresses, `localhost` and the
-    name of this machine are allowed always."""
+    """Additional host names that scrapers may use in requests, separated by `+`; `*` allows any.
+
+    IP addresses, `localhost` and the name of this machine are always allowed.
+    """
     linger: Annotated[float, Meta(ge=0.0, le=50.0)] = 15.0
-    """Seconds after the run's end for the final values to be scraped once."""
+    """Seconds to wait after the run's end until the final values have been scraped once."""
     buckets: Literal[1, 2, 4] = 4
-    """Upper bounds of a classic histogram to each doubling."""
+    """Upper bounds of a classic histogram for each doubling."""
 
 
 class PrometheusBackend:
-    """Serves the newest snapshot. After the last one has been scraped, or `linger` seconds, the address is gone, so
-    that a run that is over haunts no dashboard."""
+    """The Prometheus backend. It serves the newest snapshot.
+
+    It stops listening once the last snapshot has been scraped, or after `linger` seconds, so that a finished run
+    disappears from dashboards.
+    """
 
     Options: ClassVar[type[Struct]] = PrometheusOptions
     takes: ClassVar[tuple[type[Item], ...]] = (Live,)
@@ -53,13 +58,13 @@ class PrometheusBackend:
         self._server: Server | None = None
         self._port = _ANY
         self._lock = threading.Lock()
-        """Of all that follows: scrapes come in threads of their own."""
+        """Lock for the fields below, because scrapes run in other threads."""
         self._names = Names()
         self._snapshot: MetricsSnapshot | None = None
         self._bodies: dict[str, bytes] = {}
-        """Content type → the newest snapshot in that format."""
+        """Content type → newest snapshot in that format."""
         self._scraped = threading.Event()
-        """Set once the final values went out."""
+        """Event that is set once the final values were sent."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         self.close(final=False)
@@ -82,7 +87,7 @@ class PrometheusBackend:
                 self._snapshot, self._bodies = item.snapshot, {}
 
     def flush(self) -> None:
-        """There is nothing to outlive this process: the next one is given the newest snapshot."""
+        """Return at once: the next process gets the newest snapshot anyway."""
 
     def state(self) -> dict[str, Any]:
         with self._lock:
@@ -108,10 +113,10 @@ class PrometheusBackend:
     def where(self) -> str:
         return self._server.address if self._server is not None else ""
 
-    # --- threads of scrapes --------------------------------------------------------------------------
+    # --- scrape threads ------------------------------------------------------------------------------
 
     def _page(self, accept: str) -> Page | None:
-        """None before the first snapshot."""
+        """Return the page for a scrape, or None before the first snapshot."""
         form = choose(accept)
         with self._lock:
             snapshot = self._snapshot

@@ -1,4 +1,4 @@
-"""A snapshot as metric families, as every format of Prometheus has them. Pure."""
+"""The conversion of a snapshot to metric families, for all formats of Prometheus. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[tuple[str, str], ...]
 
 _GROUP: Final = 8 * PER_DOUBLING
-"""Cells that come and never go together: buckets that appear in mid-run confuse `rate()`."""
-_WHOLE_GROUPS: Final = (0, 2)  # ticks up to 131,071: tokens, bytes
-_FINE_GROUPS: Final = (2, 4)  # 131 µs to 8.6 s, 0.13 to 8,600 of what is counted in millionths
+"""Cells per group.
+
+A whole group appears at once and then stays: buckets that appear in mid-run confuse `rate()`.
+"""
+_WHOLE_GROUPS: Final = (0, 2)  # ticks up to 131,071, for tokens and bytes
+_FINE_GROUPS: Final = (2, 4)  # 131 µs to 8.6 s; 0.13 to 8,600 for values counted in millionths
 _REMEMBERED: Final = 1 << 14
 _NOT_A_NUMBER: Final = float("nan")
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
@@ -37,13 +40,13 @@ _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One series."""
+    """A series as a histogram."""
 
     labels: Labels
     count: int
     total: float
     buckets: Sequence[tuple[float, int]]
-    """(upper bound, how many are not above it), ascending; without that of all."""
+    """(upper bound, number of values up to it), ascending, without the bound +Inf."""
     cells: Sequence[tuple[float, float, int]]
     """(from, to, count), for native histograms."""
 
@@ -51,17 +54,17 @@ class Distribution:
 @dataclass(slots=True)
 class Family:
     name: str
-    """Without `_total`."""
+    """Name without `_total`."""
     kind: Kind
     help: str
     unit: str = ""
     samples: list[tuple[Labels, float]] = field(default_factory=list)
     distributions: list[Distribution] = field(default_factory=list)
-    """Of a histogram, which has no `samples`."""
+    """Distributions of a histogram, which has no `samples`."""
 
 
 def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: int = PER_DOUBLING) -> list[Family]:
-    """All that a snapshot says. `per_doubling` upper bounds of classic buckets to a doubling: 1, 2 or 4."""
+    """Convert a snapshot. `per_doubling`: upper bounds of classic buckets for each doubling: 1, 2 or 4."""
     return [
         *_run(snapshot, host),
         *_account(snapshot),
@@ -72,7 +75,7 @@ def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: i
     ]
 
 
-# --- the run -------------------------------------------------------------------------------------
+# --- run -----------------------------------------------------------------------------------------
 
 
 def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
@@ -187,7 +190,7 @@ def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[F
 
 
 def _by_name(stats: Iterable[_Stat]) -> Iterator[tuple[str, Unit, list[_Stat]]]:
-    """Those of one name belong together, and have one unit."""
+    """Group stats by name. All stats of a name share a unit."""
     found: dict[str, list[_Stat]] = {}
     for stat in stats:
         found.setdefault(stat.name, []).append(stat)
@@ -212,7 +215,10 @@ def _distribution(stat: SeriesStat, own: Labels, unit: Unit, every: int) -> Dist
 
 @lru_cache(_REMEMBERED)
 def _within(cell: int, tick: Fraction) -> tuple[float, float]:
-    """Where the values of a cell were before they were rounded to ticks; those of one tick are the tick."""
+    """Return the range of values in a cell before rounding to ticks.
+
+    A cell with one tick has that tick as its range.
+    """
     low, high = edge(cell), edge(cell + 1)
     if cell == 0:
         return 0.0, _ticks(Fraction(1, 2), tick)
@@ -223,14 +229,17 @@ def _within(cell: int, tick: Fraction) -> tuple[float, float]:
 
 @lru_cache(_REMEMBERED)
 def _ticks(ticks: int | Fraction, tick: Fraction) -> float:
-    """In units. A cell holds all values that are rounded to a tick below the next one's: so its upper bound is the
-    last tick in it, and integers are in the bucket that their `le` says."""
+    """Convert ticks to units.
+
+    The upper bound of a cell is its last tick, because the cell holds all values that round to ticks below the next
+    cell. So integers are in the bucket whose `le` they equal.
+    """
     return float(ticks * tick)
 
 
 @lru_cache(_REMEMBERED)
 def _tick(cell_unit: float, scale: Fraction) -> Fraction:
-    """One tick in base units: a whole number of them is a unit, or the other way round."""
+    """Return a tick in base units. Either a unit is a whole number of ticks, or a tick is one of units."""
     if cell_unit <= 0.0:
         return scale
     inverse = round(1.0 / cell_unit)
@@ -239,7 +248,7 @@ def _tick(cell_unit: float, scale: Fraction) -> Fraction:
 
 
 def _scaled(value: float, unit: Unit) -> float:
-    """In the base unit, correctly rounded."""
+    """Convert a value to the base unit, correctly rounded."""
     number = finite(value)
     if unit.scale == 1:
         return number
@@ -254,5 +263,5 @@ def _words(name: str, unit: str) -> str:
 
 
 def _last_word(name: str, unit: Unit) -> str:
-    """The unit as OpenMetrics has it: only what the name ends with."""
+    """Return the unit for OpenMetrics, or an empty string if the name does not end with it."""
     return unit.word if unit.word and name.endswith(f"_{unit.word}") else ""

@@ -1,4 +1,4 @@
-"""Which format a scrape gets: the best of those that its `Accept` header names. Pure."""
+"""The choice of a scrape's format: the best one in its `Accept` header. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACCEPT_CHARS: Final = 4_096
 
 
 def choose(accept: str) -> Format:
-    """Who names none of them gets text: so does a browser."""
+    """Choose a format. Clients that accept no known format, such as browsers, get text."""
     best, best_q = PLAIN, 0.0
     for media, parameters in _ranges(accept[:_ACCEPT_CHARS]):
         found = _format(media, parameters)

@@ -1,8 +1,9 @@
-"""What instruments, labels and units are called in Prometheus. Pure.
+"""Names of instruments, labels and units in Prometheus. Pure.
 
-A name gets its unit behind it, as Prometheus wants them: `latency` in ms is `latency_seconds`, and its values are
-seconds. What may not be in a name becomes `_`. Two instruments never get one name: who comes second, and what has
-letters beyond ASCII, is written out by the rules of Prometheus for names in UTF-8 (`U__`, escaping `values`).
+Names end with their unit, as Prometheus recommends: `latency` in ms becomes `latency_seconds`, with values in
+seconds. Invalid characters become `_`. Two instruments never share a name. A second instrument that would get a
+used name, and a name with letters beyond ASCII, are escaped by the rules of Prometheus for UTF-8 names (`U__`,
+escaping `values`).
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from telemetry.wire.events import Kind
 from telemetry.wire.units import BYTES, TIME_NS
 
 OWN: Final = "telemetry_"
-"""In front of what is about the run itself. No instrument's name begins so."""
+"""Prefix of metrics about the run itself. Names of instruments never begin with it."""
 _WRITTEN_OUT: Final = "U__"
 _SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
     "counter": ("", "_total", "_created"),
     "gauge": ("",),
     "series": ("", "_bucket", "_sum", "_count", "_created", "_percentile", "_min", "_max"),
 }
-"""Of all names that an instrument takes."""
+"""Kind → suffixes of the names that an instrument uses."""
 _LABEL: Final = re.compile(r"(?!__|U__)[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_LABELS: Final = frozenset({"le", "percentile", "quantile"})
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
-_CONTESTED_KEPT: Final = 1_000  # in a checkpoint; a run with more has names that nobody could tell apart anyway
+_CONTESTED_KEPT: Final = 1_000  # entries kept in a checkpoint; the names of a run with more are unreadable anyway
 _REMEMBERED: Final = 1 << 14
 
 
 class Unit(NamedTuple):
     word: str
-    """Behind the name, and OpenMetrics' unit; empty: there is none."""
+    """Suffix of the name, and OpenMetrics' unit; empty for none."""
     scale: Fraction
-    """Values times this are in it."""
+    """Factor from values to this unit."""
 
 
 class Claim(NamedTuple):
-    """Who has a name that others wanted too, or did not get the one it wanted."""
+    """The owner of a contested name, or an instrument that did not get its preferred name."""
 
     kind: Kind
     name: str
@@ -49,10 +50,10 @@ class Claim(NamedTuple):
 
 
 class Names:
-    """Which instrument is called what, for as long as this lives. One thread's at a time."""
+    """The names of instruments, fixed for the lifetime of this object. Use it from one thread at a time."""
 
     def __init__(self, claims: Iterable[Claim] = ()) -> None:
-        """`claims`: those of the process before this one."""
+        """Start with the `claims` of the previous process."""
         self._families: dict[tuple[Kind, str], str] = {}
         self._owners: dict[str, tuple[Kind, str]] = {}
         self._contested: dict[tuple[Kind, str], None] = {}
@@ -61,7 +62,7 @@ class Names:
             self._contested[claim.kind, claim.name] = None
 
     def family(self, kind: Kind, name: str, unit: Unit) -> str:
-        """What an instrument is called, without what samples have behind it, such as `_total`."""
+        """Return an instrument's name, without sample suffixes such as `_total`."""
         who = (kind, name)
         known = self._families.get(who)
         if known is not None:
@@ -75,7 +76,7 @@ class Names:
         raise AssertionError("there is always one more name")
 
     def claims(self) -> list[Claim]:
-        """What the next process needs to call all things the same."""
+        """Return the data that lets the next process choose the same names."""
         contested = [who for who in self._contested if who in self._families]
         return [Claim(*who, self._families[who]) for who in contested[:_CONTESTED_KEPT]]
 
@@ -90,20 +91,20 @@ class Names:
 
 @lru_cache(_REMEMBERED)
 def label(key: str) -> str:
-    """What a label is called. Different ones are different, and none is one that Prometheus gives a meaning."""
+    """Return the name of a label. Different labels stay different, and reserved names are avoided."""
     if _LABEL.fullmatch(key) and key not in _RESERVED_LABELS:
         return key
     return _WRITTEN_OUT + _values(key)
 
 
 def labels(found: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """By name."""
+    """Return labels sorted by name."""
     return tuple(sorted((label(key), value) for key, value in found.items()))
 
 
 @lru_cache(_REMEMBERED)
 def unit_of(unit: str) -> Unit:
-    """Prometheus has base units: seconds, bytes, ratios. One that nobody knows is a word of its own."""
+    """Return the base unit: seconds, bytes or ratios. An unknown unit keeps its own word."""
     above, *below = unit.split("/")
     word, scale = _base(above)
     for part in below:
@@ -145,7 +146,7 @@ _KNOWN: Final[dict[str, tuple[str, Fraction]]] = {
 
 
 def _wanted(kind: Kind, name: str, unit: str) -> Iterator[str]:
-    """What it may be called, the nicest first."""
+    """Yield candidate names, the most readable first."""
     if name.isascii():
         nice = _NOT_IN_NAMES.sub("_", name)
         nice = f"_{nice}" if nice[:1].isdigit() else nice
@@ -162,7 +163,7 @@ def _with_unit(name: str, unit: str) -> str:
 
 
 def _values(name: str) -> str:
-    """`_` twice, and what may not be in a name as `_` and its hexadecimal number and `_`."""
+    """Double each `_`, and replace an invalid character by its hexadecimal number between two `_`."""
     return "".join(
         "__" if char == "_" else char if _fits(char, at) else f"_{ord(char):x}_" for at, char in enumerate(name)
     )

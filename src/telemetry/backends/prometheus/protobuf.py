@@ -1,6 +1,6 @@
-"""Families as messages of `io.prometheus.client.MetricFamily`, each behind its length: what native histograms need.
+"""The protobuf format: `io.prometheus.client.MetricFamily` messages with a length prefix. Pure.
 
-Prometheus reads the classic buckets of a histogram from text, and its native ones only from here. Pure.
+Prometheus reads native histograms only from this format, and classic buckets from text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}
 _VARINT: Final = 0
 _DOUBLE: Final = 1
 _BYTES: Final = 2
-_ZERO_THRESHOLD: Final = 2.0**-128  # as everybody has it; above 0, so that one without values is a native one too
+_ZERO_THRESHOLD: Final = 2.0**-128  # usual value; must be above 0, also for a series without values
 
 
 def delimited(families: Iterable[Family]) -> bytes:
@@ -39,7 +39,7 @@ def _family(family: Family) -> bytes:
 
 
 def _histogram(found: Distribution) -> Iterator[bytes]:
-    """Both kinds of buckets: who does not know the native ones reads the others."""
+    """Encode both kinds of buckets. Clients without native histograms read the classic buckets."""
     yield _number(1, found.count)
     yield _double(2, found.total)
     for bound, count in found.buckets:
@@ -48,7 +48,7 @@ def _histogram(found: Distribution) -> Iterator[bytes]:
 
 
 def _native(cells: Cells) -> Iterator[bytes]:
-    """Bucket `i` of a native histogram is what others call `i - 1`."""
+    """Encode native buckets. Their index is one higher than in other formats."""
     made = buckets(cells, FINEST)
     yield _number(5, _zigzag(FINEST))
     yield _double(6, _ZERO_THRESHOLD)
@@ -98,7 +98,7 @@ def _zigzag(value: int) -> int:
 
 
 def _varint(value: int) -> bytes:
-    """`value` is not negative."""
+    """Encode a varint. `value` must not be negative."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()

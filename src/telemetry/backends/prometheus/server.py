@@ -1,4 +1,4 @@
-"""The address that Prometheus scrapes: an HTTP server of its own threads."""
+"""The HTTP server that Prometheus scrapes, with its own threads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from telemetry.backends.backend import NotConfigured
 from telemetry.store.append_file import describe
 
 PATH: Final = "/metrics"
-_SCRAPES: Final = 8  # at a time; who comes beyond them is sent away and comes again
-_PATIENCE_S: Final = 10.0  # with one that asks or reads slowly
+_SCRAPES: Final = 8  # at a time; further scrapes are closed and retry later
+_PATIENCE_S: Final = 10.0  # with a slow client
 _LEAVES_S: Final = 1.0
 _COMPRESSION: Final = 1
 _OWN_NAMES: Final = ("localhost",)
@@ -32,11 +32,11 @@ class Page(NamedTuple):
     content_type: str
     body: bytes
     served: Callable[[], object]
-    """To be called once it is sent."""
+    """Function to call once the page was sent."""
 
 
 class Server:
-    """Listens from the beginning until `close`. `page` is asked by several threads, with an `Accept` header."""
+    """A server that listens from its creation until `close`. Its threads call `page` with an `Accept` header."""
 
     def __init__(self, host: str, port: int, page: Callable[[str], Page | None], names: Sequence[str] = ()) -> None:
         """Answer requests whose Host is this machine or in `names`. Raises NotConfigured without an address."""
@@ -59,8 +59,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """From here on nobody is answered but those who are being so. Blocks for a tenth of a second, and for those
-        a second."""
+        """Stop listening. Blocks for 0.1 s, and up to a second for open requests."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -79,7 +78,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
-        """Without asking the resolver for this host's name, which may take long."""
+        """Bind without a lookup of this host's name, which may be slow."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -97,13 +96,13 @@ class _Listener(ThreadingHTTPServer):
             self._room.release()
 
     def leave(self, timeout_s: float) -> None:
-        """Returns once nobody is being answered, or in time."""
+        """Wait until all open requests have ended, or until the timeout."""
         until_s = time.monotonic() + timeout_s
         for _ in range(_SCRAPES):
             self._room.acquire(timeout=max(0.0, until_s - time.monotonic()))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves in mid-answer is no event."""
+        """Ignore a client that disconnects during an answer."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -132,8 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
             page.served()
 
     def _is_asked_for(self) -> bool:
-        """Whether the Host header is a name of ours, or any address: a page of another site has its own name there,
-        even where that name leads to this machine."""
+        """Check whether the Host header is one of our names or an IP address.
+
+        This keeps other web sites out: their pages send their own name, even if that name resolves to this machine.
+        """
         asked = self.headers.get("Host", "").strip().lower()
         host = asked[1:].partition("]")[0] if asked.startswith("[") else asked.partition(":")[0]
         if not asked or "*" in self.names or host in self.names:
@@ -145,10 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def log_message(self, format: str, *args: object) -> None:
-        """A scrape is no event."""
+        """Suppress the log line of a request."""
 
     def _send(self, status: int, content_type: str, body: bytes) -> bool:
-        """Whether it went out."""
+        """Send an answer. Returns True if it was sent."""
         zipped = "gzip" in self.headers.get("Accept-Encoding", "")
         data = gzip.compress(body, _COMPRESSION) if zipped else body
         with suppress(OSError):

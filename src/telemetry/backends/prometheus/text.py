@@ -1,4 +1,4 @@
-"""Families as text: the format that Prometheus began with, and OpenMetrics. Pure."""
+"""The text formats: Prometheus text and OpenMetrics. Pure."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class HistoryReadings:
     def take(self, *, last: bool = False) -> Reading | None:
         """Return the next complete reading, or None if there is none yet.
 
-        Blocks on the history. Raises TelemetryError. With `last` the history is complete, so the final reading is returned even if its period is not full.
+        With `last` the history is complete, so the final reading is returned even if its period is not full. Blocks
+        on the history. Raises TelemetryError.
         """
         try:
             for interval in self._new():

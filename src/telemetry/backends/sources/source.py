@@ -55,7 +55,7 @@ class Source(Protocol):
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Values up to `position` that could not be delivered, by reason."""
+        """Number of values up to `position` that could not be delivered, by reason."""
 
     @property
     def position(self) -> Position:

@@ -1,4 +1,4 @@
-"""TensorBoard: event files that its own reader, and everything made for them, shows."""
+"""The TensorBoard backend: event files for TensorBoard and compatible tools."""
 
 from telemetry.backends.tensorboard.backend import TensorBoardBackend
 

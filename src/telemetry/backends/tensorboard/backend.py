@@ -1,10 +1,10 @@
-"""A run as a folder of TensorBoard: one file for what has the time as its axis, and one for each axis of steps.
+"""A backend that writes a folder for TensorBoard: a file for items over time, and a file for each axis of steps.
 
-    <logdir>/<run>/…params            settings, whole; replaced when there are more
-    <logdir>/<run>/…values            readings, marks and all that belongs to no step
-    <logdir>/<run>/<axis>/…values     steps
+  <logdir>/<run>/…params            all parameters; replaced when more arrive
+  <logdir>/<run>/…values            readings, marks and all items without a step
+  <logdir>/<run>/<axis>/…values     steps
 
-Each axis is a run of TensorBoard's of its own, so that one name on two of them is two curves in one chart.
+Each axis is a separate run in TensorBoard, so that a name on two axes yields two curves in a chart.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ from telemetry.formatting import number_of
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe
 from telemetry.store.atomic import sync_directory, write_atomic
 
-_FOLDER_BYTES: Final = 200  # of 255 that file systems take
+_FOLDER_BYTES: Final = 200  # of 255 that file systems allow
 _IN_FOLDERS: Final = str.maketrans({char: f"%{ord(char):02X}" for char in [*map(chr, range(32)), "%", "/", "\x7f"]})
 
 
 class TensorBoardOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     logdir: str = ""
-    """What TensorBoard is pointed at. Empty: the folder of the writer."""
+    """Directory to open in TensorBoard. Empty: folder of the writer."""
     doubles: bool = False
-    """Numbers as 64-bit tensors. TensorBoard shows both alike; older readers of files know 32-bit scalars only."""
+    """True to write 64-bit tensors. TensorBoard shows both alike; older readers only know 32-bit scalars."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class TensorBoardBackend:
-    """Exactly once, also after SIGKILL: what was written after a checkpoint is cut off, and comes again."""
+    """The TensorBoard backend. Each item is written exactly once, even after SIGKILL.
+
+    Data after the last checkpoint is cut off and delivered again.
+    """
 
     Options: ClassVar[type[Struct]] = TensorBoardOptions
     takes: ClassVar[tuple[type[Item], ...]] = (
@@ -57,7 +60,7 @@ class TensorBoardBackend:
         self._folder = self._logdir
         self._files: dict[str, AppendFile] = {}
         self._flushed: dict[str, int] = {}
-        """Axis → bytes at the newest `flush`."""
+        """Axis → file size at the last `flush`."""
         self._params: dict[str, Setting] = {}
         self._params_written = False
         self._newest_ns = 0
@@ -73,7 +76,7 @@ class TensorBoardBackend:
         sizes: dict[str, int] = state.get("sizes", {})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            # Readers go through a folder by name, and never back: settings sort before values, and are there first.
+            # Readers scan a folder by name and never return: settings sort before values and must exist first.
             self._write_params()
             self._file(ROOT, sizes.get(ROOT, 0))
             known = set(map(folder_name, sizes))
@@ -130,10 +133,10 @@ class TensorBoardBackend:
     def where(self) -> str:
         return str(self._logdir) if hasattr(self, "_run") else ""
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def _took_back(self, error: OSError) -> Unavailable:
-        """Cuts off what no `flush` has seen: after a failure all of it comes again."""
+        """Cut off all data since the last `flush`: after a failure it is delivered again."""
         for axis, file in self._files.items():
             file.cut(self._flushed.get(axis, len(self._encoder.head())))
         return Unavailable(describe(error))
@@ -142,7 +145,7 @@ class TensorBoardBackend:
         return {axis: file.size for axis, file in self._files.items()}
 
     def _file(self, axis: str, size: int = 0) -> AppendFile:
-        """The one that is open, or a new one; what is behind `size` in it goes. Raises OSError, NotConfigured."""
+        """Return the open file, or open it and cut it to `size`. Raises OSError, NotConfigured."""
         if axis in self._files:
             return self._files[axis]
         folder = self._folder / folder_name(axis) if axis else self._folder
@@ -177,7 +180,7 @@ class TensorBoardBackend:
 
 
 def folder_name(text: str) -> str:
-    """A folder for each text: readable, one level deep, another one for another text."""
+    """Return a readable folder name for a text, without subfolders. Different texts yield different names."""
     name = text.translate(_IN_FOLDERS)
     if name.startswith("."):
         name = f"%2E{name[1:]}"
@@ -188,7 +191,10 @@ def folder_name(text: str) -> str:
 
 
 def _claim(file: AppendFile) -> None:
-    """Raises NotConfigured if another process writes it; two of them would cut each other's records."""
+    """Lock a file.
+
+    Raises NotConfigured if another process writes it, because both would cut each other's records.
+    """
     try:
         fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Items as records of an event file. Pure: the same item always becomes the same bytes, whatever came before it.
+"""The conversion of items to records of an event file. Pure: an item always yields the same bytes.
 
-So a file that is cut back to what was acknowledged, and written on from there, is the file it was: a TensorBoard
-that reads it meanwhile notices nothing.
+So a file that is cut back to its acknowledged size and then continued equals the original file. A TensorBoard that
+reads it meanwhile sees no difference.
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ from telemetry.wire.events import Scalar
 Setting = str | float | bool
 
 ROOT: Final = ""
-"""The axis of what belongs to no step: its steps are whole seconds since the run's start."""
+"""Axis of items without a step: its steps are whole seconds since the run's start."""
 MARKS: Final = "marks"
 _TOP_SINGLE: Final = 3.4028234663852886e38
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", "|": "\\|", "\r": " ", "\n": " "})
 
 
 class Encoder:
-    """Items to records. Raises NotConfigured where TensorBoard is not installed."""
+    """A converter of items to records. Raises NotConfigured if TensorBoard is not installed."""
 
     def __init__(self, started_ns: int, *, doubles: bool, spread: bool) -> None:
-        """`doubles`: numbers as 64-bit tensors instead of 32-bit floats. `spread`: also the lowest and the highest
-        of what several producers reported."""
+        """Import TensorBoard.
+
+        `doubles`: write 64-bit tensors instead of 32-bit floats. `spread`: also write the minimum and maximum of
+        values that several producers reported.
+        """
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
             from tensorboard.plugins.hparams import metadata as hparams_metadata
@@ -68,11 +71,11 @@ class Encoder:
         self._one: Any = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)])
 
     def head(self) -> bytes:
-        """The record that every file begins with."""
+        """Return the first record of each file."""
         return self._record(self._event(wall_time=self._started_ns / 1e9, file_version="brain.Event:2"))
 
     def records(self, item: Item) -> Iterator[tuple[str, bytes]]:
-        """(axis, record) for one item of a kind that `TensorBoardBackend.takes`."""
+        """Yield (axis, record) for an item of a kind in `TensorBoardBackend.takes`."""
         match item:
             case Step():
                 yield item.axis, self._event_of(item.time_ns, item.step, self._step(item))
@@ -95,7 +98,7 @@ class Encoder:
                 yield self._placed(item.axis, item.step, item.time_ns, self._artifact(item))
 
     def params(self, values: Mapping[str, Setting], run_id: str, ended_ns: int) -> bytes:
-        """A whole file of settings, for the plugin that compares runs. `ended_ns` 0: the run goes on."""
+        """Return a whole file of parameters, for the plugin that compares runs. `ended_ns` is 0 for a live run."""
         started_s = self._started_ns / 1e9
         summary = self._hparams_pb(values, run_id, started_s)
         whole = self.head() + self._record(self._event(wall_time=started_s, summary=summary))
@@ -179,7 +182,7 @@ class Encoder:
         )
         return self._summary.Value(tag=f"{item.name}/image", image=image)
 
-    # --- frames --------------------------------------------------------------------------------------
+    # --- records -------------------------------------------------------------------------------------
 
     def _placed(self, axis: str, step: int, time_ns: int, value: Any) -> tuple[str, bytes]:
         if not axis:
@@ -196,12 +199,12 @@ class Encoder:
 
 
 def settings(values: Mapping[str, Scalar]) -> dict[str, Setting]:
-    """As the plugin can carry them: numbers are 64-bit floats there, and an infinite one breaks its answers."""
+    """Convert parameters for the plugin: it stores numbers as 64-bit floats, and infinity breaks its answers."""
     return {name: _setting(value) for name, value in values.items()}
 
 
 def joined(cells: Sequence[tuple[float, float, int]]) -> tuple[list[float], list[int]]:
-    """Upper limits and counts without gaps: an empty cell stands where `cells` say nothing."""
+    """Return upper limits and counts without gaps: gaps between cells become empty cells."""
     limits: list[float] = []
     counts: list[int] = []
     for low, high, count in cells:
@@ -214,7 +217,7 @@ def joined(cells: Sequence[tuple[float, float, int]]) -> tuple[list[float], list
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Scalar]]) -> str:
-    """A table in Markdown."""
+    """Format a table as Markdown."""
     lines = [
         [_cell(name) for name in columns],
         ["---"] * len(columns),

@@ -1,4 +1,4 @@
-"""Trackio: a run as rows of its database, in a folder or behind a server of its."""
+"""The Trackio backend: a run as rows in its database, in a folder or on a server."""
 
 from telemetry.backends.trackio.backend import TrackioBackend
 

@@ -1,4 +1,4 @@
-"""The backend that puts a run into Trackio."""
+"""A backend that writes a run to Trackio."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from telemetry.wire.events import Scalar
 
 class TrackioOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     project: str = ""
-    """Empty: the run's name."""
+    """Name of the project. Empty: the run's name."""
     name: str = ""
-    """Of the run in its project. Empty: that of the run directory."""
+    """Name of the run in its project. Empty: name of the run directory."""
     folder: str = ""
-    """Of all projects. Empty: TRACKIO_DIR, and without that the folder of the writer."""
+    """Folder of all projects. Empty: TRACKIO_DIR, or the folder of the writer."""
     server: str = ""
-    """The address of a Trackio server that takes it instead of a folder. TRACKIO_WRITE_TOKEN opens it."""
+    """Address of a Trackio server, instead of a folder. TRACKIO_WRITE_TOKEN grants access."""
     group: str = ""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class TrackioBackend:
-    """Exactly once, by the keys of the rows. A correction of a step is one more row of that step."""
+    """The Trackio backend. Each item is written exactly once, by the keys of rows.
+
+    A correction adds a row to its step.
+    """
 
     Options: ClassVar[type[Struct]] = TrackioOptions
     takes: ClassVar[tuple[type[Item], ...]] = (
@@ -50,7 +53,7 @@ class TrackioBackend:
         self._started_ns = 0
         self._params: dict[str, Scalar] = {}
         self._config_written = -1
-        """How many groups of names it said; below 0: it has to be written again."""
+        """Number of name groups in the last written configuration; negative if it must be written again."""
 
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         self._started_ns = run.started_ns
@@ -60,7 +63,7 @@ class TrackioBackend:
         project = self._options.project or run.name
         name = self._options.name or (run.directory.name if run.directory else f"{run.name}-{run.run_id}")
         identity = Identity(project, name.replace("/", "-"), run.run_id)
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # else the import asks the hub who the user is
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # otherwise the import asks the hub for the user's name
         try:
             if self._options.server:
                 self._target = Server(identity, self._options.server)
@@ -91,7 +94,10 @@ class TrackioBackend:
             raise Refused("artifact_kind", refused)
 
     def flush(self) -> None:
-        """Writes are transactions that have ended. Settings travel with rows, at the latest with an empty one."""
+        """Write pending parameters.
+
+        They are part of rows, so an empty row is added if needed. All writes are committed.
+        """
         if self._params and self._config_written < 0:
             self._log([Row("params", self._started_ns, 0, {})])
 
@@ -104,7 +110,7 @@ class TrackioBackend:
     def where(self) -> str:
         return self._target.where() if self._target is not None else ""
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def _opened(self) -> Target:
         assert self._target is not None
@@ -121,7 +127,10 @@ class TrackioBackend:
         self._config_written = groups
 
     def _artifact(self, item: Artifact, refused: list[str]) -> Iterator[Row]:
-        """A row for a picture that is here; all else becomes an artifact of the project, by reference."""
+        """Yield a row for an image that this machine can read.
+
+        Otherwise add an artifact of the project, by reference.
+        """
         target = self._opened()
         picture = target.picture(item, self._rows.step_of(item)) if item.kind == "image" else None
         if picture is not None:
@@ -129,5 +138,5 @@ class TrackioBackend:
             return
         try:
             target.artifact(item, item.kind or "unspecified")
-        except ValueError:  # its name is one of another kind already
+        except ValueError:  # an artifact of another kind already has its name
             refused.append(item.key)

@@ -1,10 +1,10 @@
-"""Items as Trackio's rows. Pure.
+"""The conversion of items to Trackio rows. Pure.
 
-A run of Trackio's has one step for each name. So names are kept apart where several axes have them:
+A run of Trackio has one sequence of steps for each name. So a name on several axes is kept apart:
 
-    train/loss            a name of the axis that first had one of the group `train`
-    train/loss: eval      the same name on another axis, here `eval`
-    depth:seconds         the same name among readings, which have the time as their axis
+  train/loss            a name on the first axis that used the group `train`
+  train/loss: eval      the same name on another axis, here `eval`
+  depth:seconds         the same name among readings, whose axis is time
 """
 
 from __future__ import annotations
@@ -18,32 +18,35 @@ from telemetry.backends.naming import FINAL, flat, labelled
 from telemetry.wire.events import Scalar
 
 SECONDS: Final = ""
-"""The axis of what belongs to no step: whole seconds since the run's start. One of steps is never empty."""
-_GROUPS: Final = 10_000  # whose axis is remembered; the state repeats them
+"""Axis of items without a step: whole seconds since the run's start. Axes of steps are never empty."""
+_GROUPS: Final = 10_000  # groups whose axis is remembered; the state contains all of them
 _RESERVED: Final = frozenset({"project", "run", "timestamp", "step", "time", "metrics"})
-"""Words that Trackio has for itself; it renames them in the same way."""
+"""Words reserved by Trackio, which renames them in the same way."""
 
 
 class Row(NamedTuple):
     key: str
-    """Of the item it was made of. The database takes a key once."""
+    """Key of the item. The database stores a key once."""
     time_ns: int
     step: int
     values: dict[str, Any]
 
 
 class Rows:
-    """Items to rows of one run."""
+    """A converter of the items of a run to rows."""
 
     def __init__(self, started_ns: int, owners: Mapping[str, str] | None = None, *, spread: bool = False) -> None:
-        """`spread`: also the lowest and the highest of what several producers reported in a step."""
+        """Start with `owners`.
+
+        `spread`: also write the minimum and maximum of values of several producers in a step.
+        """
         self.owners: dict[str, str] = dict(owners or {})
-        """The group of a name, which is what stands before its first slash → the axis that has it to itself."""
+        """Group of a name (the text before its first slash) → axis that uses it without a suffix."""
         self._started_ns = started_ns
         self._spread = spread
 
     def of(self, item: Item) -> Iterator[Row]:
-        """At most one; none for what has no values."""
+        """Yield at most one row, and none for an item without values."""
         match item:
             case Step(values=values) if values:
                 found = {self._name(item.axis, name): value for name, value in values.items()}
@@ -65,7 +68,7 @@ class Rows:
                 yield self.one(item, {"_type": "trackio.histogram", "bins": item.edges, "values": item.counts})
 
     def one(self, item: Text | Table | Histogram | Artifact, value: dict[str, Any]) -> Row:
-        """A row of one value, which is a map with its type."""
+        """Return a row with one value, a map that contains its type."""
         name = self._name(item.axis, item.name)
         return Row(item.key, item.time_ns, self.step_of(item), {name: value})
 
@@ -82,16 +85,16 @@ class Rows:
 
 
 def config_name(name: str) -> str:
-    """Trackio keeps names with a leading underscore for itself."""
+    """Escape a leading underscore, which Trackio reserves."""
     return f"%5F{name[1:]}" if name.startswith("_") else name
 
 
 def records(columns: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> list[dict[str, Scalar]]:
-    """Rows by name of column; of two columns of one name the second gets its number behind it."""
+    """Return rows as maps of column name → value. Duplicate column names get their number as a suffix."""
     names: list[str] = []
     for number, name in enumerate(columns, 1):
         while name in names:
-            name = f"{name} ({number})"  # noqa: PLW2901 – until it is free
+            name = f"{name} ({number})"  # noqa: PLW2901 – until it is unique
         names.append(name)
     return [dict(zip(names, row, strict=True)) for row in rows]
 

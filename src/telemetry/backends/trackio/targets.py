@@ -1,4 +1,4 @@
-"""Where Trackio keeps its runs: a folder of databases, or a server that has one."""
+"""The interface to Trackio's storage: a folder of databases, or a server."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ _IN_ARTIFACTS: Final = ascii_letters + digits + "_-"
 _IMAGES: Final = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"})
 _PASSING: Final = (408, 425, 429)
 _NEVER: Final = (FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
-_REQUEST_S: Final = 20.0  # two of them end before the writer is taken for hung
+_REQUEST_S: Final = 20.0  # two requests must end before the writer counts as hung
 
 
 class Target(Protocol):
-    """Where rows go. The keywords are those of Trackio's own calls. Each raises Unavailable, NotConfigured."""
+    """A destination for rows, with the keywords of Trackio's own calls.
+
+    All methods raise Unavailable, NotConfigured.
+    """
 
     def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None: ...
     def alert(self, marks: Sequence[Mark]) -> None: ...
     def artifact(self, item: Artifact, kind: str) -> None: ...
     def picture(self, item: Artifact, step: int) -> dict[str, Any] | None:
-        """What a row says of a picture that was put where the dashboard finds it; None if it can't be."""
+        """Copy an image to the dashboard's folder and return its value for a row, or None if that is impossible."""
 
     def where(self) -> str: ...
 
@@ -45,12 +48,12 @@ class Identity(NamedTuple):
     run_id: str
 
     def key(self, item_key: str) -> str:
-        """One for all databases: two runs have items of the same key."""
+        """Return a key that is unique across runs: items of two runs may have the same key."""
         return f"{self.run_id}/{item_key}"
 
 
 class Folder:
-    """A folder of databases, one for each project. Other processes may write to them too."""
+    """A folder of databases, one for each project. Other processes may write to them, too."""
 
     def __init__(self, identity: Identity, folder: str, place: Path) -> None:
         chosen = folder or os.environ.get("TRACKIO_DIR") or str(place)
@@ -124,7 +127,7 @@ class Folder:
 
 
 class Server:
-    """A server. It stamps rows with its own time, and has no way to take a picture by its path."""
+    """A server. It stamps rows with its own time, and can't accept an image by its path."""
 
     def __init__(self, identity: Identity, address: str) -> None:
         from trackio.remote_client import RemoteClient
@@ -176,7 +179,10 @@ class Server:
 
 
 def passing(call: Callable[[], Any]) -> Any:
-    """Raises Unavailable for what may pass, NotConfigured for a token that is none; the rest as it is."""
+    """Call a function.
+
+    Raises Unavailable for temporary errors, NotConfigured for a rejected token, others as they are.
+    """
     import httpx
     from gradio_client.exceptions import AuthenticationError
 
@@ -210,7 +216,7 @@ def said_with(mark: Mark) -> str | None:
 
 
 def asked_of(identity: Identity, item: Artifact, kind: str) -> dict[str, Any]:
-    """What Trackio's own calls ask for. Raises ValueError for an address that is none."""
+    """Return the arguments of Trackio's calls for an artifact. Raises ValueError for an invalid address."""
     path = pictures.local(item.uri)
     uri = path.as_uri() if path is not None else re.sub(r"[\s\0]", lambda found: quote(found[0]), item.uri)
     entry = {"path": PurePosixPath(uri).name or "file", "ref": uri, "digest": uri, "size": 0}

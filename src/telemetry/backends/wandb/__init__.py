@@ -1,4 +1,4 @@
-"""Weights & Biases: a run as rows of its history, each axis of steps an x-axis of its own."""
+"""The Weights & Biases backend: a run as rows of its history, with an x-axis for each axis of steps."""
 
 from telemetry.backends.wandb.backend import WandbBackend
 

@@ -1,7 +1,7 @@
-"""The backend that puts a run into Weights & Biases, with or without its server.
+"""A backend that writes a run to Weights & Biases, with or without its server.
 
-What is durable is read back from W&B's transaction log on this host: rows say there which item they were made of,
-so that after a kill nothing is there twice. A server says which row it has last, and gets the others again.
+Durability is checked in W&B's transaction log on this host. Each row there names its item, so that nothing is
+duplicated after a kill. A server reports its last row and gets the later ones again.
 """
 
 from __future__ import annotations
@@ -26,36 +26,42 @@ from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
 from telemetry.wire.codec import BAD_INPUT
 
-_DURABLE_S: Final = 20.0  # W&B writes its log every tenth of a second; then its process hangs, or its disk is full
+_DURABLE_S: Final = 20.0  # W&B writes its log every 0.1 s; a longer silence means a hang or a full disk
 _LOOK_S: Final = 0.01
 _GONE: Final = "W&B's own process is gone"
 _OWNERS: Final = "columns.json"
 _PROCESSES: Final = "processes.json"
-"""Of the newest session: W&B's own, and ours."""
+"""File with the process ids of the newest session: W&B's and ours."""
 
 
 class WandbOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     project: str = ""
-    """Empty: WANDB_PROJECT, and without that the run's name."""
+    """Name of the project. Empty: WANDB_PROJECT, or the run's name."""
     entity: str = ""
-    """Empty: WANDB_ENTITY, and without that the user's own."""
+    """User or team. Empty: WANDB_ENTITY, or the user's own."""
     name: str = ""
-    """Of the run in its project. Empty: that of the run directory."""
+    """Name of the run in its project. Empty: name of the run directory."""
     id: str = ""
-    """Of the run. Empty: that of this run, which is why a writer that is started again goes on in the same one."""
+    """Id of the run in W&B.
+
+    Empty: derived from this run's id, so that a restarted writer continues the same run.
+    """
     group: str = ""
     tags: str = ""
-    """With commas between them."""
+    """Tags, separated by commas."""
     mode: Literal["", "online", "offline"] = ""
-    """Empty: WANDB_MODE, and without that online."""
+    """Mode. Empty: WANDB_MODE, or online."""
     folder: str = ""
-    """Of W&B's files. Empty: WANDB_DIR, and without that the folder of the writer."""
+    """Folder of W&B's files. Empty: WANDB_DIR, or the folder of the writer."""
     spread: bool = False
-    """Also `name/min` and `name/max` of what several producers reported in a step."""
+    """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 
 
 class WandbBackend:
-    """Exactly once, by W&B's own log. A correction of a step is one more row at the same place of its axis."""
+    """The W&B backend. Each item is written exactly once, by W&B's own log.
+
+    A correction adds a row at the same step of its axis.
+    """
 
     Options: ClassVar[type[Struct]] = WandbOptions
     takes: ClassVar[tuple[type[Item], ...]] = (
@@ -77,7 +83,7 @@ class WandbBackend:
         self._rows: Rows
         self._seen = Seen()
         self._pending: set[str] = set()
-        """Keys of items that were written and are not in the log yet."""
+        """Keys of written items that are not in the log yet."""
         self._pending_params: set[str] = set()
         self._defined: set[str] = set()
         self._owners: AxisOwners
@@ -161,10 +167,10 @@ class WandbBackend:
     def where(self) -> str:
         return self._where
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """A process of W&B's, and with it a log of its own. Raises NotConfigured, Unavailable."""
+        """Start a W&B process, which begins a new log. Raises NotConfigured, Unavailable."""
         before = logs_of(self._folder, self._identity.run_id)
         session = Session(self._wandb, self._identity, self._folder)
         self._session = session
@@ -183,7 +189,7 @@ class WandbBackend:
             raise
 
     def _end(self) -> None:
-        """Whatever is under way. What is not in the log by now never will be."""
+        """Kill the current session. Data that is not in the log by now never reaches it."""
         session, self._session = self._session, None
         self._reader = None
         self._pending.clear()
@@ -192,7 +198,7 @@ class WandbBackend:
             session.kill()
 
     def _catch_up(self) -> None:
-        """What logs of this run have beyond the newest state. Raises OSError."""
+        """Read items in this run's logs beyond the newest state. Raises OSError."""
         logs = logs_of(self._folder, self._identity.run_id)
         names = [path.parent.name for path in logs]
         first = names.index(self._log) if self._log in names else 0
@@ -231,7 +237,7 @@ class WandbBackend:
         return self._rows.of(item)
 
     def _define(self, row: Row) -> None:
-        """Each column once in each log: it is what charts are drawn by."""
+        """Define the x-axis of each column once in each log: charts depend on it."""
         if self._session is not None and not self._defined.issuperset(row.values):
             for column in row.values:
                 if column != row.axis and column not in self._defined:
@@ -240,7 +246,7 @@ class WandbBackend:
 
 
 def _offline(mode: str) -> bool:
-    """Raises NotConfigured."""
+    """Check whether the mode is offline. Raises NotConfigured."""
     mode = mode or os.environ.get("WANDB_MODE", "online")
     if mode not in ("online", "offline", "run", "dryrun"):
         raise NotConfigured(f"W&B: the mode {mode!r} writes nothing a backend could", hint="mode=online or offline")

@@ -1,7 +1,6 @@
-"""The transaction log of a W&B run, read back: what is in it outlives every process that wrote it.
+"""A reader of a W&B run's transaction log, whose content survives all processes that wrote it.
 
-A file in the form of LevelDB's logs, each record of it a protobuf message of W&B's own. What is not whole yet, or
-was cut off by a kill, is not there.
+The file has the format of LevelDB logs; each record is a protobuf message of W&B. Incomplete records are skipped.
 """
 
 from __future__ import annotations
@@ -16,53 +15,53 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 ITEM: Final = "_item"
-"""The column that says which item a row was made of."""
+"""Column with the key of a row's item."""
 FINAL: Final = "_final"
-"""The same for the result, which is in the summary."""
+"""Column with the key of the result, in the summary."""
 STEP: Final = "_step"
 _BLOCK: Final = 32_768
 _CHUNK: Final = 7
-_START: Final = 7  # of a file: its kind and version
+_START: Final = 7  # size of the file header: kind and version
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 @dataclass
 class Seen:
-    """What was found in logs."""
+    """The items found in logs."""
 
     items: set[str] = field(default_factory=set)
-    """Their keys."""
+    """Keys of items."""
     params: set[str] = field(default_factory=set)
-    """Names of settings."""
+    """Names of parameters."""
     next_row: int = 0
-    """One above the last row."""
+    """Number after the last row."""
     axes: dict[str, str] = field(default_factory=dict)
-    """Names that have an x-axis, and which."""
+    """Name → its x-axis."""
 
 
 class LogEntry(NamedTuple):
-    """One thing a log says."""
+    """An entry of a log."""
 
     kind: Literal["row", "params", "summary", "files"]
     number: int
-    """Of a row."""
+    """Number of a row."""
     values: dict[str, Any]
-    """Of files their paths alone."""
+    """Values. Entries of files only have paths as keys."""
     folder: Path
-    """That paths begin at."""
+    """Folder that paths are relative to."""
 
 
 class LogReader:
-    """One file from a place between two records on. Reads only what is whole; calling again reads on."""
+    """A reader of a log file. It reads complete records only, and continues in the next call."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        """`offset`: one that a reader had."""
+        """Start at `offset`, a value from an earlier reader."""
         self.path = path
         self.offset = max(offset, _START)
         self._decode: Any = import_module("wandb.proto.wandb_internal_pb2").Record.FromString
 
     def records(self) -> Iterator[Any]:
-        """W&B's `Record` messages that are there by now. Raises OSError."""
+        """Yield the available `Record` messages of W&B. Raises OSError."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while (data := self._next(file)) is not None:
@@ -91,7 +90,7 @@ class LogReader:
 
 
 def look(reader: LogReader, seen: Seen) -> None:
-    """Adds what is new. Raises OSError."""
+    """Add new records. Raises OSError."""
     for record in reader.records():
         match record.WhichOneof("record_type"):
             case "history":
@@ -106,7 +105,7 @@ def look(reader: LogReader, seen: Seen) -> None:
 
 
 def plain_row(record: Any) -> dict[str, Any]:
-    """A row of the history but for what is nested, such as pictures and distributions."""
+    """Return a row of the history without nested values, such as images and distributions."""
     found: dict[str, Any] = {}
     for item in record.history.item:
         if item.key or len(item.nested_key) == 1:
@@ -116,7 +115,7 @@ def plain_row(record: Any) -> dict[str, Any]:
 
 
 def whole_row(items: Any) -> dict[str, Any]:
-    """What a message with items says, nested as it was logged."""
+    """Return the items of a message, nested as they were logged."""
     found: dict[str, Any] = {}
     for item in items:
         *above, last = list(item.nested_key) or [item.key]
@@ -128,14 +127,14 @@ def whole_row(items: Any) -> dict[str, Any]:
 
 
 def key_of(item: Any) -> str:
-    """Of a message that has a key, plain or as a path of parts."""
+    """Return the key of an item, plain or as a path."""
     return str(item.key or ".".join(item.nested_key))
 
 
 def said_since(logs: Sequence[Path], first_row: int) -> Iterator[LogEntry]:
-    """All settings, the rows from a number on, and the result, in order; a row that was said again comes once.
+    """Yield all parameters, the rows from a number on, and the result, in order. A repeated row is yielded once.
 
-    Files are those of logs that have no end, and of the newest: a server that has the row may lack its file.
+    Files are included for logs without an end and for the newest log: a server that has a row may lack its file.
     """
     for path in logs:
         folder = path.parent / "files"
@@ -161,7 +160,7 @@ def said_since(logs: Sequence[Path], first_row: int) -> Iterator[LogEntry]:
 
 
 def logs_of(folder: Path, run_id: str) -> list[Path]:
-    """All logs of a run below W&B's folder, oldest first: each process that wrote to it began one."""
+    """Return all logs of a run in W&B's folder, oldest first. Each W&B process began one."""
     found = folder.glob(f"wandb/*run-*/run-{escape(run_id)}.wandb")
     return sorted(found, key=lambda path: _begun(path, run_id))
 

@@ -1,4 +1,4 @@
-"""Items as rows of a W&B history. Pure."""
+"""The conversion of items to rows of a W&B history. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from telemetry.formatting import printable
 from telemetry.wire.events import Scalar
 
 TIME_AXIS: Final = "elapsed_s"
-"""The x-axis of what belongs to no axis of steps: seconds since the run's start."""
+"""X-axis of items without a step: seconds since the run's start."""
 _AXIS: Final = "axis/"
-_BINS: Final = 512  # W&B draws no distribution of more
-_MEDIA_BYTES: Final = 80  # a name becomes part of the name of a file, and of an artifact of at most 128
+_BINS: Final = 512  # maximum of bins in W&B's distributions
+_MEDIA_BYTES: Final = 80  # a name is part of a file name, and of an artifact's name of at most 128
 _IN_ARTIFACTS: Final = ascii_letters + digits + "_-"
 
 
@@ -37,14 +37,17 @@ class Picture(NamedTuple):
 
 class Row(NamedTuple):
     axis: str
-    """The column that is the x-axis of the others; empty: none."""
+    """Column with the x-axis of the others; empty for none."""
     values: dict[str, Any]
-    """With the x-axis itself."""
+    """Values, including the x-axis."""
 
 
 class Rows:
-    """Names are W&B's columns. A name belongs to the axis that used it first; on another it gets that axis's name
-    behind it, because W&B has one x-axis a name."""
+    """A converter of items to rows, with W&B's column names.
+
+    W&B allows one x-axis per name. A name belongs to the axis that used it first; on other axes, the axis is
+    appended.
+    """
 
     def __init__(self, started_ns: int, owners: AxisOwners, *, spread: bool) -> None:
         self._started_ns = started_ns
@@ -52,7 +55,7 @@ class Rows:
         self._owners = owners
 
     def of(self, item: Item) -> Row | None:
-        """None for what has no values. A picture is a line of text here, as any other artifact."""
+        """Return the row of an item, or None without values. An image becomes a line of text, like any artifact."""
         row: Row | None = None
         match item:
             case Step():
@@ -74,7 +77,7 @@ class Rows:
         return row
 
     def one(self, item: Mark | Text | Table | Histogram | Artifact, name: str, value: Any) -> Row:
-        """A row of one value, on the axis of the item or at its time."""
+        """Return a row with one value, on the axis of the item or at its time."""
         axis = "" if isinstance(item, Mark) else item.axis
         if axis and not isinstance(item, Mark):
             return self._row(axis_key(axis), item.step, {name: value})
@@ -99,25 +102,28 @@ class Rows:
 
 
 def final_values(reading: Reading) -> dict[str, Any]:
-    """The result, for the summary."""
+    """Return the result, for the summary."""
     return {column_of(name): value for name, value in {**flat(reading), **_distributions(reading)}.items()}
 
 
 def axis_key(axis: str) -> str:
-    """The column that is the x-axis of an axis of steps."""
+    """Return the column with the x-axis for an axis of steps."""
     return _AXIS + axis.replace("%", "%25").replace("*", "%2A")
 
 
 def column_of(name: str) -> str:
-    """A name that W&B takes. Leading underscores and x-axes are its own or ours, and a star is a pattern: such a
-    name begins with `%`. Different names stay different."""
+    """Return a name that W&B accepts. Different names stay different.
+
+    Names get a prefix `%` if they begin with `_`, look like an x-axis, or contain a star, which W&B reads as a
+    pattern.
+    """
     if name.startswith(("_", "%", _AXIS)) or name == TIME_AXIS or "*" in name or " @" in name:
         return "%" + name.replace("%", "%25").replace("*", "%2A").replace(" @", "%20@")
     return name
 
 
 def media(name: str) -> str:
-    """A name that can be part of a path below a folder, and short enough for it."""
+    """Return a name that is valid in a path and short enough."""
     safe = name.replace("\\", "%5C").replace("..", "%2E%2E").replace("\0", "%00").lstrip("/") or "%2F"
     encoded = safe.encode()
     if safe == name and len(encoded) <= _MEDIA_BYTES:
@@ -126,13 +132,16 @@ def media(name: str) -> str:
 
 
 def artifact_name(name: str) -> str:
-    """W&B takes 128 characters of few kinds. Others are a dot and two digits; a long name ends in a check sum."""
+    """Return a valid artifact name: W&B allows 128 characters of few kinds.
+
+    Other characters become a dot and two digits. A long name ends with a checksum.
+    """
     safe = escape(name, _IN_ARTIFACTS, ".")
     return safe if len(safe) <= 120 else f"{safe[:110]}.{_short(name)}"
 
 
 def distribution(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any]:
-    """In W&B's own form, of at most as many cells as it takes: beyond that neighbours are one."""
+    """Return a distribution in W&B's format. Neighbours are merged until it has few enough bins."""
     while len(counts) > _BINS:
         counts = [sum(counts[at : at + 2]) for at in range(0, len(counts), 2)]
         edges = [*edges[:-1:2], edges[-1]]
@@ -140,12 +149,12 @@ def distribution(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any
 
 
 def project_name(name: str) -> str:
-    """W&B takes 128 characters, but for a few."""
+    """Return a valid project name: W&B allows 128 characters and excludes a few."""
     return re.sub(r"[/\\#?%:]", "-", printable(name))[:128] or "telemetry"
 
 
 def run_id(text: str) -> str:
-    """Of W&B's run, from ours."""
+    """Return the id of W&B's run, derived from this run's id."""
     return "".join(char if char in _IN_ARTIFACTS else "-" for char in text)[:64]
 
 

@@ -1,4 +1,4 @@
-"""One run of W&B in this process: its library, and the process of its own that the library sends everything to."""
+"""A run of W&B in this process, and the separate W&B process that receives all its data."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from telemetry.backends.items import Artifact
 from telemetry.backends.wandb.log import STEP, LogEntry
 from telemetry.backends.wandb.rows import Cells, Picture, artifact_name
 
-_LOG_FLUSH_S: Final = 0.1  # W&B's own is 15 s
-_INIT_S: Final = 30.0  # these three together are less than what a call may take before it counts as hung
+_LOG_FLUSH_S: Final = 0.1  # W&B's default is 15 s
+_INIT_S: Final = 30.0  # the sum of these three is below the timeout of a call
 _SERVICE_S: Final = 15.0
 _FINISH_S: Final = 20.0
 _UPLOAD_S: Final = 2.0  # between two requests with rows
 _GONE: Final = frozenset({"MailboxClosedError", "HandleAbandonedError", "WandbServiceConnectionError"})
-"""What the library raises when its process is gone, beside ConnectionError."""
+"""Exceptions of the library after its process has ended, besides ConnectionError."""
 _AWAY: Final = frozenset({"CommError", "WandbApiFailedError"})
-"""When the server does not answer. Rows can wait for it; tables and artifacts ask it something first."""
+"""Exceptions if the server is down. Rows can wait for it; tables and artifacts need an answer first."""
 _MAY_PASS: Final = _AWAY | {"AuthenticationError"}
 _NEVER: Final = (401, 403)
 _SAYS_NO: Final = re.compile(r"returned error (?:401|403|404)")
 _REFUSED: Final = frozenset({"AuthenticationError", "UsageError", "ValidationError"})
 _IN_PLACE: Final = {"WANDB_CACHE_DIR": "cache", "WANDB_DATA_DIR": "staging"}
-"""What else W&B would put into the user's home."""
+"""Directories that W&B would otherwise create in the user's home."""
 
 
 class Identity(NamedTuple):
@@ -46,11 +46,14 @@ class Identity(NamedTuple):
 
 
 def library(place: Path) -> Any:
-    """W&B's package, its files in `place` where the user did not say otherwise. Raises NotConfigured."""
+    """Import W&B's package, with its files in `place` unless the user chose another folder.
+
+    Raises NotConfigured.
+    """
     for name, folder in _IN_PLACE.items():
         os.environ.setdefault(name, str(place / folder))
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    os.environ.pop("WANDB_SERVICE", None)  # that of a program that uses W&B itself and started this one
+    os.environ.pop("WANDB_SERVICE", None)  # inherited from a program that uses W&B and started this one
     try:
         return import_module("wandb")
     except ModuleNotFoundError as error:
@@ -60,10 +63,10 @@ def library(place: Path) -> Any:
 
 
 class Session:
-    """Raises Unavailable where W&B's own process is gone; then this is over and another can begin."""
+    """A session. All methods raise Unavailable if W&B's process has ended; then a new session can begin."""
 
     def __init__(self, wandb: Any, identity: Identity, folder: Path) -> None:
-        """Begins or resumes the run. Blocks: a second, online up to 45. Raises NotConfigured, Unavailable."""
+        """Begin or resume the run. Blocks for a second, online for up to 45. Raises NotConfigured, Unavailable."""
         self._wandb = wandb
         settings = wandb.Settings(
             console="off",
@@ -102,7 +105,7 @@ class Session:
         self.log = Path(self._run.settings.sync_file)
         self.url = "" if identity.offline else str(self._run.url or "")
         self.next_row = int(self._run.starting_step)
-        """As the server has it; 0 offline."""
+        """Next row on the server; 0 offline."""
         process = _process(wandb)
         self.process_id: int = process.pid if process is not None else 0
 
@@ -110,7 +113,7 @@ class Session:
         self._do(lambda: self._run.define_metric(column, step_metric=axis))
 
     def row(self, number: int, values: Mapping[str, Any]) -> None:
-        """Rows have numbers in ascending order: W&B drops one that comes later without a word."""
+        """Write a row. Numbers must ascend: W&B silently drops a row with a lower number."""
         ready = {key: self._ready(value) for key, value in values.items()}
         self._do(lambda: self._run.log(ready, step=number, commit=True))
 
@@ -121,7 +124,7 @@ class Session:
         self._do(lambda: self._run.summary.update(dict(values)))
 
     def again(self, said: LogEntry) -> None:
-        """What an earlier process wrote to its log, and the server does not have."""
+        """Write an entry of an earlier process's log that the server lacks."""
         match said.kind:
             case "params":
                 self.params(said.values)
@@ -135,17 +138,17 @@ class Session:
                 self.row(said.number, {name: one for name, one in said.values.items() if name not in own})
 
     def artifact(self, item: Artifact) -> None:
-        """By reference. A file that W&B can't find is none: what is left of it is the row with its name."""
+        """Add an artifact by reference. If W&B can't find the file, only the row with its name remains."""
         made = self._wandb.Artifact(artifact_name(item.name), item.kind or "file", metadata={"key": item.key})
         path = _local(item.uri)
         try:
             made.add_reference(path.as_uri() if path else item.uri, checksum=False, max_objects=1000)
-        except Exception:  # noqa: BLE001 – what reads references of this kind: it may lack a package, or the file
+        except Exception:  # noqa: BLE001 – readers of references: a package or the file may be missing
             return
         self._do(lambda: self._run.log_artifact(made))
 
     def finish(self, *, ended: bool) -> None:
-        """Blocks until all is with W&B, at most 20 s. Raises Unavailable."""
+        """Wait until W&B has all data, at most 20 s. Raises Unavailable."""
         try:
             self._do(lambda: self._run.finish(exit_code=0 if ended else 1))
         except TimeoutError as error:
@@ -153,18 +156,18 @@ class Session:
             raise Unavailable("W&B did not take the rest in time") from error
 
     def alive(self) -> bool:
-        """Whether W&B's process is there; its sockets say so only when they are written to."""
+        """Check whether W&B's process is alive. Its sockets only report that on a write."""
         process = _process(self._wandb)
         return process is None or process.poll() is None
 
     def kill(self) -> None:
-        """Ends W&B's process where it stands: nothing is added to the log any more."""
+        """Kill W&B's process, so that the log stops growing."""
         process = _process(self._wandb)
         if process is not None:
             with suppress(OSError):
                 process.send_signal(signal.SIGKILL)
             process.wait()
-        with suppress(Exception):  # it tells a process that is gone
+        with suppress(Exception):  # it talks to a process that has ended
             self._wandb.teardown(exit_code=1)
 
     def _save(self, path: Path, base: Path) -> None:
@@ -192,9 +195,9 @@ class Session:
 
 
 def end_orphan(process_id: int, parent_id: int) -> None:
-    """W&B's process of an earlier process of ours: it may outlive that a moment, and write to a log that is read.
+    """Kill a W&B process that has outlived its parent, because it may still write to a log.
 
-    Blocks until it is gone, at most two seconds.
+    Blocks until it has ended, at most two seconds.
     """
     deadline = time.monotonic() + 2.0
     while _is_orphan(process_id, parent_id) and time.monotonic() < deadline:
@@ -204,14 +207,14 @@ def end_orphan(process_id: int, parent_id: int) -> None:
 
 
 def picture(item: Artifact) -> Picture | None:
-    """If it is one that can be shown: it is here, and something can read it."""
+    """Return an image if this machine can read and decode it, else None."""
     path = _local(item.uri) if item.kind == "image" else None
     if path is None or pictures.read(item.uri) is None:
         return None
     try:
         with import_module("PIL.Image").open(path) as image:
             image.verify()
-    except Exception:  # noqa: BLE001 – no picture, or no library for it: then it is an artifact as any other
+    except Exception:  # noqa: BLE001 – not an image, or no library for it: it becomes an ordinary artifact
         return None
     return Picture(str(path))
 
@@ -224,7 +227,7 @@ def _local(uri: str) -> Path | None:
 
 
 def _process(wandb: Any) -> Any:
-    """W&B's own process, a `Popen`; the library has no public name for it."""
+    """Return W&B's process, a `Popen`. The library has no public name for it."""
     found: Any = wandb
     for name in ("sdk", "wandb_setup", "_singleton", "_connection", "_proc", "_process"):
         found = getattr(found, name, None)
@@ -232,7 +235,7 @@ def _process(wandb: Any) -> Any:
 
 
 def _is_orphan(process_id: int, parent_id: int) -> bool:
-    """Numbers of processes are used again: its command line says whose it is."""
+    """Check by its command line that a process is the orphan, because process ids are reused."""
     try:
         words = Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -241,7 +244,7 @@ def _is_orphan(process_id: int, parent_id: int) -> bool:
 
 
 def _named(error: Exception) -> Exception:
-    """Whether it can pass. W&B calls it a refused key, too, when the server does not answer."""
+    """Translate an error. W&B reports a rejected key also when the server is down, so the cause is checked."""
     name, text = type(error).__name__, str(error) or type(error).__name__
     answer = getattr(error.__cause__, "response", None)
     away = error.__cause__ is not None and getattr(answer, "http_status", 0) not in _NEVER

@@ -1,4 +1,4 @@
-"""Sets of runs beside each other, and what may be said of their differences."""
+"""Comparisons of two sets of runs, and verdicts on their differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sets of runs in, a comparison out. Pure: the runs have been read."""
+"""The comparison of two sets of reports. Pure."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def compare(
     options: Options | None = None,
     calibration: Calibration | None = None,
 ) -> Comparison:
-    """What the runs after do otherwise than the runs before, as far as that can be known.
+    """Compare the runs before with the runs after, and return the differences with verdicts.
 
-    The chance that any figure at all is called better, worse or changed while nothing differs is at most
-    1 - confidence, if the runs of both sides are made under the same conditions. Raises UsageError for an empty
-    side, for a run that is there twice, and for a pattern of `Options.only` that means no figure of any run.
+    If no figure differs, the chance that any figure is called better, worse or changed is at most 1 - confidence,
+    provided that the runs of both sides are made under the same conditions. Raises UsageError for an empty side,
+    for a duplicate run, and for a pattern of `Options.only` that matches no figure of any run.
     """
     options = options or Options()
     _check(before, after)
@@ -92,7 +92,10 @@ def _case(
 
 
 def _one_against_many(sample: Sample) -> str:
-    """No claim, but whether the one is among the others is worth knowing."""
+    """Describe the position of a single run among the runs of the other side.
+
+    This is information, not a verdict.
+    """
     lone, many, which = sample.after, sample.before, ("after", "before")
     if len(lone) > 1:
         lone, many, which = many, lone, ("before", "after")
@@ -105,7 +108,7 @@ def _one_against_many(sample: Sample) -> str:
 
 
 def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
-    """Bounds are in reports that were made for them."""
+    """Return the value with its bounds, if the report contains them."""
     if figure.of == "series" and figure.statistic.startswith("p"):
         for bounds in report.bounds:
             if bounds.name == figure.name and tuple(sorted(bounds.labels.items())) == figure.labels:
@@ -116,14 +119,17 @@ def _within(figure: Figure, report: Report, value: float) -> BoundedFigure:
 
 
 def _adjusted(cases: Sequence[Case]) -> list[Case]:
-    """With p-values among all figures that were tested."""
+    """Add adjusted p-values, over all figures that were tested."""
     p_values = [case.evidence.p_value for case in cases if case.evidence is not None]
     adjusted = iter(holm(p_values))
     return [case if case.evidence is None else replace(case, p_adjusted=next(adjusted)) for case in cases]
 
 
 def _place(metric: MetricResult) -> tuple[int, float, str, str, list[tuple[str, str]]]:
-    """Worse first, then better, then the rest; the largest differences first where there is a verdict."""
+    """Return the sort key: worse first, then better, then the rest.
+
+    Larger differences come first within a verdict.
+    """
     told = metric.verdict in ("worse", "better", "changed")
     size = -abs(metric.difference) if told and metric.difference is not None else 0.0
     if told and metric.difference is None:

@@ -1,16 +1,16 @@
-"""Whether more of a figure is better or worse.
+"""The direction of a figure: whether a higher value is better or worse.
 
-In this order, the first that applies:
+The first matching rule applies:
 
 1. `--lower-is-better` and `--higher-is-better` patterns, as `telemetry.compare.figure_names` has them.
 2. Time and CPU of the command: lower.
 3. A counter or series whose name has a word of trouble (`errors`, `timeouts`, `dropped`, …): lower, its rate too.
-4. Rates: higher; those of counters of time: neither.
+4. Rates: higher; rates of counters of time: neither.
 5. Values in a unit of time or bytes: lower. Values per second (`tokens/s`): higher.
 6. Values whose name has a word of time (`latency`, `delay`, …): lower; a word of speed (`throughput`, …): higher.
-7. All others are neither: a difference is `changed`.
+7. Any other figure is neither: a difference is `changed`.
 
-The total of a counter is not a value in this sense: more bytes may be more work done. Only 1 and 3 apply to it.
+Rules 5 and 6 exclude totals of counters, because more bytes may mean more work done. Only 1 and 3 apply to them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)"
 
 @dataclass(frozen=True)
 class Directions:
-    """Patterns of the user: see `telemetry.compare.figure_names`."""
+    """The user's patterns for directions. Their syntax: `telemetry.compare.figure_names`."""
 
     lower: Sequence[str] = ()
     higher: Sequence[str] = ()
 
     def of(self, figure: Figure, unit: str) -> Better:
-        """What is better of this figure. The patterns of `lower` are looked at first."""
+        """Return the better direction of a figure. Patterns of `lower` take precedence."""
         for patterns, better in ((self.lower, "lower"), (self.higher, "higher")):
             if any(matches(figure, pattern) for pattern in patterns):
                 return "lower" if better == "lower" else "higher"

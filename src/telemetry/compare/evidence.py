@@ -1,4 +1,4 @@
-"""What the values of both sides say of a difference: how large it is, and how sure that it is there."""
+"""The statistical evidence for a difference: its size, its interval and its p-value."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Pairs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Differences are fractions of the side before; infinite ones are beyond every bound."""
+    """The evidence for a figure. Differences are fractions of the side before; an infinite end means no bound."""
 
     difference: float | None
-    """None: the side before is 0 and the side after is not."""
+    """Relative difference, or None if the side before is 0 and the side after is not."""
     low: float
     high: float
     p_value: float
@@ -35,7 +35,7 @@ class Evidence:
 
 
 def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence | str:
-    """Of at least two runs a side. A text says why there is none."""
+    """Return the evidence from at least two runs on each side, or a text that explains why it is missing."""
     before, after = sample.before, sample.after
     if not any(before) and any(after):
         return _from_zero(before, after)
@@ -65,7 +65,10 @@ def _constant(values: Sequence[float]) -> bool:
 
 
 def _from_zero(before: Sequence[float], after: Sequence[float]) -> Evidence | str:
-    """Nothing is relative to 0. What remains: that runs which are all alike fall apart so neatly is rare."""
+    """Return the evidence for a change from 0, which has no relative difference.
+
+    It is the small chance that runs without any difference separate so cleanly.
+    """
     if min(after) <= 0 <= max(after):
         return "0 in every run before and in some after: there is no relative difference"
     return Evidence(

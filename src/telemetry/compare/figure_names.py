@@ -1,13 +1,13 @@
-"""Figures by what they are called.
+"""Patterns that select figures by name.
 
-A pattern is a name, which means the figures of everything of that name, whatever its labels; or a name with all its
-labels, as they are printed; either alone or with one figure behind a colon:
+A pattern is a name, or a name with all its labels as printed. A name without labels selects all figures of
+instruments with that name. A statistic may follow a colon:
 
-    latency    latency:p99    latency{route=/a}    latency{route=/a}:p99    command    command:cpu
+  latency    latency:p99    latency{route=/a}    latency{route=/a}:p99    command    command:cpu
 
-`*`, `?` and `[…]` are those of file names, and case counts. With a `{` in it, a pattern is held against names with
-labels, else against bare names. What reports and comparisons print means itself, whatever characters are in it:
-`sent{to=b} [tokens]`, `latency{route=/a} p99`, `command CPU time`.
+`*`, `?` and `[…]` work as in file names, and case matters. A pattern that contains `{` is compared with names that
+include labels, any other with bare names. A text copied from a report or comparison matches its own figure,
+whatever characters it contains: `sent{to=b} [tokens]`, `latency{route=/a} p99`, `command CPU time`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ from telemetry.errors import UsageError
 from telemetry.formatting import printable
 
 COMMAND: Final = "command"
-"""What the command's figures are of."""
+"""Name of the figures of the command."""
 COMMAND_WORDS: Final = {"wall": "wall time", "cpu": "CPU time"}
-"""Its figures as they are printed."""
+"""Statistics of the command, as printed."""
 
 _LABELS: Final = "{"
 _REST: Final = re.compile(r"(?: \[.*\])?(?:[: ](?P<statistic>.+))?", re.DOTALL)
-"""Behind a name: the unit, and the figure."""
+"""Text after a name: the unit and the statistic."""
 _SHOWN: Final = 3
 _ALIKE: Final = 0.6
 
 
 def matches(figure: Figure, pattern: str) -> bool:
-    """Whether a pattern means this figure."""
+    """Check whether a pattern selects this figure."""
     name = _in_full(figure) if _LABELS in pattern else _bare(figure)
     held = (name, f"{name}:{figure.statistic}")
     return any(fnmatchcase(text, pattern) for text in held) or _is_printed(figure, pattern)
 
 
 def check(patterns: Iterable[str], figures: Sequence[Figure], gauges: Collection[str] = ()) -> None:
-    """Raises UsageError for the first pattern that means none of these figures; it names what is nearest. `gauges`:
-    names of what has no figures."""
+    """Check patterns. Raises UsageError for the first one that matches no figure, with the nearest names.
+
+    `gauges`: names of gauges, which have no figures.
+    """
     for pattern in patterns:
         if not any(matches(figure, pattern) for figure in figures):
             said = f"the runs have no figure {pattern!r}"
@@ -69,7 +71,7 @@ def _in_full(figure: Figure) -> str:
 
 
 def _instead(pattern: str, figures: Sequence[Figure], gauges: Collection[str]) -> str:
-    """What is nearest, or what there is instead; empty where there is nothing."""
+    """Suggest the nearest figures or the existing ones. Returns an empty string if there are none."""
     name, tail = pattern, ""
     for separator in (":", " "):
         head, found, statistic = pattern.rpartition(separator)

@@ -1,4 +1,4 @@
-"""The figures of one run that are compared: percentiles, means, rates, counters, and the command's time."""
+"""The comparable figures of a run: percentiles, means, rates, counters, and the command's time."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
 
 PERCENTILES: Final = ("50", "90", "99", "99.9")
 _COUNTED: Final = {words.LATENCY: "requests", words.OUTPUT_TOKENS: "tokens"}
-"""What the rate of a series of requests is of."""
+"""Figure of requests → the unit of things that its rate counts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Figure:
-    """What is compared, over all runs."""
+    """The identity of a figure, the same in all runs."""
 
     of: Of
     name: str
     labels: tuple[tuple[str, str], ...]
-    """Sorted."""
+    """Label pairs, sorted."""
     statistic: str
-    """`p50`, `p99.9`, …, `mean`, `rate`; `value`, `rate`; `wall`, `cpu`."""
+    """Statistic: `p50`, `p99.9`, …, `mean`, `rate`; `value`, `rate`; `wall`, `cpu`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A figure in one run."""
+    """The value of a figure in one run."""
 
     value: float | None
-    """None: too few values for it."""
+    """Value, or None if the run has too few values for the figure."""
     unit: str
     count: int = 0
-    """Values that it rests on."""
+    """Number of values behind it."""
 
 
 def readings(
     report: Report, percentiles: Sequence[str] = PERCENTILES, *, every_rate: bool = False
 ) -> dict[Figure, Reading]:
-    """All figures of a run. What it was not asked to keep is absent, as are series without values.
+    """Return all figures of a run. Percentiles that the run did not keep, and series without values, are missing.
 
-    Of requests, latency alone has a rate, and output tokens: those that reports call overall. `every_rate`: what
-    else there is of requests has one too, over the whole run, as gates have it.
+    For requests, only latency and output tokens have a rate: the overall rate of reports. With `every_rate`, other
+    figures of requests also have a rate over the whole run, as in gates.
     """
     snapshot = report.snapshot
     found = {figure: reading for stat in snapshot.series for figure, reading in _series(stat, percentiles)}
@@ -70,7 +70,7 @@ def readings(
 
 
 def duration_s(report: Report) -> float:
-    """Of the run, or of the part that the report is of."""
+    """Return the duration of the run, or of the report's time range."""
     if report.time_range is not None:
         return report.time_range.end_s - report.time_range.start_s
     return report.snapshot.elapsed_s
@@ -78,9 +78,9 @@ def duration_s(report: Report) -> float:
 
 @cache
 def needed(statistic: str) -> int:
-    """Values that a run must have for this figure: a percentile has bounds on both sides from so many on.
+    """Return the number of values that a run needs for this figure: enough to bound a percentile on both sides.
 
-    Raises UsageError for the 100th, which never has, and for what is no percentile.
+    Raises UsageError for the 100th percentile, which never has an upper bound, and for an invalid percentile.
     """
     if not statistic.startswith("p"):
         return 1
@@ -108,7 +108,7 @@ def _series(stat: SeriesStat, percentiles: Sequence[str]) -> Iterator[tuple[Figu
 def _plain_rates(
     counters: Sequence[CounterStat], series: Sequence[SeriesStat], seconds: float
 ) -> Iterator[tuple[Figure, Reading]]:
-    """Over the whole run, or the part of it; none over no time."""
+    """Yield rates over the run or the time range; none if it has no duration."""
     if seconds <= 0:
         return
     for stat in series:
@@ -120,7 +120,7 @@ def _plain_rates(
 
 
 def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]]:
-    """Of each kind and tracking window what reports call its overall rate, where that is known."""
+    """Yield the overall rate of reports for each kind of request and tracking window, if known."""
     own = {id(stat) for stat in snapshot.series}
     for whole in request_counts(snapshot):
         for part in whole.windows or (whole,):
@@ -128,7 +128,7 @@ def _request_rates(snapshot: MetricsSnapshot) -> Iterator[tuple[Figure, Reading]
             rates = {words.LATENCY: rate.requests_per_s, words.OUTPUT_TOKENS: rate.tokens_per_s}
             for word, value in rates.items():
                 stat = part.series.get(word)
-                # Several windows together are no series of the run, and nobody could find their rate under a name.
+                # A sum over several windows is not a series of the run, so its rate has no name.
                 if stat is not None and value is not None and id(stat) in own:
                     figure = Figure("series", stat.name, _sorted(stat.labels), "rate")
                     yield figure, Reading(value, _COUNTED[word], stat.count)

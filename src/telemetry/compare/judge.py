@@ -1,11 +1,11 @@
-"""From evidence to a verdict: the rules, in one place.
+"""The rules that turn evidence into a verdict.
 
-Two runs a side at least; the smallest effect that matters is `m`; `significant` means that the p-value, adjusted
-for all figures of the comparison (Holm), is below 1 - confidence.
+They need at least two runs on each side. `m` is the smallest effect that matters. Significant means that the
+p-value, adjusted for all figures of the comparison (Holm), is below 1 - confidence.
 
 1. The whole interval is within ±m: `same`.
-2. Significant, and the difference is at least m: `worse` or `better`, `changed` for a figure that is neither.
-3. Else: `not_shown`.
+2. Significant, and the difference is at least m: `worse` or `better`, or `changed` for a figure without direction.
+3. Otherwise: `not_shown`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from telemetry.compare.samples import DIFFERENT_UNITS, Sample
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One figure, and all that is known about it."""
+    """A figure and all known facts about it."""
 
     sample: Sample
     better: Better
     evidence: Evidence | None = None
     obstacle: str = ""
-    """Why there is no evidence."""
+    """Reason for missing evidence."""
     p_adjusted: float = 1.0
     noise: Noise | None = None
     within: tuple[BoundedFigure, BoundedFigure] | None = None
 
 
 def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options) -> Verdict:
-    """By the rules above."""
+    """Return the verdict by the rules of this module."""
     least = options.min_effect
     if max(abs(found.low), abs(found.high)) <= least:
         return "same"
@@ -51,7 +51,7 @@ def verdict(found: Evidence, p_adjusted: float, better: Better, options: Options
 
 
 def result(case: Case, options: Options) -> MetricResult:
-    """The line of one figure."""
+    """Return the result of one figure."""
     figure, found = case.sample.figure, case.evidence
     plain = MetricResult(
         of=figure.of,
@@ -83,7 +83,7 @@ def result(case: Case, options: Options) -> MetricResult:
 
 
 def plain_difference(sample: Sample) -> float | None:
-    """Of the means; None where it is no number."""
+    """Return the relative difference of the means, or None if it is not a finite number."""
     if not (sample.before and sample.after):
         return None
     before = fmean(sample.before)
@@ -92,7 +92,7 @@ def plain_difference(sample: Sample) -> float | None:
 
 
 def _untold(plain: MetricResult, case: Case) -> MetricResult:
-    """Numbers are given where there are any, without a claim."""
+    """Return a result with numbers, if there are any, but without a verdict."""
     sample = case.sample
     reason = case.obstacle
     if case.noise is not None and case.noise.exceeded is not None:
@@ -112,7 +112,7 @@ def _untold(plain: MetricResult, case: Case) -> MetricResult:
 
 
 def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str:
-    """What makes a verdict less plain than it looks."""
+    """Return a caveat on the verdict, or an empty string."""
     level = options.level
     if said == "not_shown" and case.p_adjusted < level:
         return f"there is a difference, but not shown to be {formatting.percent(options.min_effect)} or more"

@@ -1,4 +1,4 @@
-"""What a comparison of two sets of runs came to. Structs, so that every rendering and the JSON say the same."""
+"""The result of a comparison as structs, so that all output formats and the JSON agree."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from telemetry.store.calibrations import Of
 from telemetry.wire.version import SCHEMA
 
 Verdict = Literal["worse", "better", "changed", "same", "not_shown", "cannot_tell"]
-"""`changed`: a difference of a figure that is neither good nor bad. `same`: shown to differ by less than matters.
-`not_shown`: a difference that matters may or may not be there."""
+"""Verdicts on a figure.
+
+`changed`: a figure without direction differs. `same`: the difference is shown to be too small to matter.
+`not_shown`: a difference that matters may or may not exist.
+"""
 
 VERDICT_WORDS: Final[dict[Verdict, str]] = {
     "worse": "worse",
@@ -22,34 +25,37 @@ VERDICT_WORDS: Final[dict[Verdict, str]] = {
     "not_shown": "no difference shown",
     "cannot_tell": "cannot tell",
 }
-"""In the order in which they are listed."""
+"""Verdict → words, in the order of lists."""
 
 ONE_SIDED: Final = ("only the runs before have it", "only the runs after have it")
-"""Reasons of figures that no run of the other side has."""
+"""Reasons for figures that no run of the other side has."""
 
 Better = Literal["lower", "higher", "neither"]
 Method = Literal["runs", "pairs", "exact", ""]
-"""What an interval comes from: `runs`, the spread between runs of a side; `pairs`, the spread between pairs of runs
-that followed each other; `exact`, figures that are the same in every run of a side; empty: there is none."""
+"""Source of an interval.
+
+`runs`: the spread between runs of a side. `pairs`: the spread between pairs of consecutive runs. `exact`: figures
+that are equal in every run of a side. Empty: no interval.
+"""
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """One run of a side."""
+    """A run of a side."""
 
     run_id: str
     name: str
     directory: str = ""
     started_ns: int = 0
-    """Wall clock."""
+    """Start as wall-clock time in nanoseconds."""
     seconds: float = 0.0
     completeness: str = ""
     exit_code: int | None = None
-    """Of its command; null without one, or if a signal ended it."""
+    """Exit code of its command; null without a command, or if a signal ended it."""
     signal: str | None = None
 
 
 class BoundedFigure(Struct, frozen=True, kw_only=True):
-    """A figure in one run, with bounds that its values alone give it: how runs differ is not in them."""
+    """A figure in one run, with bounds from its own values. They do not cover differences between runs."""
 
     value: float
     low: float | None = None
@@ -57,19 +63,19 @@ class BoundedFigure(Struct, frozen=True, kw_only=True):
 
 
 class Noise(Struct, frozen=True, kw_only=True):
-    """What a calibration says of a figure."""
+    """The noise of a figure, from a calibration."""
 
     cv: float
-    """Standard deviation between runs that were the same, as a fraction of their mean."""
+    """Standard deviation between identical runs, as a fraction of their mean."""
     runs: int
     limit: float
-    """A difference of the two sides beyond it, up or down, is rarer than one in twenty by noise alone."""
+    """Limit of noise: it alone exceeds this difference, up or down, in less than one of twenty comparisons."""
     exceeded: bool | None = None
-    """Whether the difference is beyond it; null if there is no difference to look at."""
+    """True if the difference exceeds the limit; null without a difference."""
 
 
 class MetricResult(Struct, frozen=True, kw_only=True):
-    """One figure of both sides. Values are in `unit`; differences are fractions of the side before."""
+    """A figure of both sides. Values are in `unit`; differences are fractions of the side before."""
 
     of: Of
     statistic: str
@@ -79,25 +85,25 @@ class MetricResult(Struct, frozen=True, kw_only=True):
     better: Better = "neither"
     verdict: Verdict = "cannot_tell"
     reason: str = ""
-    """Why it can't be told, or what makes the verdict less plain than it looks."""
+    """Reason for `cannot_tell`, or a caveat on the verdict."""
     before: float | None = None
     after: float | None = None
-    """What is typical of a side."""
+    """Typical value of a side."""
     difference: float | None = None
-    """`after / before - 1`; null where that is no number."""
+    """`after / before - 1`; null if that is not a number."""
     low: float | None = None
     high: float | None = None
-    """Interval of the difference, at the confidence of the comparison, for this figure alone."""
+    """Interval of the difference at the comparison's confidence, for this figure alone."""
     p_value: float | None = None
     p_adjusted: float | None = None
-    """The same among all figures of the comparison, after Holm: what the verdict rests on."""
+    """P-value adjusted (Holm) for all figures of the comparison. The verdict depends on it."""
     method: Method = ""
     before_values: list[float] = []
     after_values: list[float] = []
-    """One of each run that has it, in the order of the runs."""
+    """Value of each run that has the figure, in the order of the runs."""
     before_within: BoundedFigure | None = None
     after_within: BoundedFigure | None = None
-    """With one run a side: for information."""
+    """Bounds within one run, for information, if each side has a single run."""
     noise: Noise | None = None
 
 
@@ -112,37 +118,39 @@ class Curve(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two sets of runs beside each other."""
+    """A comparison of two sets of runs."""
 
     schema_version: int = SCHEMA
     confidence: float = 0.95
     min_effect: float = 0.0
-    """The smallest difference that matters, as a fraction."""
+    """Smallest difference that matters, as a fraction."""
     paired: bool = False
-    """The sides ran by turns, and each run is held against its neighbour."""
+    """True if the sides ran by turns: each run is compared with its neighbour."""
     calibration: str = ""
-    """Its name; empty without one."""
+    """Name of the calibration; empty without one."""
     before: list[RunFacts] = []
     after: list[RunFacts] = []
     metrics: list[MetricResult] = []
-    """Worse first, then better, then the rest."""
+    """Results: worse first, then better, then the rest."""
     curves: list[Curve] = []
     notes: list[str] = []
-    """What a reader should know of all of it, in plain words."""
+    """Notes for the reader about the whole comparison."""
 
     def count(self, verdict: Verdict) -> int:
         return sum(metric.verdict == verdict for metric in self.metrics)
 
     @property
     def verdict(self) -> Verdict:
-        """Of all figures together: the first of `VERDICT_WORDS` that any has, but what can't be told counts before
-        what is better; `cannot_tell` if there are none."""
+        """The overall verdict: the first that any figure has of `worse`, `cannot_tell`, `better` and the others.
+
+        The others keep their order in `VERDICT_WORDS`. Without figures, it is `cannot_tell`.
+        """
         found = {metric.verdict for metric in self.metrics}
         order: tuple[Verdict, ...] = ("worse", "cannot_tell", "better", "changed", "not_shown", "same")
         return next((verdict for verdict in order if verdict in found), "cannot_tell")
 
     def headline(self) -> str:
-        """One line: the verdict, the figures that are not without a difference, and how many runs there are."""
+        """Return one line: the verdict, the number of figures with a notable verdict, and the number of runs."""
         total, counted = len(self.metrics), self.count(self.verdict)
         told: tuple[Verdict, ...] = ("worse", "better", "changed", "cannot_tell")
         parts = [f"{self.count(verdict)} {VERDICT_WORDS[verdict]}" for verdict in told if self.count(verdict)]

@@ -1,4 +1,4 @@
-"""How much runs differ by themselves: measured by a calibration, and what it means for a comparison."""
+"""Noise between identical runs: its measurement from calibration runs, and its use in comparisons."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.report import Report
 
 SIDES: Final = (3, 5, 10, 20, 40)
-"""Runs a side for which a calibration says what can be found."""
+"""Runs per side for which a calibration reports the detectable difference."""
 _POWER: Final = 0.9
 _CONFIDENCE: Final = 0.95
 _ENOUGH: Final = 2
-"""Runs that have a spread."""
+"""Minimum number of runs for a standard deviation."""
 
 
 def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -> list[MetricNoise]:
-    """Of all figures that every run has, and all rates that a gate may ask for, in the order of their names; runs
-    in the order in which they were made."""
+    """Return the noise of all figures that every run has, and of all rates that gates may use, sorted by name.
+
+    Values are in the order of `runs`.
+    """
     read = [readings(run, percentiles, every_rate=True) for run in runs]
     figures = sorted(set(read[0]).intersection(*read[1:])) if read else []
     found = []
@@ -36,8 +38,11 @@ def noise_of(runs: Sequence[Report], percentiles: Sequence[str] = PERCENTILES) -
 
 
 def detectable(cv: float, runs: int, confidence: float = _CONFIDENCE) -> float:
-    """The smallest relative difference that nine of ten comparisons of so many runs a side find (this figure alone,
-    not paired), if runs differ by this fraction of their mean. Raises ValueError for less than 2 runs."""
+    """Return the smallest relative difference that nine of ten comparisons find with so many runs per side.
+
+    It holds for a single figure, without pairs. `cv`: standard deviation between runs as a fraction of their mean.
+    Raises ValueError for less than 2 runs.
+    """
     if runs < _ENOUGH:
         raise ValueError(f"nothing can be found with {runs} run a side")
     freedom = 2 * runs - 2
@@ -52,8 +57,10 @@ def noise_for(
     difference: float | None,
     confidence: float = _CONFIDENCE,
 ) -> Noise | None:
-    """What a calibration says of a difference between two sides of `sizes` runs; None if it does not know the
-    figure, or knows it from less than two runs."""
+    """Return the noise of a figure for sides of `sizes` runs.
+
+    Returns None if the calibration has less than two runs of the figure.
+    """
     if calibration is None or 0 in sizes:
         return None
     metric = calibration.noise(figure.of, figure.statistic, figure.name, dict(figure.labels))

@@ -1,4 +1,4 @@
-"""What a comparison is asked to do. Chosen before anybody looks at the figures."""
+"""Options of a comparison, chosen before the figures are known."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from telemetry.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Raises UsageError for numbers that make no sense."""
+    """Options of a comparison. Raises UsageError for numbers out of range."""
 
     confidence: float = 0.95
-    """Of intervals; the rest is the chance of any false alarm in the whole comparison."""
+    """Confidence of intervals. The rest is the chance of any false alarm in the whole comparison."""
     min_effect: float = 0.02
-    """The smallest difference that matters, as a fraction."""
+    """Smallest difference that matters, as a fraction."""
     directions: Directions = field(default_factory=Directions)
     only: Sequence[str] = ()
-    """Patterns of the figures to compare, as those of `Directions`; empty: all. Each has to mean one that a run
-    has. Fewer figures find smaller differences."""
+    """Patterns of figures to compare, in the syntax of `Directions`; empty for all.
+
+    Each must match a figure of some run. With fewer figures, smaller differences are found.
+    """
     percentiles: Sequence[str] = PERCENTILES
     allow_incomplete: bool = False
-    """Runs that are not complete, or whose command failed, count as the others."""
+    """True to treat incomplete runs, and runs whose command failed, like all others."""
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -38,5 +40,5 @@ class Options:
 
     @property
     def level(self) -> float:
-        """The chance of a false alarm that is taken: what the confidence leaves, without the noise of floats."""
+        """Accepted chance of a false alarm: 1 - confidence, without float rounding."""
         return round(1 - self.confidence, 12)

@@ -1,4 +1,4 @@
-"""Percentile curves of both sides: for each percentile the median over the runs."""
+"""Percentile curves of both sides: the median over the runs for each percentile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Id = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def curves(before: Sequence[Report], after: Sequence[Report]) -> list[Curve]:
-    """Of every series that all runs have in one unit, in the order of the names; from the lowest value to the
-    highest, with the percentiles in between that all runs have."""
+    """Return the curves of every series that all runs have in the same unit, sorted by name.
+
+    A curve goes from the minimum to the maximum, through all percentiles that every run has.
+    """
     sides = [[_by_id(report) for report in side] for side in (before, after)]
     runs = [run for side in sides for run in side]
     shared = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
@@ -39,7 +41,7 @@ def _by_id(report: Report) -> dict[Id, SeriesStat]:
 
 
 def _fraction(key: str) -> float:
-    """Of a percentile; 0 for what is none."""
+    """Return a percentile as a fraction, or 0 for an invalid key."""
     try:
         numerator, denominator = parse_percentile(key)
     except UsageError:

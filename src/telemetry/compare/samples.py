@@ -1,4 +1,4 @@
-"""One figure over both sides: the value of each run, or why it can't be compared."""
+"""The values of a figure in all runs, or the reason why they can't be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIFFERENT_UNITS: Final = "different units"
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The values of each side, in the order of the runs: of all of them, unless `obstacle` says why not."""
+    """The values of each side in the order of the runs. They are complete unless `obstacle` has a reason."""
 
     figure: Figure
     unit: str
@@ -32,13 +32,13 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class Samples:
     compared: list[Sample]
-    """In the order of their figures."""
+    """Samples, sorted by figure."""
     left_out: list[Figure]
-    """No run has enough values for them."""
+    """Figures without enough values in any run."""
 
 
 def samples(before: Sequence[Report], after: Sequence[Report], options: Options) -> Samples:
-    """All figures that any run has and that were asked for. Raises UsageError for a pattern that means none."""
+    """Return all requested figures of any run. Raises UsageError for a pattern that matches no figure."""
     read = {
         "before": [readings(report, options.percentiles) for report in before],
         "after": [readings(report, options.percentiles) for report in after],
@@ -71,7 +71,7 @@ def samples(before: Sequence[Report], after: Sequence[Report], options: Options)
 def _obstacle(
     figure: Figure, before: Sequence[dict[Figure, Reading]], after: Sequence[dict[Figure, Reading]]
 ) -> str:
-    """Why the values of the runs can't be held against each other."""
+    """Return the reason why the runs' values can't be compared, or an empty string."""
     having = [sum(figure in run for run in side) for side in (before, after)]
     if 0 in having:
         return ONE_SIDED[1 - having.index(0)]

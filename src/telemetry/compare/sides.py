@@ -1,4 +1,4 @@
-"""Two sets of runs: what they are, whether they can be relied on, and which of them ran next to each other."""
+"""The two sets of runs: facts about them, their reliability, and pairs of consecutive runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 
 PAIRS_FROM: Final = 5
-"""With fewer pairs the spread between them is known worse than the spread between all runs."""
+"""Minimum number of pairs. With fewer, the spread between pairs is less certain than the spread between runs."""
 
 SideName = Literal["before", "after"]
 
 
 def facts(report: Report) -> RunFacts:
-    """What a reader needs to know of a run."""
+    """Return the facts about a run that a reader needs."""
     snapshot, command = report.snapshot, report.snapshot.command
     return RunFacts(
         run_id=snapshot.run_id,
@@ -33,9 +33,9 @@ def facts(report: Report) -> RunFacts:
 
 
 def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
-    """Why the runs of a side say nothing certain of this figure; empty if they do.
+    """Return the reason why the runs of a side are unreliable for this figure; empty if they are reliable.
 
-    Events that were lost don't change the command's time.
+    Lost events do not affect the time of the command.
     """
     total = len(reports)
     found = {
@@ -56,8 +56,11 @@ def unfit(reports: Sequence[Report], side: SideName, figure: Figure) -> str:
 
 
 def by_turns(before: Sequence[Report], after: Sequence[Report]) -> list[tuple[int, int]] | None:
-    """Pairs of neighbours (indexes on both sides) if the sides ran by turns, in whatever order within a pair; None
-    if they did not, or if there are too few. Rests on when the runs started, never on their figures."""
+    """Return pairs of consecutive runs (indexes on both sides) if the sides ran by turns, else None.
+
+    The order within a pair may vary. Returns None for too few pairs. Only the start times of the runs count, never
+    their figures.
+    """
     if len(before) != len(after) or len(before) < PAIRS_FROM:
         return None
     started = [(run.snapshot.started_ns, 0, index) for index, run in enumerate(before)]

@@ -1,4 +1,4 @@
-"""Several finished runs as one: histograms added exactly, and what each run said by itself kept."""
+"""The merge of several finished runs into one, with exact sums of histograms and the results of each source."""
 
 from __future__ import annotations
 

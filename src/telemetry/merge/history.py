@@ -1,4 +1,4 @@
-"""The histories of several runs added up, and written as one."""
+"""The sum of several runs' histories, written as one history."""
 
 from __future__ import annotations
 
@@ -23,32 +23,31 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 
 OnProgress = Callable[[str, float], None]
-"""What is being done, and the share of it that is."""
+"""Progress callback: (current step, completed fraction)."""
 
 _KEEP_ALL: Final[Mapping[int, float | None]] = dict.fromkeys(LEVELS)
-"""Its size is that of the histories it is made of; runs of other days are no older than the newest one."""
+"""Retention without limit: the size is bounded by the sources, and runs of other days count as equally recent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Added:
-    """What the histories that there are come to."""
+    """The sum of all available histories."""
 
     figures: Mapping[SeriesId, Figures] = field(default_factory=dict)
     keys: Mapping[SeriesId, SeriesKey] = field(default_factory=dict)
     counts: Sequence[Mapping[SeriesId, int]] = ()
-    """Of each input: the values of its series that its history has, -1 if it contradicts itself. Empty for one
-    without a history."""
+    """Values per series in each input's history, -1 if the history contradicts itself. Empty without a history."""
     written: bool = False
-    """All of them have one, so that they have one together."""
+    """True if every input has a history, so that the merged run has one."""
 
 
 def add_histories(
     inputs: Sequence[Input], directory: Path, percentiles: Sequence[str], on_progress: OnProgress = lambda *_: None
 ) -> Added:
-    """Reads all histories once, in order of time; writes their sum to `directory` if each input has one.
+    """Read all histories once, in order of time. Write their sum to `directory` if each input has a history.
 
-    Blocks on the disk. Raises RunDirectoryError if one can't be read, or the sum can't be written, UsageError for
-    series of different ticks and for a percentile outside (0, 100].
+    Blocks on the disk. Raises RunDirectoryError for a history that can't be read or written, and UsageError for
+    series with different ticks and for a percentile outside (0, 100].
     """
     parts = [_Part.of(one) for one in inputs if one.directory.history.is_dir()]
     instruments = Instruments([(str(part.input.directory.path), part.keys) for part in parts])
@@ -82,7 +81,7 @@ def add_histories(
 
 
 class _Part:
-    """One history, and what has been read of it."""
+    """A history and the counts of what was read from it."""
 
     translation: Translation
 
@@ -103,7 +102,10 @@ class _Part:
         return placed(self._reader.intervals(), owner, origin_ns, self.input.shift_ns)
 
     def take(self, interval: Interval) -> Interval:
-        """In the words of all; counts it. Raises RunDirectoryError for one that speaks of what nobody knows."""
+        """Translate an interval to the common instruments and count it.
+
+        Raises RunDirectoryError for unknown indices.
+        """
         try:
             translated = self.translation.interval(interval)
         except RunDirectoryError as error:
@@ -115,14 +117,14 @@ class _Part:
         return translated
 
     def counts(self) -> dict[SeriesId, int]:
-        """By series; slots have to say the same."""
+        """Return the number of values per series, or -1 if the counts of its slots disagree."""
         agreed = np.where(self._values == self._in_slots, self._values, -1).tolist()
         return {_identity(key): agreed[key.index] for key in self.keys if key.kind == "series"}
 
 
 def _sum(cell: Cell, parts: Sequence[_Part], origin_ns: int) -> Interval:
     members = [parts[member.owner].take(member.interval) for member in cell.members]
-    with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+    with np.errstate(over="ignore", invalid="ignore"):  # values may be close to the largest float
         whole = added(members)
     return replace(whole, start_ns=origin_ns + cell.start_ns, end_ns=origin_ns + cell.end_ns)
 

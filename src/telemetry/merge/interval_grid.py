@@ -1,11 +1,12 @@
-"""Where the intervals of several histories go in one: each whole, into the second that its middle falls into.
+"""The placement of intervals from several histories on a common grid of seconds.
 
-The seconds of a run end when those of no other do. So each interval is put, as a whole, into one cell of a common
-grid, whose seconds are counted from the start of the first run; no count is divided, and none is lost. Where a
-history keeps only tens of seconds or minutes of some time, cells are as wide.
+Seconds of different runs end at different times. So each interval goes as a whole into the cell that contains its
+middle. The grid's seconds count from the start of the first run. No count is split or lost. If a history only keeps
+intervals of 10 s or 60 s for some time, cells there are as wide.
 
-The seconds of one run are all moved by the same, at most half a second, onto those of the grid; where cells are
-wider, by at most half of one. A middle near the edge of a cell would fall now to this side, now to that.
+All seconds of a run are shifted by the same amount, at most half a second, to align with the grid. Wider intervals
+are shifted by at most half their width. Without the shift, a middle near the edge of a cell would alternate between
+two cells.
 """
 
 from __future__ import annotations
@@ -23,41 +24,40 @@ SECOND_NS: Final = 1_000_000_000
 _WIDEST: Final = LEVELS[-1]
 _FAR_NS: Final = 1 << 62  # in the year 2116
 _NEARLY: Final = 0.6
-"""Of the width of a level: what lasts so long is of that level, whatever delayed its beginning or end."""
+"""Fraction of a level's width from which an interval belongs to that level, despite a delayed start or end."""
 
 
 class Placed(NamedTuple):
-    """Ordered by when it is, then by whose it is."""
+    """An interval on the grid, ordered by time, then by owner."""
 
     at_ns: int
-    """Its place: nanoseconds since the origin of the grid, in the middle of it."""
+    """Position: its middle, in nanoseconds since the origin of the grid."""
     owner: int
     number: int
-    """Among those of its owner."""
+    """Number among the intervals of its owner."""
     width_s: int
-    """Of the level it seems to be from: 1, 10 or 60."""
+    """Width of the level that it seems to have: 1, 10 or 60 seconds."""
     start_ns: int
     end_ns: int
-    """Where it begins and ends on the grid, since its origin."""
+    """Start and end on the grid, in nanoseconds since its origin."""
     ended_ns: int
-    """When it really did, since the origin."""
+    """Actual end, in nanoseconds since the origin."""
     interval: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     second: int
-    """The first of it, since the origin."""
+    """First second of the cell, since the origin."""
     start_ns: int
     end_ns: int
-    """Within the cell: what its members take of it, since the origin. All, if they leave out less than a quarter
-    at either end."""
+    """Part of the cell that its members cover, since the origin. Gaps below a quarter at either end are ignored."""
     members: tuple[Placed, ...]
-    """In the order in which they ended; at least one."""
+    """Members, sorted by their actual end; at least one."""
 
 
 def placed(intervals: Iterable[Interval], owner: int, origin_ns: int, shift_ns: int) -> Iterator[Placed]:
-    """Intervals of one history, in their order, moved by `shift_ns`; none before the one it follows."""
+    """Place the intervals of a history, shifted by `shift_ns`. Positions never decrease."""
     offsets: dict[int, int] = {}
     earliest_ns = 0
     for number, interval in enumerate(intervals):
@@ -72,14 +72,14 @@ def placed(intervals: Iterable[Interval], owner: int, origin_ns: int, shift_ns: 
 
 
 def cells(streams: Sequence[Iterator[Placed]]) -> Iterator[Cell]:
-    """All of them together, cell by cell. Holds the intervals of one minute."""
+    """Yield the cells of all histories in order. Memory holds the intervals of one minute."""
     ordered = heapq.merge(*streams, key=lambda one: one[:3])
     for minute, members in groupby(ordered, lambda one: one.at_ns // (_WIDEST * SECOND_NS)):
         yield from _divided(list(members), minute * _WIDEST, LEVELS[::-1])
 
 
 def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Iterator[Cell]:
-    """What lies in the `widths[0]` seconds from `second` on, in cells as narrow as all its members are."""
+    """Divide `widths[0]` seconds from `second` on into cells, as narrow as their members allow."""
     width_s, *narrower = widths
     if not narrower or any(one.width_s >= width_s for one in members):
         yield _cell(members, second, width_s)
@@ -92,10 +92,10 @@ def _divided(members: list[Placed], second: int, widths: Sequence[int]) -> Itera
 def _cell(members: list[Placed], second: int, width_s: int) -> Cell:
     first_ns, last_ns = second * SECOND_NS, (second + width_s) * SECOND_NS
     start_ns, end_ns = min(one.start_ns for one in members), max(one.end_ns for one in members)
-    slack_ns = (last_ns - first_ns) // 4  # seconds that come a little late are seconds
+    slack_ns = (last_ns - first_ns) // 4  # a second that starts or ends slightly late still fills its cell
     start_ns = first_ns if start_ns < first_ns + slack_ns else start_ns
     end_ns = last_ns if end_ns > last_ns - slack_ns else end_ns
-    if end_ns <= start_ns:  # a clock was set back: what these say is no time of the grid
+    if end_ns <= start_ns:  # a clock was set back: these times are off the grid
         start_ns, end_ns = first_ns, last_ns
     return Cell(second, start_ns, end_ns, tuple(sorted(members, key=lambda one: (one.ended_ns, one[:3]))))
 
@@ -105,5 +105,5 @@ def _width(length_ns: int) -> int:
 
 
 def _offset(start_ns: int, width_ns: int) -> int:
-    """How far a moment is from the nearest beginning of a cell."""
+    """Return the distance in nanoseconds from the nearest start of a cell."""
     return (start_ns + width_ns // 2) % width_ns - width_ns // 2

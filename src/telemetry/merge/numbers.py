@@ -1,4 +1,4 @@
-"""Adding numbers as snapshots have them: integers stay integers, floats lose nothing to the order."""
+"""Sums of numbers in snapshots: integers stay integers, and floats are independent of their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIRE_INTEGER: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of some values; `stddev` is that of the population. None: beyond what a float can say."""
+    """Moments of some values. `stddev` is of the population. None means that it exceeds a float."""
 
     count: int
     total: Number
@@ -26,7 +26,7 @@ class Moments:
 
 
 def total_of(values: Iterable[Number]) -> Number:
-    """The sum, rounded once; an integer of any size if all are. LARGEST if it overflows."""
+    """Return the sum, rounded once. It is an integer of any size if all values are. LARGEST if it overflows."""
     numbers = list(values)
     if all(isinstance(value, int) for value in numbers):
         return sum(numbers)
@@ -37,12 +37,12 @@ def total_of(values: Iterable[Number]) -> Number:
 
 
 def carried(value: Number) -> Number:
-    """As it is while wire and JSON can carry it, else the nearest float."""
+    """Return the value, or the nearest float for an integer that wire formats and JSON can't hold."""
     return value if isinstance(value, float) or -_WIRE_INTEGER <= value < _WIRE_INTEGER else float(value)
 
 
 def plain(value: float) -> Number:
-    """An int where that is exact."""
+    """Convert to an int if that is exact."""
     return int(value) if 0.0 <= value < limits.EXACT_INTEGER and value == int(value) else value
 
 
@@ -52,8 +52,10 @@ def mean_of(total: Number, count: int) -> float | None:
 
 
 def stddev_of(parts: Sequence[Moments]) -> float | None:
-    """Of all values together, of which there is at least one. What lies between the means of the parts counts as
-    well as what lies within them, and neither is the difference of large numbers."""
+    """Return the standard deviation of all values together. `parts` must contain at least one value.
+
+    It combines the spread within the parts and between their means, without subtracting large numbers.
+    """
     count = sum(part.count for part in parts)
     mean = total_of(part.total for part in parts) / count
     squares = []
@@ -64,6 +66,6 @@ def stddev_of(parts: Sequence[Moments]) -> float | None:
         squares += [part.count * (part.stddev * part.stddev), part.count * (distance * distance)]
     try:
         deviation = math.sqrt(math.fsum(squares) / count)
-    except (OverflowError, ValueError):  # sums of infinities, or of what is no number
+    except (OverflowError, ValueError):  # a sum of infinities, or NaN
         return None
     return deviation if deviation <= LARGEST else None

@@ -1,4 +1,4 @@
-"""What each source says beside the others: whose tail is not like theirs."""
+"""The comparison of each source with the others, to find one with an unusual tail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.wire.sources import ODD_FROM, SourceSeries, SourceStat
 
 
 def sources_of(inputs: Sequence[Input]) -> list[SourceStat]:
-    """The sources of all inputs, in their order, each measured against the others."""
+    """Return the sources of all inputs in order, each compared with the others."""
     sources = [source for one in inputs for source in one.sources]
     names = labels([(source.name, source.host, source.run_id) for source in sources])
     first_ns = min(source.started_ns for source in sources)
@@ -25,7 +25,7 @@ def sources_of(inputs: Sequence[Input]) -> list[SourceStat]:
 
 
 def compared(sources: Sequence[SourceStat]) -> list[list[SourceSeries]]:
-    """The series of each source, measured against those of the others."""
+    """Return the series of each source, compared with those of the others."""
     tails: dict[SeriesId, dict[int, float]] = {}
     for at, source in enumerate(sources):
         for stat in source.series:
@@ -52,7 +52,7 @@ def _identity(stat: SourceSeries) -> SeriesId:
 
 
 def _tail(stat: SourceSeries) -> float | None:
-    """None also for an integer that is larger than floats go: somebody wrote it, and nothing measured it."""
+    """Return the p99 as a float. None if it is missing or an integer beyond floats, which no measurement yields."""
     try:
         return None if stat.p99 is None else float(stat.p99)
     except OverflowError:
@@ -60,7 +60,7 @@ def _tail(stat: SourceSeries) -> float | None:
 
 
 def _to_others(values: dict[int, float]) -> dict[int, float]:
-    """Each value over the median of the others; none where that is 0, or there are no others."""
+    """Return each value divided by the median of the others. Left out if that is 0 or there are no others."""
     found = {}
     for at, value in values.items():
         others = [other for place, other in values.items() if place != at]
@@ -71,12 +71,12 @@ def _to_others(values: dict[int, float]) -> dict[int, float]:
 
 
 def _odd(ratios: dict[int, float]) -> int | None:
-    """Which one is farthest from 1, above or below; of two that are as far, the slower. None if none is far."""
+    """Return the source with the ratio farthest from 1, or None if all are close. In a tie, the slower one."""
     far = {at: (_distance(ratio), ratio) for at, ratio in ratios.items()}
     at = max(far, key=far.__getitem__, default=None)
     return at if at is not None and far[at][0] >= ODD_FROM else None
 
 
 def _distance(ratio: float) -> float:
-    """How many times more or less; rounded, so that x and 1 / x are as far."""
+    """Return the ratio or its inverse, whichever is larger. Rounded, so that x and 1 / x are equally far."""
     return round(max(ratio, 1.0 / ratio), 9) if ratio > 0.0 else math.inf

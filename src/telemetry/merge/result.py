@@ -1,4 +1,4 @@
-"""The snapshot of the merged run: all that is not a series, added up or put beside each other."""
+"""The snapshot of a merged run, apart from its series."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def merged_snapshot(
     directory: str,
     warnings: Sequence[str] = (),
 ) -> MetricsSnapshot:
-    """One result of all of them. Rates are those over the whole time from the first start to the last end."""
+    """Return the merged result. Rates are over the whole time from the first start to the last end."""
     began_ns, ended_ns = min(one.begin_ns for one in inputs), max(one.end_ns for one in inputs)
     elapsed_s = (ended_ns - began_ns) / 1e9
     producers = _Producers(inputs)
@@ -82,7 +82,7 @@ def merged_snapshot(
 
 
 def _sum(kind: type[_Sum], parts: Sequence[_Sum], highest: Sequence[str] = ()) -> _Sum:
-    """Numbers and counts by name of each field added up, but for those of which the highest counts."""
+    """Sum up each field, by name for dictionaries. Fields in `highest` take the maximum instead."""
     fields: dict[str, Any] = {}
     for name in kind.__struct_fields__:
         values = [getattr(part, name) for part in parts]
@@ -106,7 +106,7 @@ def _first(texts: Iterable[str]) -> str:
 
 
 class _Producers:
-    """Their ids are unique in a run; where two runs know one id, the later run's gets its label."""
+    """Producers with ids that are unique in the merged run. A duplicate id gets the label of the later run."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._inputs = inputs
@@ -132,7 +132,7 @@ class _Producers:
         ]
 
     def marks(self) -> list[MarkStat]:
-        """In order of time."""
+        """Return the marks in order of time."""
         found = [
             replace(
                 mark, producer=ids.get(mark.producer, mark.producer), time_ns=_moved(mark.time_ns, one.shift_ns)
@@ -162,7 +162,7 @@ def _free(producer: str, label: str, taken: set[str]) -> str:
 
 
 def _moved(time_ns: int, shift_ns: int) -> int:
-    """0 stands for no time."""
+    """Shift a time; 0 means no time and stays 0."""
     return time_ns + shift_ns if time_ns else 0
 
 
@@ -221,7 +221,7 @@ def _progress(snapshots: Sequence[MetricsSnapshot]) -> list[Progress]:
 
 
 def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
-    """What all runs agree on once; all else by run."""
+    """Return each param once if all runs agree, else once for each run."""
     params: dict[str, Scalar] = {}
     for name in dict.fromkeys(name for one in inputs for name in one.snapshot.params):
         known = [(one.label, one.snapshot.params[name]) for one in inputs if name in one.snapshot.params]
@@ -234,7 +234,7 @@ def _params(inputs: Sequence[Input]) -> dict[str, Scalar]:
 
 
 def _warnings(inputs: Sequence[Input]) -> Iterable[str]:
-    """Those of each run, and what interrupted it."""
+    """Yield the warnings of each run, and the reason if it was interrupted."""
     for one in inputs:
         if one.snapshot.state == "INTERRUPTED":
             yield f"{one.label}: interrupted: {one.snapshot.reason or 'nobody said why'}"

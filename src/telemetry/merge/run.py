@@ -1,4 +1,4 @@
-"""A run directory made of several: it appears whole, or not at all."""
+"""The creation of a merged run directory, which appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from telemetry.wire.sources import SourceStat
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTarget:
-    """Where the result goes, and what it is called; a name that is empty is made of those of the runs."""
+    """The place and name of the merged run. An empty name is derived from the names of the runs."""
 
     root: Path
-    """The run gets a directory in it, named as all are."""
+    """Parent directory for a new directory with a standard name."""
     directory: Path | None = None
-    """Or it is this one, which must not exist."""
+    """Exact directory instead, which must not exist yet."""
     name: str = ""
 
 
@@ -54,12 +54,13 @@ def merge(
     argv: Sequence[str] = (),
     on_progress: OnProgress = lambda *_: None,
 ) -> Merged:
-    """Makes the run directory of all `inputs`, of `gather`. Reads their histories, and blocks on the disk.
+    """Create the run directory of all `inputs` from `gather`. Reads their histories and blocks on the disk.
 
-    Percentiles of a series that several runs have are those of one histogram of all values, with its bound; those
-    of a series that one run has are as they were. `coarse` as in `merged_series`. `latest` stays the newest run.
+    A series of several runs gets its percentiles from a histogram of all values, with the bound of that histogram.
+    A series of a single run keeps its percentiles. `coarse`: see `merged_series`. The link `latest` does not
+    change.
 
-    Raises UsageError for runs that can't be added, RunDirectoryError if files can't be read or written.
+    Raises UsageError for runs that can't be added, RunDirectoryError for files that can't be read or written.
     """
     run_id, name = secrets.token_hex(4), place.name or name_of(inputs)
     began_ns = min(one.begin_ns for one in inputs)
@@ -94,9 +95,9 @@ def merge(
 
 @contextmanager
 def _appearing(path: Path) -> Iterator[Path]:
-    """A new directory that becomes `path` when the block ends well, and vanishes when it does not.
+    """Yield a new directory. It is renamed to `path` after success and removed after an error.
 
-    Raises RunDirectoryError if there is something already, or the disk refuses.
+    Raises RunDirectoryError if `path` exists or can't be written.
     """
     building = path.with_name(f".{path.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     if os.path.lexists(path):

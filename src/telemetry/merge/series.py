@@ -1,4 +1,4 @@
-"""Series of several runs added up: histograms slot by slot where histories have every value, else cell by cell."""
+"""The sum of several runs' series: slot by slot if the histories are complete, else cell by cell."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _CELL_BOUND: Final = 1.0 / PER_DOUBLING
 
 @dataclass(frozen=True)
 class _Share:
-    """What one run has of a series."""
+    """The part of a series in one run."""
 
     stat: SeriesStat
     lacking: str
-    """Why its history does not stand for all of it; empty if it does."""
+    """Reason why the history lacks values of the series; empty if it is complete."""
 
 
 def percentiles_of(inputs: Iterable[Input]) -> list[str]:
-    """All that are in any of the results and can be computed, ascending."""
+    """Return all computable percentiles of any result, ascending."""
     keys = {key for one in inputs for stat in one.snapshot.series for key in stat.percentiles}
     found = {}
     for key in keys:
         try:
             numerator, denominator = parse_percentile(key)
-        except UsageError:  # of a file that others wrote
+        except UsageError:  # from a file of another program
             continue
         found[key] = numerator / denominator
     return sorted(found, key=lambda key: (found[key], key))
@@ -48,10 +48,10 @@ def percentiles_of(inputs: Iterable[Input]) -> list[str]:
 def merged_series(
     inputs: Sequence[Input], added: Added, percentiles: Sequence[str], *, coarse: bool
 ) -> tuple[list[SeriesStat], list[str]]:
-    """All series, in the order in which they come first, and warnings. Each has those of `percentiles` that any run
-    has of it.
+    """Return all series in order of first appearance, and warnings.
 
-    `coarse`: display histograms may stand for what histories lack. Raises UsageError where they would have to.
+    A series gets the `percentiles` that any run has for it. `coarse`: use display histograms if histories are
+    incomplete. Without it, raises UsageError in that case.
     """
     stats, warnings = [], []
     for series, shares in _shares(inputs, added).items():
@@ -83,7 +83,7 @@ def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share
 
 
 def _lack(one: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
-    """What keeps the history of a run from standing for a series."""
+    """Return the reason why a run's history can't represent the series, or an empty string."""
     known = counts.get(identity(stat), 0)
     if known == stat.count:
         return ""
@@ -102,7 +102,10 @@ def _fine(stats: Sequence[SeriesStat], series: SeriesId, added: Added) -> Series
 
 
 def _coarse(stats: Sequence[SeriesStat], series: SeriesId, added: Added, percentiles: Sequence[str]) -> SeriesStat:
-    """A slot is in the cell of its lowest value: the highest may lie beyond, by the bound of the slots."""
+    """Merge display histograms.
+
+    A slot counts in the cell of its lowest value, so the bound adds the slot's width.
+    """
     key = added.keys.get(series)
     digits = min(stat.digits for stat in stats)
     slot_bound = Layout.of(digits).error_bound
@@ -156,7 +159,7 @@ def _extremes(stats: Sequence[SeriesStat]) -> tuple[Number | None, Number | None
 
 
 def _cells(stats: Sequence[SeriesStat]) -> list[tuple[int, int]]:
-    """Edges depend on the unit alone, so that cells of all runs are the same."""
+    """Add up cells. Their edges depend only on the unit, so they match in all runs."""
     sums: dict[int, int] = {}
     for stat in stats:
         for cell, count in stat.histogram:
@@ -167,7 +170,7 @@ def _cells(stats: Sequence[SeriesStat]) -> list[tuple[int, int]]:
 def _of_cells(
     cells: Sequence[tuple[int, int]], key: str, unit: float, least: Number | None, most: Number | None
 ) -> Number:
-    """The highest value of the cell that holds the rank, but within the extremes."""
+    """Return the highest value of the cell that holds the rank, limited to the minimum and maximum."""
     wanted = rank(parse_percentile(key), sum(count for _, count in cells))
     reached = accumulate(count for _, count in cells)
     cell = next((cell for (cell, _), so_far in zip(cells, reached, strict=True) if so_far >= wanted), cells[-1][0])

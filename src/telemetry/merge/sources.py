@@ -1,4 +1,4 @@
-"""The runs that are to become one: what is known of each, and what forbids it."""
+"""The runs to merge: facts about each, and checks that they can be merged."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSna
 from telemetry.wire.sources import SourceSeries, SourceStat
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
-"""Name and labels, these sorted."""
+"""Name and sorted labels."""
 
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 0.02
 _OVERFLOW: Final = "overflow"
-"""What there was no room for, whatever its kind and unit."""
+"""Name of the instrument for values beyond the limits, of any kind and unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """A finished run, which may be a merged one."""
+    """A finished run, perhaps already a merged one."""
 
     directory: RunDirectory
     snapshot: MetricsSnapshot
     sources: tuple[SourceStat, ...]
-    """Itself, or what it was merged of."""
+    """The run itself, or the sources that it was merged from."""
     host: str = ""
     label: str = ""
-    """What tells it from the others."""
+    """Text that distinguishes it from the others."""
     shift_ns: int = 0
-    """What is added to all its times."""
+    """Nanoseconds added to all its times."""
 
     @property
     def begin_ns(self) -> int:
-        """Wall clock of its start, moved."""
+        """Start as wall-clock time, with the shift."""
         started_ns = self.snapshot.started_ns or self.snapshot.time_ns - self._elapsed_ns
         return max(0, started_ns) + self.shift_ns
 
@@ -54,16 +54,16 @@ class Input:
 
 
 def identity(of: SeriesStat | CounterStat | GaugeStat) -> SeriesId:
-    """What tells an instrument from all others of its kind."""
+    """Return the name and labels that identify an instrument within its kind."""
     return of.name, tuple(sorted(of.labels.items()))
 
 
 def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_starts: bool = False) -> list[Input]:
-    """Reads what lies beside the results. `align_starts`: all begin when the first of them did.
+    """Read the files next to the results. `align_starts`: shift all runs to the start of the first one.
 
-    Raises UsageError for less than two runs, for one that comes twice, and for instruments that can't be added;
+    Raises UsageError for less than two runs, for a duplicate run, and for instruments that can't be added. Raises
     RunDirectoryError for a run that has not ended, or whose files can't be read. Blocks for seconds while an
-    aggregator still has a run.
+    aggregator still has a run locked.
     """
     inputs = [_input(directory, snapshot) for directory, snapshot in found]
     if len(inputs) < 2:
@@ -91,7 +91,10 @@ def _input(directory: RunDirectory, snapshot: MetricsSnapshot) -> Input:
 
 
 def _let_go(directory: RunDirectory) -> bool:
-    """Whether no aggregator has it. One that has written its result tells others for a moment, then ends."""
+    """Check that no aggregator has the run.
+
+    After its result, an aggregator still answers briefly before it ends.
+    """
     deadline_s = time.monotonic() + _PATIENCE_S
     while directory.locked():
         if time.monotonic() > deadline_s:
@@ -101,7 +104,7 @@ def _let_go(directory: RunDirectory) -> bool:
 
 
 def _host(directory: RunDirectory, snapshot: MetricsSnapshot) -> str:
-    """A manifest can be lost; then the only host that recorded is that of the run."""
+    """Return the host. Without a manifest, it is the host of the producers if all share one."""
     try:
         return directory.read_manifest().host
     except RunDirectoryError:
@@ -150,7 +153,7 @@ def _refuse_twice(inputs: Sequence[Input]) -> None:
 
 
 def refuse_conflicts(inputs: Sequence[Input]) -> None:
-    """Raises UsageError where two runs mean different things by one name."""
+    """Check that each name has the same kind and unit in all runs. Raises UsageError."""
     known: dict[str, tuple[str, str, Input]] = {}
     for one in inputs:
         kinds = (
@@ -176,8 +179,10 @@ def _described(kind: str, unit: str) -> str:
 
 
 def labels(runs: Sequence[tuple[str, str, str]]) -> list[str]:
-    """What tells runs apart, given (name, host, run id) of each: names if these do, else hosts, else both, else run
-    ids."""
+    """Return distinct labels from (name, host, run id) of each run.
+
+    Labels are names if those are distinct, else hosts, else both, else run ids.
+    """
     forms: tuple[Callable[[str, str, str], str], ...] = (
         lambda name, host, run_id: name,
         lambda name, host, run_id: host,
@@ -191,7 +196,7 @@ def labels(runs: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def name_of(inputs: Sequence[Input]) -> str:
-    """What the merged run is called if nobody says."""
+    """Return the default name of the merged run."""
     names = {one.snapshot.name.removesuffix("-merged") for one in inputs}
     name = f"{names.pop()}-merged" if len(names) == 1 else "merged"
     return name[-limits.NAME_CHARS :]

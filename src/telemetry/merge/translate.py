@@ -1,4 +1,4 @@
-"""The instruments of several histories as those of one: an index of one means another in the other."""
+"""The mapping of instruments from several histories to common indices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ _Id = tuple[str, SeriesId]
 
 
 class Instruments:
-    """All instruments of some histories, each once. A series has the fewest digits that any of them gave it."""
+    """The instruments of several histories, each once.
+
+    A series gets the lowest number of digits among the histories.
+    """
 
     def __init__(self, keys: Sequence[tuple[str, Sequence[SeriesKey]]]) -> None:
-        """(whose they are, keys) of each history. Raises UsageError if a series has other ticks in another."""
+        """Read (owner, keys) of each history.
+
+        Raises UsageError if a series has different ticks in two histories.
+        """
         self._known: dict[_Id, tuple[SeriesKey, str]] = {}
         sizes = dict.fromkeys(_KINDS, 0)
         for owner, own in keys:
@@ -48,17 +54,17 @@ class Instruments:
         return [key for key, _ in self._known.values()]
 
     def translation(self, keys: Sequence[SeriesKey]) -> Translation:
-        """From the indices of these keys to those of all."""
+        """Return the translation from indices of these keys to the common indices."""
         return Translation(keys, {identity: key for identity, (key, _) in self._known.items()})
 
 
 class Translation:
-    """From one history to all of them."""
+    """A translation of one history's indices to the common indices."""
 
     def __init__(self, keys: Sequence[SeriesKey], known: dict[_Id, SeriesKey]) -> None:
         self._places: dict[str, _Array] = {}
         self._coarser: dict[int, tuple[Layout, Layout]] = {}
-        """By index of the series: its layout, and the one of fewer digits that it gets."""
+        """Index of a series → its layout, and the layout with fewer digits that it gets."""
         for kind in _KINDS:
             own = [key for key in keys if key.kind == kind]
             places = np.full(max((key.index for key in own), default=-1) + 2, _NONE, dtype=np.int64)
@@ -70,7 +76,7 @@ class Translation:
             self._places[kind] = places
 
     def interval(self, interval: Interval) -> Interval:
-        """The same in other words; decoded before. Raises RunDirectoryError for an index without a key."""
+        """Translate a decoded interval. Raises RunDirectoryError for an index without a key."""
         return replace(
             interval,
             series=self._series(interval.series),
@@ -99,7 +105,7 @@ class Translation:
         )
 
     def _coarsened(self, old: _Array, ends: _Array, slots: _Array) -> _Array:
-        """Slots in the layouts that their series get. One of more digits lies within one of fewer as a whole."""
+        """Convert slots to the layouts with fewer digits. A finer slot always lies within one coarser slot."""
         slots = slots.copy()
         for row, index in enumerate(old.tolist()):
             if index in self._coarser:

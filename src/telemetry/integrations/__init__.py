@@ -1,1 +1,1 @@
-"""What connects a run to programs that know nothing of telemetry."""
+"""Integrations with programs that do not use telemetry themselves."""

@@ -1,4 +1,4 @@
-"""From a socket to a feed, until one of them, the run or somebody else ends it."""
+"""The loop that passes messages from a socket to a feed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from telemetry import limits
 from telemetry.integrations.feeds import Feed
 
 Ending = Literal["ended", "stopped", "run_over", "gone"]
-"""`gone`: the other side is not there any more, and did not say that it would go."""
+"""Reason for the end. `gone`: the sender disappeared without an end message."""
 
 _LOOK_S: Final = 0.2
-_LAST_S: Final = 0.2  # of silence, and nothing more is on its way from a sender that has ended
+_LAST_S: Final = 0.2  # of silence, after which no message of an ended sender is on its way
 _LAST_WORDS_S: Final = 5.0
 _QUIET_S: Final = 30.0
 
 
 class Messages(Protocol):
-    """A subscription."""
+    """A subscription to messages."""
 
     address: str
     connected: bool
@@ -29,7 +29,10 @@ class Messages(Protocol):
 
 
 class FeedLoop:
-    """`run_over` tells whether the run takes nothing more; it is asked a few times a second."""
+    """A loop until the feed, the sender, the run or a stop request ends it.
+
+    `run_over` tells whether the run has ended; it is called a few times a second.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class FeedLoop:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.taken = 0
-        """Messages."""
+        """Number of messages taken."""
         self._feed = feed
         self._messages = messages
         self._run_over = run_over
@@ -53,7 +56,7 @@ class FeedLoop:
         self._heard_s = self._there_s = clock()
 
     def run(self) -> Ending:
-        """Blocks. Told to stop, it takes what has been sent already."""
+        """Run the loop. Blocks. After a stop request, it still takes the messages that were already sent."""
         look_s = 0.0
         while True:
             message = self._messages.recv(_LOOK_S)
@@ -79,7 +82,10 @@ class FeedLoop:
         self._feed.take(message)
 
     def _be_patient(self, now_s: float) -> None:
-        """A sender that has not come yet is waited for; one that went may come back for a while."""
+        """Wait without limit for the first connection, but only for a while after a disconnection.
+
+        Report a long silence.
+        """
         messages = self._messages
         if messages.connected or not messages.ever_connected:
             self._there_s = now_s

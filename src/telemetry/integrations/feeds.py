@@ -1,6 +1,6 @@
-"""Feeds: what turns the messages of somebody else's PUB socket into a run. This is the seam, and who is behind it.
+"""The interface of feeds, which turn messages of another program's PUB socket into a run, and their registry.
 
-A feed is an entry point of the group `telemetry.feeds`: its name, and what has the form of `FeedKind`.
+A feed is an entry point of the group `telemetry.feeds`: its name, and a class or function of the form `FeedKind`.
 """
 
 from __future__ import annotations
@@ -25,47 +25,50 @@ BUILT_IN: Final = {"endpoints": "telemetry.integrations.endpoints.translate:Endp
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """What a feed is told beside its run."""
+    """Settings of a feed."""
 
     say: Callable[[str], object]
-    """Takes one line that a person should read. What others sent has to be printable."""
+    """Function that prints a line for the user. Text from other programs must be printable."""
     texts: bool = True
-    """Whether texts are handed on, so that their tokens are counted."""
+    """True if texts are passed on, so that their tokens are counted."""
     session: str = ""
-    """Which session of a command this is, from "2" on: a label for what it records. Empty for the first."""
+    """Number of the session within a command, from "2" on, as a label for its records.
+
+    Empty for the first session.
+    """
 
 
 class Feed(Protocol):
-    """One thread calls it."""
+    """A feed. It is called by a single thread."""
 
     @property
     def over(self) -> bool:
-        """Whether the other side has said that nothing more comes."""
+        """True once the sender has announced the end."""
 
     def take(self, message: bytes) -> None:
-        """One message of the socket, whatever is in it. Never raises."""
+        """Take a message of the socket with any content. Never raises."""
 
     def close(self) -> None:
-        """Nothing more comes. The run has not been finished yet."""
+        """End the feed. The run is not finished yet."""
 
 
 class FeedKind(Protocol):
-    """Makes a feed. A class with these two attributes is one."""
+    """A factory of feeds, such as a class with these two attributes."""
 
     @property
     def topics(self) -> Sequence[bytes]:
-        """What to subscribe to: prefixes."""
+        """Topic prefixes to subscribe to."""
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Where its senders are found if no address is given: `ipc://` and a path with `*`. May be empty."""
+        """Default addresses of senders: `ipc://` and a path with `*`. May be empty."""
 
     def __call__(self, run: Run, options: FeedOptions, /) -> Feed: ...
 
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """What `NAME[:ADDRESS]` says. `address` is empty, or may contain `*`."""
+    """The parsed `NAME[:ADDRESS]`. `address` may be empty or contain `*`."""
 
     name: str
     address: str = ""
@@ -75,7 +78,7 @@ class FeedSpec:
 
 
 def parse_feed(text: str) -> FeedSpec:
-    """Raises UsageError for a name that no feed has, and for what is no address."""
+    """Parse `NAME[:ADDRESS]`. Raises UsageError for an unknown feed or an invalid address."""
     name, colon, address = text.partition(":")
     known = _known()
     if name not in known:
@@ -95,7 +98,7 @@ def parse_feed(text: str) -> FeedSpec:
 
 
 def load_feed(name: str) -> FeedKind:
-    """Raises UsageError if nothing of that name can be imported."""
+    """Import a feed. Raises UsageError if the import fails."""
     point = _known()[name]
     try:
         return cast(FeedKind, point.load())
@@ -104,6 +107,6 @@ def load_feed(name: str) -> FeedKind:
 
 
 def _known() -> dict[str, EntryPoint]:
-    """Ours can't be replaced by somebody else's of the same name."""
+    """Return all feeds by name. Plugins can't replace built-in feeds."""
     others = {point.name: point for point in entry_points(group=GROUP)}
     return others | {name: EntryPoint(name, value, GROUP) for name, value in BUILT_IN.items()}

@@ -1,4 +1,4 @@
-"""Where a sender listens whose address is not known beforehand: a file that a pattern describes."""
+"""The search for a sender's address by a pattern of socket files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_pattern(address: str) -> bool:
 
 
 def listening(patterns: Sequence[str]) -> list[str]:
-    """The ipc addresses that match and that somebody listens at, the newest first. Asks each of the newest few."""
+    """Return the matching ipc addresses with a listener, newest first. Tests only the newest few."""
     newest = [address for address, _ in _matching(patterns)]
     return [address for address in newest[: limits.FEED_PLACES] if not refuses(address)]
 
@@ -30,7 +30,7 @@ def listening(patterns: Sequence[str]) -> list[str]:
 def await_listening(
     patterns: Sequence[str], over: Callable[[], bool], say: Callable[[str], object], look_s: float = 0.1
 ) -> str:
-    """The newest address that somebody listens at. Blocks until there is one; empty if it is `over` before."""
+    """Wait for a matching address with a listener and return the newest one, or an empty string once `over`."""
     patient_until_s = time.monotonic() + _PATIENCE_S
     while not (found := listening(patterns)):
         if over():
@@ -45,10 +45,10 @@ def await_listening(
 
 
 class SendersOfCommand:
-    """The addresses that processes of a command listen at, each found once.
+    """The addresses at which processes of a command listen; each is found once.
 
-    Where the system does not tell whose a process is, an address that appeared since the command was started is
-    taken for the command's, and two of them at once are an error.
+    If the system does not tell which process owns a socket, an address that appeared after the command's start
+    counts as the command's. Two of them at once are an error.
     """
 
     def __init__(
@@ -59,19 +59,21 @@ class SendersOfCommand:
         say: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`started_ns`: a moment before the command was started, of the wall clock."""
+        """Prepare the search. `started_ns`: wall-clock time just before the command's start."""
         self._patterns = patterns
         self._processes = processes
         self._started_ns = started_ns
         self._say = say
         self._clock = clock
         self._judged: dict[_SocketFile, bool] = {}
-        """Of the sockets that are there, whether they are the command's."""
+        """Existing sockets → True if the command owns them."""
         self._patient_until_s = clock() + _PATIENCE_S
 
     def new(self) -> list[str]:
-        """Addresses of the command that were not there the last time. Raises EndpointError where nobody can tell
-        which one is the command's."""
+        """Return addresses of the command that are new since the last call.
+
+        Raises EndpointError if the command's address is ambiguous.
+        """
         found = self._owned() if self._processes.known else self._appeared()
         if found:
             self._patient_until_s = math.inf
@@ -84,14 +86,17 @@ class SendersOfCommand:
         return found
 
     def _owned(self) -> list[str]:
-        """Asks no socket again whose owner it knows: whoever listens is not to notice."""
+        """Find new sockets of the command.
+
+        A socket with a known owner is not probed again, to leave listeners undisturbed.
+        """
         there = _matching(self._patterns)
         self._judged = {file: self._judged[file] for _, file in there if file in self._judged}
         unknown = [(address, file) for address, file in there if file not in self._judged]
         found = []
         for address, file in unknown[: limits.FEED_PLACES]:
             if not (pid := listener(address.removeprefix(IPC))):
-                continue  # nobody, or one of whom the next look may know more
+                continue  # no listener, or an unknown one that the next look may identify
             self._judged[file] = self._processes.own(pid)
             if self._judged[file]:
                 found.append(address)
@@ -115,7 +120,7 @@ class SendersOfCommand:
 
 
 class _SocketFile(NamedTuple):
-    """What tells a socket from another that is bound at the same path later."""
+    """The identity of a socket, to detect a new one at the same path."""
 
     path: str
     number: int
@@ -123,13 +128,13 @@ class _SocketFile(NamedTuple):
 
 
 def _matching(patterns: Sequence[str]) -> list[tuple[str, _SocketFile]]:
-    """Addresses and their files, the newest first, whether somebody listens or not."""
+    """Return matching addresses and their files, newest first, with or without a listener."""
     found: dict[str, _SocketFile] = {}
     for pattern in patterns:
         for path in glob.iglob(pattern.removeprefix(IPC)):
             try:
                 stat = os.stat(path)
-            except OSError:  # it has just gone
+            except OSError:  # it was just removed
                 continue
             found[f"{IPC}{path}"] = _SocketFile(path, stat.st_ino, stat.st_mtime_ns)
     return sorted(found.items(), key=lambda item: (item[1].time_ns, item[0]), reverse=True)

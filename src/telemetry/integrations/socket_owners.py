@@ -1,4 +1,4 @@
-"""Whose a local socket is: the process that listens there, and whether it is one of a command's."""
+"""The owner of a local socket: the process that listens there, and whether it belongs to a command."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 _PEER: Final = struct.Struct("3i")
-"""Process, user and group, as the kernel has them of a peer."""
+"""Process, user and group id of a peer, in the kernel's layout."""
 _PARENT, _SESSION = 1, 3
-"""Places in /proc/PID/stat behind the name of the program."""
-_GENERATIONS: Final = 1_000  # a process table that changes while it is read may have a circle in it
+"""Indexes in /proc/PID/stat, after the name of the program."""
+_GENERATIONS: Final = 1_000  # a process table that changes while it is read may contain a cycle
 
 
 def listener(path: str) -> int | None:
-    """Return the id of the process that listens at a path; 0 if the system does not say, None if nobody does."""
+    """Find the process that listens at a path. Returns 0 if the system does not tell, None without a listener."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -25,16 +25,16 @@ def listener(path: str) -> int | None:
                 return 0
             return int(_PEER.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
         except BlockingIOError:
-            return 0  # its backlog is full: somebody listens
+            return 0  # its backlog is full, so there is a listener
         except OSError:
             return None
 
 
 class CommandProcesses:
-    """The processes of a command: all descendants of a process, and all that have a variable of its environment.
+    """The processes of a command: all descendants of a process, and all with a variable in their environment.
 
-    A process that was adopted by another keeps its environment; one that cleared that still has its parents, or the
-    session of one of them.
+    A process adopted by another parent keeps its environment. A process with a cleared environment still has its
+    parents, or their session.
     """
 
     def __init__(self, ancestor: int, variable: str, value: str, proc: Path = Path("/proc")) -> None:
@@ -44,11 +44,11 @@ class CommandProcesses:
 
     @property
     def known(self) -> bool:
-        """Whether the system tells whose a process is."""
+        """True if the system tells which process owns a socket."""
         return (self._proc / "self" / "stat").exists()
 
     def own(self, pid: int) -> bool:
-        """Whether a process is one of the command's. False for one that is gone."""
+        """Check whether a process belongs to the command. Returns False for a process that has ended."""
         if pid <= 0:
             return False
         _, session = self._parent_and_session(pid)
@@ -65,7 +65,7 @@ class CommandProcesses:
             yield pid
 
     def _parent_and_session(self, pid: int) -> tuple[int, int]:
-        """0 for what is gone or not to be seen."""
+        """Return the ids of parent and session, or 0 for a process that has ended or is hidden."""
         try:
             stat = (self._proc / str(pid) / "stat").read_bytes()
         except OSError:
@@ -74,7 +74,7 @@ class CommandProcesses:
         return int(fields[_PARENT]), int(fields[_SESSION])
 
     def _environment(self, pid: int) -> list[bytes]:
-        """Empty for a process of another user."""
+        """Return the environment, or an empty list for a process of another user."""
         try:
             return (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
         except OSError:

@@ -1,1 +1,1 @@
-"""The event bus of an MLCommons endpoints benchmark: its bytes, and what they mean for a run."""
+"""The event bus of an MLCommons endpoints benchmark: decoding of its messages, and their translation to a run."""

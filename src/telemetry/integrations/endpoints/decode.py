@@ -1,8 +1,8 @@
-"""Bytes of an endpoints benchmark → events. Pure: no socket, no clock, no run.
+"""The decoder for messages of an endpoints benchmark. Pure: no socket, no clock, no run.
 
-A message is a topic of 40 bytes, padded with NUL, and one msgpack value: an event, or under the topic `batch` a
-list of events that are encoded already. An event is a map; what it carries is an array that begins with its type.
-Fields and types that are not known here are passed over, for the other side has no version numbers.
+A message is a topic of 40 bytes, padded with NUL, and one msgpack value: an event, or for the topic `batch` a list
+of encoded events. An event is a map; its data is an array that begins with its type. Unknown fields and types are
+skipped, because the benchmark's messages have no version number.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ CHUNK: Final = "sample.recv_non_first"
 COMPLETE: Final = "sample.complete"
 ERRORS: Final = frozenset({"error.generic", "error.loadgen", "error.session", "error.client"})
 SILENT: Final = frozenset({"session.stop_loadgen"})
-"""Known, and of no meaning here."""
+"""Known event types without a meaning for a run."""
 TOOL_FINISHES: Final = frozenset({"tool_calls", "function_call"})
-"""Finish reasons of answers that call tools. Versions that publish no calls give such answers an empty text."""
+"""Finish reasons of answers that call tools.
+
+Versions that omit the calls publish such answers with an empty text.
+"""
 KNOWN: Final = (
     frozenset({STARTED, ENDED, INTERRUPTED, TRACKING_BEGINS, TRACKING_ENDS, ISSUED, FIRST, CHUNK, COMPLETE})
     | ERRORS
@@ -42,26 +45,26 @@ KNOWN: Final = (
 Reason = Literal["frame", "batch", "event", "unknown_event", "data"]
 _NIL: Final = Raw(b"\xc0")
 _NOTHING: Final = (b"\xc0", b"\x90")
-"""nil and an empty array."""
+"""Encodings of nil and of an empty array."""
 _Id = Annotated[str, Meta(max_length=limits.FEED_ID_CHARS)]
 
 
 class Event(Struct, frozen=True, gc=False):
-    """One event. `timestamp_ns` is monotonic, of the machine that the benchmark runs on."""
+    """An event of the benchmark. `timestamp_ns` is the monotonic clock of the benchmark's machine."""
 
     event_type: Annotated[str, Meta(max_length=TOPIC_BYTES)]
     timestamp_ns: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     sample_uuid: _Id = ""
-    """Empty for what is about no request."""
+    """Id of the request; empty for an event without a request."""
     conversation_id: _Id = ""
     turn: int | None = None
     data: Raw = _NIL
-    """Undecoded: see `data_of`."""
+    """Encoded data. See `data_of`."""
     finish_reason: str | None = None
 
 
 class Refused(NamedTuple):
-    """Bytes that are no event."""
+    """A rejection of bytes that are not an event."""
 
     reason: Reason
 
@@ -72,25 +75,25 @@ class Prompt(Struct, tag="PromptData", array_like=True, frozen=True, gc=False):
 
     @property
     def tokens(self) -> int | None:
-        """How many ids there are; None if the prompt is not given as ids."""
+        """Number of token ids, or None if the prompt has no ids."""
         return _array_length(self.token_ids)
 
 
 class Output(Struct, tag="TextModelOutput", array_like=True, frozen=True):
     output: str | list[str] = ""
-    """A list if it was streamed: the chunks."""
+    """Text, or a list of chunks if it was streamed."""
     reasoning: str | list[str] | None = None
     tool_calls: Raw = _NIL
-    """An array: the calls, or the chunks of them."""
+    """Encoded array of the calls, or of their chunks."""
 
     @property
     def calls_tools(self) -> bool:
-        """Whether there is more to the answer than its text."""
+        """True if the answer contains tool calls."""
         return bytes(self.tool_calls) not in _NOTHING
 
     @property
     def text(self) -> str:
-        """All that was generated, in order."""
+        """The whole generated text, in order."""
         return _joined(self.reasoning or "") + _joined(self.output)
 
 
@@ -107,9 +110,9 @@ _DATA: Final[msgspec.msgpack.Decoder[Data | None]] = msgspec.msgpack.Decoder(Dat
 
 
 def decode(frame: bytes) -> Iterator[Event | Refused]:
-    """The events of a message in order, and what is none of them in its place. Never raises.
+    """Yield the events of a message in order, with a Refused in place of each invalid one. Never raises.
 
-    A batch whose list can't be read is refused as one, whatever it held.
+    An unreadable batch yields a single Refused.
     """
     if len(frame) <= TOPIC_BYTES:
         yield Refused("frame")
@@ -128,7 +131,7 @@ def decode(frame: bytes) -> Iterator[Event | Refused]:
 
 
 def data_of(event: Event) -> Data | Refused | None:
-    """What the event carries; None for nothing. Never raises."""
+    """Decode the data of an event, or return None without data. Never raises."""
     try:
         return _DATA.decode(event.data)
     except BAD_INPUT:
@@ -148,7 +151,7 @@ def _joined(text: str | list[str]) -> str:
 
 
 def _array_length(raw: Raw) -> int | None:
-    """Elements of an encoded array, read off its head; None if it is no array."""
+    """Return the length of an encoded array from its header, or None if it is not an array."""
     head = memoryview(raw)
     kind = head[0]
     if kind >> 4 == 0x9:

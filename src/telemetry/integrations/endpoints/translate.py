@@ -1,4 +1,4 @@
-"""Events of an endpoints benchmark → requests of a run, with the benchmark's own times."""
+"""The translation of a benchmark's events to requests of a run, with the benchmark's own timestamps."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ WINDOW: Final = "tracked"
 
 _SHOWN_CHARS: Final = 200
 _MESSAGE_NS: Final = 3_600 * 10**9
-"""The events of one message are no further apart: a thousand of them, or what comes until the session ends."""
+"""Maximum time between events of a message: it holds a thousand events, or all events up to the session's end."""
 _SPARE_NS: Final = 10**9
-"""Later messages may take so much less time to get here than the first."""
+"""Reserve for later messages that arrive faster than the first one."""
 
 
 class EndpointsFeed:
-    """One benchmark. A request is one from `sample.issued` to `sample.complete` or the first `error` with its id.
+    """A feed from one benchmark.
 
-    What a benchmark sends after an error of the same request says nothing new and is passed over. Requests that
-    this never saw begin count in `request.after_end`. Of too many in flight the oldest count as expired.
+    A request lasts from `sample.issued` to `sample.complete` or to the first `error` with its id. Later events of a
+    failed request are skipped. Events of a request whose start was missed count in `request.after_end`. If too many
+    requests are in flight, the oldest counts as expired.
 
-    The tokens of an answer are those of its text. A chunk says nothing of them: a server may put several into one,
-    and a benchmark may publish the first chunk alone. Where the text is not handed on, or is not all of the answer,
-    the tokens are unknown, and `feed.uncounted` says why. For the time per token the first chunk counts as one.
+    The tokens of an answer are the tokens of its text. Chunks do not count as tokens: a server may put several
+    tokens into one, and a benchmark may publish the first chunk only. If the text is missing or incomplete, the
+    number of tokens is unknown, and `feed.uncounted` has the reason. For the time per token, the first chunk counts
+    as one token.
 
-    The clock of another machine may be ahead of this one's, where no event comes from later than now. Then all
-    times are moved back by as much as the first message tells.
+    The clock of another machine may be ahead of this machine's, which accepts no future times. In that case, the
+    first message determines a shift, and all times are moved back by it.
     """
 
     topics: Sequence[bytes] = (b"",)
@@ -57,26 +59,29 @@ class EndpointsFeed:
     def __init__(self, run: Run, options: FeedOptions, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.over = False
         self.events = 0
-        """Those that were understood."""
+        """Number of events that were understood."""
         self._run = run
         self._options = options
         self._clock = clock
         self._ahead_ns = 0
-        """The sender's clock, of this machine's."""
+        """Nanoseconds by which the sender's clock is ahead of this machine's."""
         self._labels = {SESSION: options.session} if options.session else {}
         self._which = f"{SESSION} {options.session}" if options.session else "session"
         self._requests = run.requests(KIND, labels=self._labels)
         self._open: OrderedDict[str, Request] = OrderedDict()
-        """By id, oldest first."""
+        """Id → request in flight, oldest first."""
         self._chars_of: dict[str, int] = {}
-        """Of those whose prompt is kept until they end, how long it is."""
+        """Id → length of a prompt that is kept until its request ends."""
         self._chars = 0
-        """Of them together."""
+        """Total length of these prompts."""
         self._said: set[str] = set()
-        """What is full, each said once."""
+        """Messages about full limits; each is printed once."""
         self._failed: OrderedDict[str, None] = OrderedDict()
-        """Ids of failed requests whose end is still to come, oldest first: found at once, as in no dict that
-        loses its first ones."""
+        """Ids of failed requests that have not ended yet, oldest first.
+
+        An OrderedDict, because its oldest entry is found at once. A plain dict gets slow when its first entries are
+        removed.
+        """
         self._tracks = False
         self._begun = False
         self._words_left = limits.FEED_WORDS
@@ -98,7 +103,7 @@ class EndpointsFeed:
         }
 
     def take(self, message: bytes) -> None:
-        """One message of the benchmark. Never raises."""
+        """Take a message of the benchmark. Never raises."""
         if not self._begun:
             self._compare_clocks(message)
         for event in decode.decode(message):
@@ -119,7 +124,7 @@ class EndpointsFeed:
             self._run.counter(UNFINISHED).add(1)
             self._say("the benchmark has not said that it ended: what it sent last may be missing")
 
-    # --- the session -----------------------------------------------------------------------------
+    # --- session ---------------------------------------------------------------------------------
 
     def _begin(self, event: Event) -> None:
         self._begun = True
@@ -127,7 +132,10 @@ class EndpointsFeed:
             self._say("the benchmark had begun before: what it sent until now is unknown")
 
     def _compare_clocks(self, message: bytes) -> None:
-        """By the newest event of the first message that has one, of those that agree with most of them."""
+        """Measure the clock difference by the newest event of the first message.
+
+        Outliers among its events are ignored.
+        """
         times = sorted(event.timestamp_ns for event in decode.decode(message) if isinstance(event, Event))
         agreeing = [time_ns for time_ns in times if time_ns - times[(len(times) - 1) // 2] < _MESSAGE_NS]
         ahead_ns = max(agreeing, default=0) - self._clock()
@@ -139,7 +147,7 @@ class EndpointsFeed:
             )
 
     def _at(self, event: Event) -> int:
-        """When it was, on this machine's monotonic clock; at the earliest 0."""
+        """Return the time of an event on this machine's monotonic clock, at least 0."""
         return max(0, event.timestamp_ns - self._ahead_ns)
 
     def _started(self, event: Event) -> None:
@@ -169,7 +177,7 @@ class EndpointsFeed:
         self._track("ended", "")
 
     def _track(self, what: str, window: str) -> None:
-        """Begin or, with an empty name, end a window for the requests of this session alone."""
+        """Begin a tracking window for this session's requests, or end it if the name is empty."""
         self._tracks = bool(window)
         self._requests.enter(window)
         self._run.mark(f"{self._which}: tracking {WINDOW} {what}" if self._labels else f"tracking {WINDOW} {what}")
@@ -222,7 +230,7 @@ class EndpointsFeed:
         )
 
     def _output_text(self, event: Event) -> str | None:
-        """Return the text that has all tokens of an answer; None, which is counted, if there is none."""
+        """Return the text with all tokens of an answer, or None after counting the reason."""
         if not self._options.texts:
             self._count_uncounted(NO_TOKENIZER)
             return None
@@ -248,7 +256,7 @@ class EndpointsFeed:
                 self._remember_failed(key)
 
     def _of(self, event: Event) -> Request | None:
-        """The request; one whose calls are counted if nobody knows it; None for one that has failed."""
+        """Return the request, a placeholder that counts calls for an unknown one, or None for a failed one."""
         key = event.sample_uuid
         request = self._open.get(key)
         if request is None and key not in self._failed:
@@ -256,7 +264,7 @@ class EndpointsFeed:
         return request
 
     def _end(self, key: str) -> bool:
-        """Whether it was in flight."""
+        """Forget a request. Returns True if it was in flight."""
         self._chars -= self._chars_of.pop(key, 0)
         return self._open.pop(key, None) is not None
 
@@ -267,7 +275,7 @@ class EndpointsFeed:
         self._say_full(f"more than {limits.FEED_OPEN:,} requests are in flight: the oldest count as expired")
 
     def _kept(self, key: str, prompt: str) -> str | None:
-        """The prompt, if there is room until its request ends."""
+        """Return the prompt and keep its length until its request ends, or return None beyond the limit."""
         if self._chars + len(prompt) > limits.FEED_OPEN_CHARS:
             self._refuse("prompts_full")
             self._say_full("too many or too long prompts of requests in flight: tokens of some are not counted")
@@ -282,14 +290,17 @@ class EndpointsFeed:
             self._failed.popitem(last=False)
 
     def _data(self, event: Event) -> decode.Data | None:
-        """What can't be read costs what it would have said; the event and its time count."""
+        """Decode the data of an event.
+
+        Unreadable data is counted and dropped; the event and its time still count.
+        """
         data = data_of(event)
         if isinstance(data, Refused):
             self._refuse(data.reason)
             return None
         return data
 
-    # --- what is counted -------------------------------------------------------------------------
+    # --- counters --------------------------------------------------------------------------------
 
     def _refuse(self, reason: str) -> None:
         counter = self._refusals.get(reason)
@@ -318,11 +329,11 @@ class EndpointsFeed:
             self._say(words)
 
     def _say(self, words: str) -> None:
-        """To whoever watches, and in the run for whoever reads it later."""
+        """Print a message for the user and add it to the run as a mark."""
         line = printable((f"{self._which}: {words}" if self._labels else words)[:_SHOWN_CHARS])
         self._options.say(line)
         self._run.mark(line)
 
 
 def _pass(_event: Event) -> None:
-    """An event that means nothing for a run."""
+    """Ignore an event without a meaning for a run."""

@@ -1,4 +1,4 @@
-"""Test doubles and builders for code that talks to telemetry."""
+"""Test doubles and builders for code that uses telemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An aggregator in a thread, which keeps what it is sent: for tests of programs that record."""
+"""A fake aggregator in a thread that keeps what it receives, for tests of programs that record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _JOIN_S: Final = 30.0
 
 
 class Heard:
-    """What one producer has said, in the order in which it was admitted."""
+    """The data from one producer, in the order of admission."""
 
     def __init__(self) -> None:
         self.hello: msg.Hello | None = None
@@ -42,7 +42,7 @@ class Heard:
 
     @property
     def records(self) -> list[EventRecord]:
-        """All but definitions."""
+        """The records of all batches, without definitions."""
         found = [decode_record(raw) for batch in self.batches for raw in batch.records]
         return [record for record in found if not isinstance(record, Define)]
 
@@ -54,13 +54,13 @@ class Heard:
 
     @property
     def received(self) -> int:
-        """Events."""
+        """Number of events."""
         return sum(
             batch.rows.events + sum(record_tag(raw) != "define" for raw in batch.records) for batch in self.batches
         )
 
     def rows(self) -> Iterator[tuple[str, int, float]]:
-        """(name of the instrument, time, value); the name is empty until its definition has come."""
+        """Yield (name of the instrument, time, value). The name is empty if the definition has not arrived."""
         names = self.names
         for batch in self.batches:
             flat = rows.loose(batch.rows)
@@ -69,17 +69,17 @@ class Heard:
 
 
 class FakeAggregator:
-    """Binds `ipc://FOLDER/c`, admits batches once, acknowledges, asks for what is missing until it hears that it
-    can't come, answers control.
+    """A fake aggregator at `ipc://FOLDER/c`, used as a context manager.
 
-    A context manager. Attributes may be read while it runs; `reading` and `acknowledging` may be set.
+    It admits each batch once, acknowledges batches, requests missing batches until the producer gives up on them,
+    and answers control requests. Attributes may be read while it runs; `reading` and `acknowledging` may be set.
     """
 
     def __init__(self, folder: Path, epoch: str = "e1") -> None:
         self.epoch = epoch
         self.state: State = "LIVE"
         self.reading = True
-        """Off: events stay in the socket, as with an aggregator that is stopped or behind."""
+        """Switch for reading events. If False, events stay in the socket, as with a stopped or slow aggregator."""
         self.acknowledging = True
         self.heard: dict[str, Heard] = {}
         self.requests: list[msg.Request] = []
@@ -101,21 +101,21 @@ class FakeAggregator:
         self.stop()
 
     def stop(self) -> None:
-        """Lets go of the sockets. May be called twice."""
+        """Stop the thread and close the sockets. May be called twice."""
         self._stopping.set()
         self._thread.join(_JOIN_S)
         self._hub.close()
 
     @property
     def received(self) -> int:
-        """Events of all producers."""
+        """Number of events of all producers."""
         return sum(heard.received for heard in list(self.heard.values()))
 
     def values(self, name: str) -> list[float]:
-        """All that was recorded under a name, producer by producer."""
+        """Return all values recorded under a name, grouped by producer."""
         return [value for heard in list(self.heard.values()) for known, _, value in heard.rows() if known == name]
 
-    # --- the thread ------------------------------------------------------------------------------
+    # --- thread ----------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         tick_at = 0.0

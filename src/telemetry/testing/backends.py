@@ -1,10 +1,10 @@
-"""What every backend has to keep: a base class of tests, for ours and for anybody's.
+"""The contract of a backend as a base class of tests, for built-in and third-party backends.
 
-    class TestMine(BackendContract):
-        def to(self, tmp_path): return "mine"
-        def read_back(self, folder, where): return Written(…)
+  class TestMine(BackendContract):
+      def to(self, tmp_path): return "mine"
+      def read_back(self, folder, where): return Written(…)
 
-Each test lets real writers take a small run to the backend, with its library, and reads back what is there.
+Each test runs real writers that deliver a small run to the backend, with its library, and reads the result back.
 """
 
 from __future__ import annotations
@@ -36,57 +36,61 @@ _DELIVERED: Final = 0
 _CANT_BEGIN: Final = 2
 _UNDELIVERED: Final = 6
 _KILLED: Final = -9
-_CLOSE: Final = 1e-6  # relative, of numbers of the result
+_CLOSE: Final = 1e-6  # relative tolerance of numbers in the result
 
 
 class _Contract:
-    """What a subclass says, and what each of them has."""
+    """The parts that a subclass defines, and the common tests."""
 
     reads_back: ClassVar[bool] = True
-    """Whether there is anything to read when it is over. If not, only the writer's own count is checked."""
+    """True if the tracker's data can be read at the end. If False, only the writer's own count is checked."""
     package: ClassVar[str] = ""
-    """The package that it imports in its process, if any."""
+    """Package that the backend imports in its process, if any."""
     writes_files: ClassVar[bool] = True
-    """It writes to files in its folder, in its own process: a full disk stops it."""
+    """True if the backend writes files in its folder, so that a full disk stops it."""
 
     _cls: type[Backend]
 
-    # --- what a subclass says ------------------------------------------------------------------------
+    # --- parts that a subclass defines ---------------------------------------------------------------
 
     def to(self, tmp_path: Path) -> str:
-        """What comes after `--to`."""
+        """Return the value of `--to`."""
         raise NotImplementedError
 
     def read_back(self, folder: Path, where: str) -> Written:
-        """What the tracker has of the one run that was written. `folder` is that of the writer, `where` what the
-        backend says."""
+        """Return the content of the tracker's only run.
+
+        `folder`: the writer's folder. `where`: from the backend.
+        """
         raise NotImplementedError
 
     def unfit(self, tmp_path: Path) -> str:
-        """What comes after `--to` where it can't begin: with a key that is refused, in a place that is none."""
+        """Return a value of `--to` that can't start: with a wrong key or an invalid place."""
         to = self.to(tmp_path)
         return f"{to}{',' if ':' in to else ':'}no_such_option=1"
 
     def environment(self, tmp_path: Path) -> Mapping[str, str]:
-        """Variables of its processes, besides those of this one."""
+        """Return additional environment variables of its processes."""
         return {}
 
     def meanwhile(self, folder: Path, where: str) -> None:
-        """Called again and again while a writer is there; `where` is empty until it knows."""
+        """Do something while a writer runs. Called repeatedly; `where` is empty until the writer knows it."""
 
     def break_it(self, trial: Trial) -> None:
-        """From here on the tracker answers nothing. Those with a server of their own stop that."""
+        """Make the tracker unavailable. Subclasses with their own server stop it."""
         trial.faults.plan(Fault(what="away", skip=self._skip, times=0))
 
     def mend_it(self, trial: Trial) -> None:
-        """It answers again."""
+        """Make the tracker available again."""
         trial.faults.mend()
 
-    # --- the tests -----------------------------------------------------------------------------------
+    # --- tests ---------------------------------------------------------------------------------------
 
     def test_all_of_a_run_is_there(self, tmp_path: Path) -> None:
-        """Every step once, with the right values at the right step; names of any script; the result; and what it
-        has no place for is said once and counted."""
+        """Check that every value arrives once at the right step, that names of any script work, and the result.
+
+        Unsupported kinds of items are reported once and counted.
+        """
         trial = self.trial(tmp_path)
         end = trial.write()
         stat = self.check_delivered(trial, end)
@@ -100,12 +104,12 @@ class _Contract:
         assert (stat.retried, stat.repeated, stat.restarts, stat.failures) == (0, 0, 0, 0)
 
     def test_what_cant_begin_says_so(self, tmp_path: Path) -> None:
-        """With exit code 2 and words, and without trying again."""
+        """Check for exit code 2 and a message, without a retry."""
         trial = self.trial(tmp_path)
         self._check_failed(trial, trial.write_bare(self.unfit(tmp_path)))
 
     def test_a_library_that_cant_be_imported_is_named(self, tmp_path: Path) -> None:
-        """The same, with what its import said."""
+        """Check for exit code 2 and the error of the import."""
         if not self.package:
             pytest.skip("it has no library")
         broken = tmp_path / "broken" / self.package
@@ -116,10 +120,10 @@ class _Contract:
         self._check_failed(trial, end)
         assert "broken on purpose" in end.said + trial.log(), end.said
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------
 
     def trial(self, tmp_path: Path, more: Mapping[str, str] | None = None, **sample: Any) -> Trial:
-        """`sample`: as `record_run` takes it. `more`: variables, beside those of `environment`."""
+        """Create a trial. `sample`: as in `record_run`. `more`: variables in addition to those of `environment`."""
         folder = tmp_path / "trial"
         folder.mkdir(exist_ok=True)
         environment = dict(self.environment(tmp_path))
@@ -131,7 +135,7 @@ class _Contract:
         return Trial(folder, record_run(folder, **sample), to, environment, self.meanwhile)
 
     def check_delivered(self, trial: Trial, end: Ended) -> BackendStat:
-        """The writer has ended well, and the tracker has all of the run. The writer's last word."""
+        """Check that the writer ended well and the tracker has the whole run. Returns the writer's last status."""
         stat = trial.status()
         dropped = sum(stat.dropped.values())
         assert end.code == (_UNDELIVERED if dropped else _DELIVERED), (end, trial.log())
@@ -147,7 +151,7 @@ class _Contract:
 
     @property
     def _skip(self) -> int:
-        """Batches before the fault: one, unless there is only one."""
+        """Number of batches before the fault: one, or none if the run has a single batch."""
         return int(self._cls.takes != (Live,))
 
     def _check(self, sample: Sample, found: Written, stat: BackendStat) -> None:
@@ -190,11 +194,13 @@ class _Contract:
 
 
 class BackendContract(_Contract):
-    """All of it."""
+    """The full contract."""
 
     def test_killed_writers_leave_nothing_out(self, tmp_path: Path) -> None:
-        """SIGKILL in the middle of a write, and between a flush and the checkpoint: the next ones go on, and an
-        idempotent backend has all of it once."""
+        """Check recovery from SIGKILL in the middle of a write, and between a flush and the checkpoint.
+
+        The next writers continue, and an idempotent backend has everything exactly once.
+        """
         trial = self.trial(tmp_path)
         trial.faults.plan(Fault(what="dies", skip=self._skip), Fault(what="dies", call="flush"))
         ends = trial.write_until_it_ends()
@@ -204,8 +210,10 @@ class BackendContract(_Contract):
         assert self._cls.idempotent or stat.repeated > 0
 
     def test_what_is_left_is_delivered_later(self, tmp_path: Path) -> None:
-        """The tracker is away to the end: exit code 6, and the spool remains. Later `telemetry export --resume`
-        delivers it, although a call into the library hangs once."""
+        """Check that a tracker that stays down yields exit code 6 and keeps the backlog.
+
+        Later `telemetry export --resume` delivers it, although a call into the library hangs once.
+        """
         trial = self.trial(tmp_path)
         self.break_it(trial)
         end = trial.wait(trial.start(), until=lambda stat: stat.state == "retrying" and stat.retried)
@@ -223,7 +231,7 @@ class BackendContract(_Contract):
         assert "most recent call first" in trial.log()
 
     def test_a_full_disk_is_waited_for(self, tmp_path: Path) -> None:
-        """Files don't grow any more, and later do."""
+        """Check that the writer waits while the disk is full, and then continues."""
         trial = self.trial(tmp_path)
         trial.faults.plan(Fault(what="full", times=0))
         process = trial.start()
@@ -233,12 +241,12 @@ class BackendContract(_Contract):
         assert (stat is not None) == self.writes_files
 
     def test_ten_thousand_names(self, tmp_path: Path) -> None:
-        """Of one step."""
+        """Check a step with ten thousand names."""
         trial = self.trial(tmp_path, steps=2, names=NAMES)
         self.check_delivered(trial, trial.write())
 
     def test_a_tracker_that_is_slow_and_away_for_a_while(self, tmp_path: Path) -> None:
-        """It has all of it when it is back; until then the status says how it is."""
+        """Check that a tracker that was slow and down has everything in the end, with the state in the status."""
         trial = self.trial(tmp_path)
         trial.faults.plan(Fault(what="breaks", skip=self._skip, times=2), Fault(what="away", times=0))
         process = trial.start()
@@ -256,11 +264,14 @@ class BackendContract(_Contract):
 
 
 class BackendEssentials(_Contract):
-    """The same with few processes, for a library that takes seconds to load."""
+    """The contract with fewer processes, for a library that takes seconds to load."""
 
     def test_bad_luck_costs_nothing(self, tmp_path: Path) -> None:
-        """The disk is full for a while, the tracker away to the end; writers are killed in the middle of a write
-        and between a flush and its checkpoint, and a call hangs: an idempotent backend has all of it once."""
+        """Check all faults in one run: a full disk, a tracker that stays down, kills, and a hanging call.
+
+        Writers are killed in the middle of a write and between a flush and its checkpoint. An idempotent backend
+        has everything exactly once.
+        """
         trial = self.trial(tmp_path)
         trial.faults.plan(*[Fault(what="full", times=0)] * self.writes_files)
         process = trial.start()
@@ -280,7 +291,7 @@ class BackendEssentials(_Contract):
 
 
 def _alike(found: str, value: object) -> bool:
-    """Trackers write numbers and truth values in their own way."""
+    """Compare a param with its text. Trackers format numbers and booleans in their own way."""
     if isinstance(value, bool):
         return found.lower() == str(value).lower()
     if isinstance(value, int | float):
@@ -289,7 +300,7 @@ def _alike(found: str, value: object) -> bool:
 
 
 def _result(sample: Sample) -> dict[str, float]:
-    """Numbers of the result by their flat names."""
+    """Return the numbers of the result by flat name."""
     source = DiskSource(RunDirectory.open(sample.path), Position(), every_s=EVERY_S)
     items: list[Item] = []
     while not source.over:

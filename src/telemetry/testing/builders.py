@@ -1,4 +1,4 @@
-"""Batches as a producer would send them, through the real encoder and decoder."""
+"""Builders for batches of a producer, through the real encoder and decoder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def frame(
     dropped: Mapping[str, int] | None = None,
     anchor: tuple[int, int] = (MONO_NS, WALL_NS),
 ) -> bytearray:
-    """One `ev/1` frame. Rows are canonical if their times need more than 32 bits, as real ones do."""
+    """Encode an `ev/1` frame. Rows are canonical if their times need more than 32 bits, like real times."""
     flat: list[float] = []
     for row_id, time_ns, value in rows:
         flat.extend((float(row_id), time_ns, float(value)))
@@ -49,15 +49,15 @@ def batch(
     dropped: Mapping[str, int] | None = None,
     anchor: tuple[int, int] = (MONO_NS, WALL_NS),
 ) -> EventBatch:
-    """The same, decoded."""
+    """Build a decoded batch. Arguments as in `frame`."""
     return decode_batch(frame(producer, seq, first, rows=rows, records=records, dropped=dropped, anchor=anchor))
 
 
 def loose_rows(numbers: Sequence[object]) -> Raw:
-    """The msgpack of any array, for rows that are not canonical or no rows at all."""
+    """Encode any array as msgpack, for rows that are not canonical or invalid."""
     return Raw(msgspec.msgpack.encode(numbers))
 
 
 def with_raw_rows(original: EventBatch, rows: Raw) -> EventBatch:
-    """The batch with other rows."""
+    """Return a copy of the batch with other rows."""
     return replace(original, rows=read(rows))

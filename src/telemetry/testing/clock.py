@@ -1,4 +1,4 @@
-"""Time that moves only when told to."""
+"""A clock for tests that only moves on request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class FakeClock:
-    """A `telemetry.clock.Clock`; both of its clocks move together."""
+    """A `telemetry.clock.Clock`. Both of its clocks move together."""
 
     def __init__(self, monotonic_ns: int = 1_000 * _SECOND_NS, wall_ns: int = 1_700_000_000 * _SECOND_NS) -> None:
         self._monotonic_ns = monotonic_ns
@@ -19,7 +19,7 @@ class FakeClock:
         return self._wall_ns
 
     def advance(self, seconds: float) -> None:
-        """Moves both clocks; raises ValueError for a step back."""
+        """Move both clocks forward. Raises ValueError for a negative step."""
         if seconds < 0:
             raise ValueError("time moves forward only")
         step_ns = round(seconds * _SECOND_NS)

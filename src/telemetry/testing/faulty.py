@@ -1,7 +1,7 @@
-"""`--to faulty:inner=…,folder=…`: a backend between a writer and another one, which fails as a test has planned it.
+"""A backend that wraps another one and injects planned faults: `--to faulty:inner=…,folder=…`.
 
-Faults wait in a file, so that they outlive the processes they end, and that a test can plan and mend them while a
-writer runs. `plug_in` makes a folder that brings the backend to whoever has it in PYTHONPATH.
+Faults are kept in a file, so that they survive the processes that they kill, and a test can change them while a
+writer runs. `plug_in` creates a folder for PYTHONPATH that installs the backend.
 """
 
 from __future__ import annotations
@@ -38,27 +38,33 @@ _STATUS_S: Final = 0.05
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """What befalls one call, or several calls in a row."""
+    """A fault in one or more consecutive calls."""
 
     what: Literal["away", "breaks", "hangs", "dies", "slow", "full"]
-    """`away` raises Unavailable and `breaks` what nobody knows, before the inner call. `hangs` does not come back.
-    `dies` is SIGKILL: in the middle of a `write`, and after a `flush`. `full`: no file grows, until another call
-    of this kind."""
+    """Kind of fault.
+
+    `away` raises Unavailable and `breaks` an unknown error, before the inner call. `hangs` never returns. `dies`
+    sends SIGKILL in the middle of a `write`, or after a `flush`. `full` stops all files from growing, until another
+    call of this kind.
+    """
     call: Literal["open", "write", "flush"] = "write"
     skip: int = 0
-    """Such calls that work before it."""
+    """Number of such calls that succeed before it."""
     times: int = 1
-    """Such calls that it befalls; 0: all, until it is mended."""
+    """Number of such calls that fail; 0 for all until `mend`."""
 
 
 class Faults:
-    """What is planned, in order: a fault waits until those before it are over. One process changes it at a time."""
+    """The planned faults, in order: a fault waits for the earlier ones to end.
+
+    Only one process may change them at a time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "faults.json"
 
     def plan(self, *faults: Fault) -> None:
-        """Instead of what was planned."""
+        """Replace the planned faults."""
         write_atomic(self._path, msgspec.json.encode(faults), durable=False)
 
     def mend(self) -> None:
@@ -71,7 +77,7 @@ class Faults:
             return []
 
     def due(self, call: str) -> Fault | None:
-        """What befalls this call; it is noted that it did."""
+        """Return the fault of this call and record its use."""
         planned = self.left()
         if not planned or planned[0].call != call:
             return None
@@ -86,19 +92,19 @@ class Faults:
 
 class FaultyOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     inner: str
-    """The other one, as after `--to`."""
+    """Inner backend, as after `--to`."""
     folder: str
-    """Of the faults."""
+    """Folder of the faults."""
 
 
 def around(to: str, folder: Path) -> str:
-    """What to say after `--to` for a writer that is called as the inner one is."""
+    """Return the value of `--to` that wraps a backend and keeps its name."""
     inner = parse(to)
     return str(BackendChoice(inner.name, KIND, {"inner": to, "folder": str(folder)}))
 
 
 def plug_in(folder: Path) -> Path:
-    """Makes a folder for PYTHONPATH in `folder`; returns it."""
+    """Create a folder for PYTHONPATH inside `folder` and return it."""
     facts = folder / "plug" / "telemetry_faulty-1.dist-info"
     facts.mkdir(parents=True, exist_ok=True)
     facts.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: telemetry-faulty\nVersion: 1\n")
@@ -107,8 +113,11 @@ def plug_in(folder: Path) -> Path:
 
 
 class Faulty:
-    """Makes its writer hasty: small batches, short waits, frequent reports, and little patience with a call that is
-    planned to hang, so that a small run shows in a second what a large one would show in minutes."""
+    """The wrapping backend. It makes its writer fast, so that a small run shows the effects of a large one.
+
+    Batches are small, waits are short, reports are frequent, and a call that is planned to hang has a short
+    timeout. So a test takes a second instead of minutes.
+    """
 
     Options: ClassVar[type[Struct]] = FaultyOptions
     takes: tuple[type[Item], ...] = KINDS
@@ -187,7 +196,7 @@ class Faulty:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
     def _prepare(self) -> None:
-        """Before the next batch: its write may be planned to hang."""
+        """Shorten the timeout of calls if the next write is planned to hang."""
         head = next(iter(self._faults.left()), None)
         if head is not None and (head.what, head.skip) == ("hangs", 0):
             limits.BACKEND_CALL_S = _HUNG_S

@@ -1,4 +1,4 @@
-"""A run that is over and has something of everything: a directory as an aggregator leaves it, made at once."""
+"""A finished sample run with all kinds of records, in a directory like an aggregator's, created at once."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from telemetry.wire.version import PROTOCOL
 RUN_ID: Final = "5a3p1e00"
 NAME: Final = "sample"
 EVERY_S: Final = 2
-"""Between readings, for the numbers of `Sample.items`."""
+"""Seconds between readings, for the counts in `Sample.items`."""
 PARAMS: Final[dict[str, Scalar]] = {"lr": 0.25, "layers": 4, "opt": "adam", "warm": True, "größe": "π"}
 NAMES: Final = ("eval/loss", "p99%", "a=b@c{d}", "ü/π 火", "a b")
-"""Of the axis `prüf`."""
+"""Names on the axis `prüf`."""
 NOT_FINITE: Final = ("prüf", 7, "not/finite")
 """Axis, step and name of a value that was NaN or infinite."""
 
 _SECONDS: Final = 20
 _SECOND: Final = 1_000_000_000
-_EVERY_NTH: Final = 20  # step of `train` there is one of `prüf`
+_EVERY_NTH: Final = 20  # steps of `train` for each step of `prüf`
 _PERCENTILES: Final = ("50", "99")
 _DEFINITIONS: Final = (
     Define(0, "latency", "series", "ms", {"route": "/a"}),
@@ -58,16 +58,16 @@ _PNG: Final = bytes.fromhex(
 
 @dataclass
 class Sample:
-    """What is in it, by the words of the items that backends are given."""
+    """The expected content of the run, in terms of a backend's items."""
 
     path: Path
-    """Of the run directory."""
+    """Path of the run directory."""
     steps: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    """(axis, step) → name → the newest value, without those that are not finite. All are exact in 32 bits."""
+    """(axis, step) → name → newest value, only finite ones. All are exact in 32 bits."""
     corrected: int = 0
-    """Values that replace others."""
+    """Number of values that replace others."""
     items: dict[str, int] = field(default_factory=dict)
-    """Kind of item → how many; the result is a reading."""
+    """Kind of item → count. The result counts as a reading."""
 
     @property
     def values(self) -> int:
@@ -75,13 +75,15 @@ class Sample:
 
 
 def value(step: int, number: int) -> float:
-    """Of `train/v{number}` in a step."""
+    """Return the value of `train/v{number}` in a step."""
     return step + number / 8
 
 
 def record_run(root: Path, *, steps: int = 200, names: int = 0) -> Sample:
-    """Makes the run in a directory below `root`. `names`: values of one step of an axis `wide`, called
-    `wide/0`, ….  Blocks for a tenth of a second."""
+    """Create the run in a directory below `root`. Blocks for a tenth of a second.
+
+    `names`: number of values in a step of the axis `wide`, called `wide/0`, ….
+    """
     directory = RunDirectory.create(root, NAME, RUN_ID, WALL_NS)
     config = {"run": {"percentiles": list(_PERCENTILES)}}
     directory.write_manifest(manifest_for(directory, NAME, RUN_ID, [], "", config=config))
@@ -98,7 +100,7 @@ def record_run(root: Path, *, steps: int = 200, names: int = 0) -> Sample:
     return sample
 
 
-# --- how ---------------------------------------------------------------------------------------------
+# --- helpers -----------------------------------------------------------------------------------------
 
 
 def _records(root: Path, steps: int, names: int) -> Iterator[Streamed]:
@@ -153,7 +155,7 @@ def _expect(sample: Sample, said: Streamed) -> None:
 
 
 def _instruments(directory: RunDirectory) -> None:
-    """History and result."""
+    """Write history and result."""
     numbers = Aggregator(AggregatorConfig(percentiles=_PERCENTILES, window_s=3))
     numbers.hello(Hello(producer="p", name="p"), MONO_NS, WALL_NS)
     history = HistoryWriter(directory.history)

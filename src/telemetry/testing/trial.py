@@ -1,4 +1,4 @@
-"""One run and the writer of one backend for it, as real processes, with faults on the way."""
+"""A trial of one backend: a run and its writer as real processes, with injected faults."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from telemetry.testing.sample import EVERY_S, Sample
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
 WAIT_S: Final = 60.0
-"""For a process, or for what is waited for."""
+"""Timeout for a process or a condition, in seconds."""
 _LOOK_S: Final = 0.02
-_AGAIN: Final = (-signal.SIGKILL, 1)  # codes after which a writer is started again
+_AGAIN: Final = (-signal.SIGKILL, 1)  # exit codes after which a writer is restarted
 _MOST_STARTS: Final = 10
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a process."""
+    """The end of a process."""
 
     code: int
     said: str
-    """stderr."""
+    """Output on stderr."""
     out: str = ""
 
 
 class Trial:
-    """Its processes see no settings but those of `environment`."""
+    """A trial. Its processes see no settings except those in `environment`."""
 
     def __init__(
         self,
@@ -46,8 +46,11 @@ class Trial:
         environment: Mapping[str, str],
         meanwhile: Callable[[Path, str], object] = lambda folder, where: None,
     ) -> None:
-        """`folder`: for what it needs itself. `meanwhile` is called again and again while a writer is there, with
-        the writer's folder and where it writes to."""
+        """Prepare the trial in `folder`.
+
+        `meanwhile` is called repeatedly while a writer runs, with the writer's folder and the place that it writes
+        to.
+        """
         self.sample = sample
         self.to = to
         self.faults = Faults(folder)
@@ -63,32 +66,34 @@ class Trial:
         self.environment = own | {"PYTHONPATH": os.pathsep.join(paths)}
 
     def start(self) -> subprocess.Popen[str]:
-        """The writer's process, with the faults."""
+        """Start the writer's process, with the faults."""
         return self._start("export", *self._words, "--writer", "--to", self._to)
 
     def write(self, *faults: Fault) -> Ended:
-        """Runs the writer once, to its end."""
+        """Run the writer once, to its end."""
         self.faults.plan(*faults)
         return self.wait(self.start())
 
     def write_bare(self, to: str = "") -> Ended:
-        """The same without anything in between; `to`: something else than what is tried."""
+        """Run the writer without the fault injection. `to`: another backend than the one on trial."""
         return self.wait(self._start("export", *self._words, "--writer", "--to", to or self.to))
 
     def write_until_it_ends(self) -> list[Ended]:
-        """Runs the writer, and another one if it is killed or hangs, as those do that look after writers."""
+        """Run the writer, and restart it after a kill or a hang, as a supervisor does."""
         ends: list[Ended] = []
         while not ends or (ends[-1].code in _AGAIN and len(ends) < _MOST_STARTS):
             ends.append(self.wait(self.start()))
         return ends
 
     def resume(self) -> Ended:
-        """`telemetry export --resume`, which looks after writers."""
+        """Run `telemetry export --resume`, which supervises writers."""
         return self.wait(self._start("export", str(self.sample.path), "--resume"))
 
     def wait(self, process: subprocess.Popen[str], until: Callable[[BackendStat], object] | None = None) -> Ended:
-        """Until it ends; with `until` it is asked to end once that is true of its status. Kills it if it takes too
-        long."""
+        """Wait for the end of a process. Kills it after a timeout.
+
+        With `until`, the process is asked to stop once that is true of its status.
+        """
         deadline_s = time.monotonic() + WAIT_S
         try:
             while process.poll() is None:
@@ -108,8 +113,10 @@ class Trial:
     def until(
         self, process: subprocess.Popen[str], condition: Callable[[BackendStat], object]
     ) -> BackendStat | None:
-        """The status once that is true of it, or None if the process has ended before; ends it if it takes too
-        long."""
+        """Wait until a condition is true and return the status, or None if the process ended before.
+
+        Kills the process after a timeout.
+        """
         deadline_s = time.monotonic() + WAIT_S
         while not condition(stat := self.status()):
             if process.poll() is not None:
@@ -123,11 +130,11 @@ class Trial:
         return stat
 
     def status(self) -> BackendStat:
-        """The writer's own newest word."""
+        """Return the writer's latest status."""
         return self.writer.read_status() or BackendStat(name=self.writer.path.name)
 
     def log(self) -> str:
-        """What its library has said."""
+        """Return the output of the library."""
         return self.writer.log.read_text(errors="replace") if self.writer.log.exists() else ""
 
     def _look(self, stat: BackendStat) -> None:

@@ -1,4 +1,4 @@
-"""What a tracker has of a run, in the same words for all of them."""
+"""The content of a tracker, in the same form for all trackers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Written:
-    """As the tracker's own reader says it."""
+    """The content of one run, as read by the tracker's own reader."""
 
     steps: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    """(axis, step) → name → value; of several of one name the newest."""
+    """(axis, step) → name → value; the newest of duplicates."""
     params: dict[str, str] = field(default_factory=dict)
     finals: dict[str, float] = field(default_factory=dict)
-    """Numbers of the result, by their flat names without `final/`."""
+    """Numbers of the result, by flat names without `final/`."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many there are: `step` is values of steps with all that came twice, `reading` is readings."""
+    """Counts: `step` counts values of steps including duplicates, `reading` counts readings."""
 
     def value(self, axis: str, step: int, name: str, value: float) -> None:
-        """One more value of a step, in the order of the tracker."""
+        """Add a value of a step. Call it in the order of the tracker."""
         self.steps.setdefault((axis, step), {})[name] = value
         self.counts["step"] = self.counts.get("step", 0) + 1

@@ -53,7 +53,7 @@ class _Idle(NamedTuple):
 class ItemMapping:
     """A mapping of items for one backend. For one thread only.
 
-    If two names are mapped to the same name, the first one keeps it. Nothing else depends on earlier items.
+    If two names are mapped to the same name, the first one keeps it. Apart from that, items are independent.
     """
 
     def __init__(self, values: BackendValues) -> None:

@@ -59,10 +59,10 @@ def flat(reading: Reading) -> dict[str, float]:
 
 @lru_cache(_REMEMBERED)
 def escape(name: str, allowed: str, mark: str = "%") -> str:
-    """Replace characters outside `allowed` and `0-9A-F`, and `mark` itself, by `mark` and two digits per byte.
+    """Replace characters outside `allowed`, and `mark` itself, by `mark` and two digits per byte.
 
-    The bytes are UTF-8, the digits hexadecimal. Different names stay different, and `unescape` restores them.
-    `mark` is one character. Half of a surrogate pair is encoded as its own byte sequence.
+    The bytes are UTF-8, the digits are hexadecimal (`0-9A-F`). Different names stay different, and `unescape`
+    restores them. `mark` is one character. Half of a surrogate pair is encoded as its own byte sequence.
     """
     if all(char in allowed and char != mark for char in name):
         return name

@@ -98,9 +98,9 @@ class Catalog:
 
 
 def _agreed(names: Iterable[Sequence[Labels]]) -> Labels:
-    """Return the labels that agree in at least one name and do not conflict in the others.
+    """Return the labels that have a single value and that each name uses always or never.
 
-    A label counts if it has a single value and each name uses it always or never. `names`: for each name, the
+    `names`: for each name, the
     labels of each use.
     """
     asked = [[dict(labels) for labels in uses] for uses in names]

@@ -186,7 +186,7 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
 
 
 def surely(relation: Relation, left: Range, right: Range) -> bool | None:
-    """Return whether the relation holds for every value in both ranges, or None if that depends on the values.
+    """Return True if the relation holds for all values in both ranges, False if it fails for all, else None.
 
     Ends that differ only by float rounding count as equal.
     """
@@ -226,8 +226,8 @@ def _shown_alike(left: Value, right: Value) -> tuple[Value, Value]:
 def _noise(gate: Gate, scene: EvaluationContext, rules: Rules) -> float | None:
     """Return the noise floor of the left side if it is a single metric or fact, else None.
 
-    Gates count completed requests for a rate. Calibrations name the same number differently: the "rate" of a
-    latency or of output tokens there is the overall throughput.
+    A calibration's rate of a latency, or of output tokens, is `throughput.overall` in gates. A gate's rate of these
+    is looked up as the rate of completed requests.
     """
     if not gate.uses_baseline or gate.every is not None or not rules.noise:
         return None

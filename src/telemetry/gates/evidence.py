@@ -138,7 +138,7 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
 
 
 def heard_s(snapshot: MetricsSnapshot) -> float:
-    """Return the time when a producer was last heard, in seconds since the run's start, or 0 if unknown.
+    """Return the time when a producer was last seen, in seconds since the run's start, or 0 if unknown.
 
     A history that ends before this time is cut off.
     """

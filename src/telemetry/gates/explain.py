@@ -87,7 +87,10 @@ def interval_words(left: Value, right: Value) -> str:
 
 
 def _needed(gate: Gate) -> int:
-    """Return the number of values that bounds all percentiles of a gate on both sides, or 0 if none is needed."""
+    """Return the number of values that bounds all percentiles of a gate on both sides.
+
+    Returns 0 for a gate without percentiles, and for a number above `_MOST_NEEDED`.
+    """
     from telemetry.hdr.ranks import parse_percentile
     from telemetry.statistics.confidence import least_count
 

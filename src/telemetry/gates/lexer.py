@@ -129,7 +129,7 @@ class Scanner:
         return self._string() if self.begins('"') else self._matched(BARE_VALUE)
 
     def next_span(self) -> Span:
-        """Return the span of the next word, number or character. At the end of the text, it points behind it."""
+        """Return the span of the next word, number or character. At the end, the span is behind the text."""
         for pattern in (WORD, _NUMBER):
             if found := pattern.match(self.text, self.at):
                 return Span(self.at, found.end())

@@ -50,7 +50,7 @@ FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
     "value": ("counter", "gauge"),
     "sum": ("counter",),
 }
-"""Function → kinds of instruments that it accepts. Percentiles (`p99`, of series) and throughputs come on top."""
+"""Function → kinds of instruments that it accepts. Percentiles of series and throughputs are separate."""
 PERCENTILE_KINDS: Final = ("series",)
 OVERALL: Final = "throughput.overall"
 THROUGHPUTS: Final = {"throughput": "while_issuing", "throughput.loadgen": "loadgen", OVERALL: "overall"}

@@ -82,7 +82,7 @@ def elsewhere(bound: Mapping[Term, Bound], instruments: Sequence[Instrument], wh
     """Return the same instruments in another run, called `what` in messages. A sum takes all its counters there.
 
     Raises Unknown if the run lacks an instrument. A counter of requests that never happened there counts as 0, but
-    a series without values is an error.
+    a missing series is an error.
     """
     catalog = Catalog(instruments)
     found: dict[Term, Bound] = {}

@@ -1,6 +1,6 @@
 """The placement of intervals from several histories on a common grid of seconds.
 
-Seconds of different runs end at different times. So each interval goes as a whole into the cell that contains its
+Seconds of different runs end at different times. So each interval is put as a whole into the cell that contains its
 middle. The grid's seconds count from the start of the first run. No count is split or lost. If a history only keeps
 intervals of 10 s or 60 s for some time, cells there are as wide.
 

@@ -92,7 +92,7 @@ class Trial:
     def wait(self, process: subprocess.Popen[str], until: Callable[[BackendStat], object] | None = None) -> Ended:
         """Wait for the end of a process. Kills it after a timeout.
 
-        With `until`, the process is asked to stop once that is true of its status.
+        `until`: once it is true of the status, the process is asked to stop.
         """
         deadline_s = time.monotonic() + WAIT_S
         try:

@@ -1,7 +1,7 @@
 """A backend that writes a run of MLflow: values as metrics, parameters as params, other items as artifacts.
 
-A row of a metric consists of key, time, step and value, and MLflow stores equal rows once. So a repeated write adds
-nothing. A correction adds a row to its step, with a later time.
+A row of a metric consists of key, time, step and value, and MLflow stores equal rows once. So a repeated write has
+no effect. A correction adds a row to its step, with a later time.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _meant(error: Any) -> Exception:
 def _retry_after_s(error: Any) -> float | None:
     """Return the delay of a `google.rpc.RetryInfo` in the error details, or None.
 
-    The messages to read it are part of googleapis-common-protos, if that is installed.
+    Reading it needs googleapis-common-protos. Without that package, the result is None.
     """
     details = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), None)
     if details is None:

@@ -66,7 +66,7 @@ class HttpSender:
             raise Unavailable(printable(words)) from error
 
     def close(self) -> None:
-        """Close. Each request has its own connection, so this does nothing."""
+        """Return at once: each request has its own connection."""
 
 
 class _Here(urllib.request.HTTPRedirectHandler):
@@ -96,7 +96,7 @@ def _meant(error: urllib.error.HTTPError) -> Exception:
 
 
 def retry_after_s(header: str, now_s: float) -> float:
-    """Parse a Retry-After header in seconds or as a date. Returns 0 for anything else."""
+    """Parse a Retry-After header in seconds or as a date. Returns 0 if it is neither."""
     try:
         seconds = float(header)
     except ValueError:

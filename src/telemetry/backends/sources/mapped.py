@@ -84,7 +84,7 @@ class MappedSource:
         return Read(item, self._held(read.position), self._without(read.left_out))
 
     def _rest(self, most: int) -> list[Read]:
-        """Return the held steps. Raises TelemetryError; then no step is lost."""
+        """Return the held steps. Raises TelemetryError; then no step is taken."""
         found: list[Read] = []
         while len(found) < most and (first := self._thinning.first()) is not None:
             number, seen = first

@@ -33,7 +33,7 @@ class Sequence:
     ) -> None:
         """Start at a position.
 
-        `reachable`: check if the history is readable now, because a failed request takes long.
+        `reachable`: checks if the history is readable, because a failed request takes long.
         """
         self.records = records
         self.position = position
@@ -52,7 +52,7 @@ class Sequence:
         """Return at most `most` available items. Blocks on the sources.
 
         `last`: the run is complete, so [] means the end. Raises RunDirectoryError if the records can't be read;
-        then no item is lost.
+        then no item is taken.
         """
         found: list[Read] = []
         try:

@@ -1,7 +1,7 @@
 """A backend that writes a run to Weights & Biases, with or without its server.
 
-Durability is checked in W&B's transaction log on this host. Each row there names its item, so that nothing is
-duplicated after a kill. A server reports its last row and gets the later ones again.
+Durability is checked in W&B's transaction log on this host. Each row there names its item, so that a kill
+causes no duplicates. A server reports its last row and gets the later ones again.
 """
 
 from __future__ import annotations

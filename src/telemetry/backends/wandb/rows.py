@@ -114,8 +114,8 @@ def axis_key(axis: str) -> str:
 def column_of(name: str) -> str:
     """Return a name that W&B accepts. Different names stay different.
 
-    Names get a prefix `%` if they begin with `_`, look like an x-axis, or contain a star, which W&B reads as a
-    pattern.
+    A name gets a prefix `%` and escapes if it begins with `_` or `%`, looks like an x-axis, or contains ` @` or a
+    star, which W&B reads as a pattern.
     """
     if name.startswith(("_", "%", _AXIS)) or name == TIME_AXIS or "*" in name or " @" in name:
         return "%" + name.replace("%", "%25").replace("*", "%2A").replace(" @", "%20@")

@@ -35,7 +35,7 @@ class Breaker:
     def wait_s(self, *, last: bool = False) -> float:
         """Return the seconds until the next attempt, 0 for now.
 
-        With `last` the wait is short, unless the server asked.
+        With `last`, the wait is short unless the server asked for a longer one.
         """
         wait_s = min(self._wait_s, max(LAST_WAIT_S, self._asked_s)) if last else self._wait_s
         return max(0.0, self._failed_s + wait_s - self._clock()) if self.failures else 0.0

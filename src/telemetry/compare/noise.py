@@ -59,7 +59,7 @@ def noise_for(
 ) -> Noise | None:
     """Return the noise of a figure for sides of `sizes` runs.
 
-    Returns None if the calibration has less than two runs of the figure.
+    Returns None if the calibration lacks the figure, or has less than two runs of it.
     """
     if calibration is None or 0 in sizes:
         return None

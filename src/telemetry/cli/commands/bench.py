@@ -1,4 +1,4 @@
-"""`telemetry bench`: what telemetry costs on this machine, in a few seconds."""
+"""`telemetry bench`: the cost of telemetry on this machine, measured in a few seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECONDS: Final = 3.0
 _MOST_SECONDS: Final = 3_600.0
 _RATE: Final = 100_000
 _MOST_RATE: Final = 10_000_000
-_VALUES: Final = [1.0 + number % 997 for number in range(1_000)]  # three decades: as many buckets as latencies have
+_VALUES: Final = [1.0 + number % 997 for number in range(1_000)]  # three decades: as many buckets as latencies
 _ROUND_EVENTS: Final = 20_000
 _ROUND_PAUSE_S: Final = 0.02
 _ROUNDS_A_SECOND: Final = 20
@@ -45,28 +45,28 @@ class Bench(Struct, kw_only=True, frozen=True):
     machine: str
     seconds: float
     record_ns: float
-    """The caller's time for one `record`, median over rounds."""
+    """Time that the caller spends in one `record`: the median over rounds."""
     record_cpu_ns: float
-    """CPU of the whole process for one event, sending included."""
+    """CPU time of the whole process for one event, including sending it."""
     rate: int
-    """Events a second that were asked for."""
+    """Requested events per second."""
     rate_reached: float
     longest_call_ns: int
     """The longest of all `record` calls at that rate."""
     longest_empty_call_ns: int
-    """The same of a function that does nothing: what the machine does by itself."""
+    """The longest call of an empty function at the same rate: the noise of the machine itself."""
     recorded: int
     lost: int
     aggregator_cpu_percent: float
     aggregator_rss_bytes: int
     flood_events_per_s: float
-    """Ingested, with policy `block`."""
+    """Ingested events per second, with policy `block`."""
     flood_recorded: int
     flood_lost: int
 
 
 class Pace(Struct, kw_only=True, frozen=True):
-    """What a paced loop did."""
+    """The figures of one paced loop."""
 
     calls: int
     seconds: float
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(seconds: float, rate: int) -> Bench:
-    """Two runs in a temporary directory, each with an aggregator of its own. Blocks for about four times `seconds`.
+    """Measure all figures with two runs in a temporary directory, each with its own aggregator.
 
-    Raises TelemetryError if an aggregator can't be started.
+    Blocks for about four times `seconds`. Raises TelemetryError if an aggregator can't be started.
     """
     rounds = max(1, int(seconds * _ROUNDS_A_SECOND))
     console.say(f"an empty loop, {seconds:g} s …")
@@ -136,7 +136,7 @@ def measure(seconds: float, rate: int) -> Bench:
 
 @contextmanager
 def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
-    """A run with an aggregator of its own in a directory that goes away, whatever the environment names."""
+    """Yield a run with its own aggregator in a temporary directory. Ignores an endpoint in the environment."""
     from telemetry.client import start
     from telemetry.client.process import ENDPOINT_VARIABLE
 
@@ -154,7 +154,10 @@ def own_run(policy: Literal["drop", "block"]) -> Iterator[Run]:
 
 
 def cost_of(record: Record, rounds: int) -> tuple[float, float]:
-    """(median ns of the caller, ns of the whole process's CPU) for one event. Pauses let the flusher catch up."""
+    """Return (median ns of the caller, ns of the whole process's CPU) for one event.
+
+    Pauses between rounds let the flusher catch up.
+    """
     walls = []
     cpu = time.process_time_ns()
     for _ in range(rounds):
@@ -168,7 +171,7 @@ def cost_of(record: Record, rounds: int) -> tuple[float, float]:
 
 
 def paced(record: Record, rate: int, seconds: float) -> Pace:
-    """Calls `record` at the rate, in bursts a millisecond apart, and times every call."""
+    """Call `record` at the given rate, in bursts a millisecond apart, and time every call."""
     clock = time.perf_counter_ns
     burst = max(1, int(rate * _BURST_S))
     values = [_VALUES[number % len(_VALUES)] for number in range(burst)]
@@ -188,7 +191,7 @@ def paced(record: Record, rate: int, seconds: float) -> Pace:
 
 
 def flood(one: Run, seconds: float) -> tuple[int, float]:
-    """(events recorded, events a second until all of them were in the numbers)."""
+    """Return (events recorded, events per second until all of them were ingested)."""
     record = one.series("bench", unit="ms").record
     begin = time.perf_counter()
     done = 0
@@ -205,7 +208,7 @@ def flood(one: Run, seconds: float) -> tuple[int, float]:
 
 
 def cpu_percent(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
-    """The aggregator's CPU between two snapshots, by its own clocks."""
+    """Return the aggregator's CPU use between two snapshots, by its own clocks."""
     span_s = after.elapsed_s - before.elapsed_s
     return 100.0 * (after.cost.cpu_s - before.cost.cpu_s) / span_s if span_s > 0 else 0.0
 
@@ -217,7 +220,7 @@ def machine() -> str:
 
 
 def render(figures: Bench) -> str:
-    """A line for each question, and what they were measured on."""
+    """Return the machine and one line for each figure."""
     from telemetry.formatting import count, duration_ns, scaled, size
 
     lines = [

@@ -1,4 +1,4 @@
-"""`telemetry calibrate -- CMD…`: repeats a command to learn how much its runs differ by themselves."""
+"""`telemetry calibrate -- CMD…`: repeat a command and measure its run-to-run noise."""
 
 from __future__ import annotations
 
@@ -64,9 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_once(name: str, root: Path, command: Sequence[str]) -> int:
-    """`telemetry run`, as a user would; its exit code. What CMD prints goes to stderr: stdout is for the result.
+    """Run `telemetry run` once and return its exit code.
 
-    Who ends us ends it: Ctrl-C reaches it by the terminal, SIGTERM and SIGHUP are passed on.
+    The output of CMD goes to stderr: stdout is for the result.
+
+    A signal that ends this process ends the child too: Ctrl-C reaches it through the terminal, SIGTERM and SIGHUP
+    are forwarded.
     """
     from telemetry.supervise.spawn import telemetry_command
 
@@ -77,7 +80,7 @@ def _run_once(name: str, root: Path, command: Sequence[str]) -> int:
             try:
                 return _shell_code(child.wait())
             except KeyboardInterrupt:
-                continue  # it has the signal too, and leaves a result before it ends
+                continue  # the child received the signal too, and writes a result before it ends
 
 
 @contextmanager
@@ -105,7 +108,10 @@ def _runs_of(name: str, root: Path) -> set[Path]:
 
 
 def _new_report(name: str, root: Path, known: set[Path]) -> Report:
-    """The result of the one run that is not known yet."""
+    """Return the result of the one run that is not in `known`.
+
+    Raises RunDirectoryError if there are more or fewer.
+    """
     from telemetry.history import load_report
 
     new = _runs_of(name, root) - known

@@ -1,4 +1,4 @@
-"""`telemetry compare A… --vs B…`: what a set of runs does otherwise than another, as far as that can be known."""
+"""`telemetry compare A… --vs B…`: the differences between two sets of runs, as far as the data shows them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def fraction(text: str) -> float:
-    """`2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
+    """Parse `2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
     found = _FRACTION.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no share: write it like 2% or 0.02")
@@ -102,9 +102,9 @@ def _code(comparison: Comparison) -> Exit:
 
 
 def _sides(args: argparse.Namespace, root: Path) -> tuple[list[Report], list[Report]]:
-    """The results of the runs that are meant, each once, those of a name oldest first.
+    """Return the results of both sides, each run once; runs of a name are sorted oldest first.
 
-    With one run a side they have bounds, which take a look at their histories.
+    With one run on each side, results include confidence bounds. This reads the histories of both runs.
     """
     before, after = (
         list(dict.fromkeys(path for spec in specs for path in _directories(spec, root, args.last)))
@@ -115,7 +115,7 @@ def _sides(args: argparse.Namespace, root: Path) -> tuple[list[Report], list[Rep
 
 
 def _own_calibration(root: Path, reports: Sequence[Report]) -> Calibration | None:
-    """The one that has the name of the runs: of the first that has one."""
+    """Return the calibration with the same name as a run; the first run that has one wins."""
     from telemetry.store.calibrations import find_calibration
 
     for name in dict.fromkeys(report.snapshot.name for report in reports):
@@ -134,7 +134,7 @@ def _write(comparison: Comparison, output: Output) -> None:
 
 
 def _directories(spec: str, root: Path, last: int | None) -> list[Path]:
-    """One run, or all runs of a name. Raises RunNotFoundError."""
+    """Return the directory of one run, or those of all runs of a name. Raises RunNotFoundError."""
     from telemetry.store.run_directory import list_runs, resolve, slug
 
     found = resolve(spec, root)

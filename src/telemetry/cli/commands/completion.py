@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def fish(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """`complete` lines for commands, their options, and the choices of both. shtab has none for fish."""
+    """Yield `complete` lines for commands, their options, and the choices of both. shtab does not support fish."""
     yield f"complete -c {parser.prog} -n __fish_use_subcommand -f"
     yield from _options(parser, parser.prog, "__fish_use_subcommand")
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
@@ -41,7 +41,7 @@ def fish(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _command(parser: argparse.ArgumentParser, program: str, condition: str) -> Iterator[str]:
-    """A command's options, and its own commands with theirs."""
+    """Yield lines for a command's options and for its subcommands."""
     yield from _options(parser, program, condition)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -69,6 +69,6 @@ def _options(parser: argparse.ArgumentParser, program: str, condition: str) -> I
 
 
 def _quoted(text: str) -> str:
-    """A fish string: only the backslash and the quote are special."""
+    """Quote a string for fish. Only the backslash and the quote are special there."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ")
     return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""`telemetry demo`: an HTTP benchmark on loopback under `telemetry run`, to its report."""
+"""`telemetry demo`: an HTTP benchmark on loopback under `telemetry run`, up to its report."""
 
 from __future__ import annotations
 

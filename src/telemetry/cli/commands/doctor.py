@@ -1,4 +1,4 @@
-"""`telemetry doctor`: whether telemetry can work here, and what to do where it can't."""
+"""`telemetry doctor`: checks whether telemetry can work on this machine, with advice for each problem."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
 
 
 def examine(name: str, check: Callable[[Config], Finding], config: Config) -> Check:
-    """A check that breaks is a failed check; the others still run."""
+    """Run one check. A check that raises counts as failed, so that the others still run."""
     try:
         status, found, *advice = check(config)
-    except Exception as error:  # noqa: BLE001 – a broken machine breaks in ways nobody listed; it shows as a failure
+    except Exception as error:  # noqa: BLE001 – a broken machine fails in unforeseen ways
         status, found, advice = "fail", f"{type(error).__name__}: {error}", []
     return Check(name=name, status=status, found=found, advice="".join(advice))
 

@@ -1,4 +1,4 @@
-"""`telemetry export`: a run, live or finished, into trackers and monitors."""
+"""`telemetry export`: delivery of a run, live or finished, to trackers and monitors."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _located(args: argparse.Namespace) -> tuple[str, Path]:
-    """The address of a run that is live, else nothing, and the folder that its writers' folders are in."""
+    """Return the address of a live run (else empty) and the folder that holds the folders of its writers."""
     from telemetry.store.run_directory import FINAL, resolve
     from telemetry.transport.client import hello
 
     target = find_run.find(args)
-    ended = target.live is not None and (Path(target.live.dir) / FINAL).exists()  # it only says so for a moment
+    ended = target.live is not None and (Path(target.live.dir) / FINAL).exists()  # it answers for a moment only
     if target.endpoint and not ended:
         try:
             find_run.check_listened(target.endpoint)
@@ -117,7 +117,7 @@ def _located(args: argparse.Namespace) -> tuple[str, Path]:
 
 
 def _here(welcome: Welcome) -> Path | None:
-    """The run's directory; None if it is another machine's."""
+    """Return the run's directory, or None if it is on another machine."""
     from telemetry.store.run_directory import RunDirectory
 
     with suppress(RunDirectoryError):
@@ -127,7 +127,7 @@ def _here(welcome: Welcome) -> Path | None:
 
 
 def _task(directory: Path, name: str, to: str, every_s: float | None) -> Task:
-    """Raises UsageError if the run has another writer of this name."""
+    """Return the task of one writer. Raises UsageError if the run has another writer of this name."""
     from telemetry.cli.beside_run.exports import Task
     from telemetry.store.backends import writer_folder
     from telemetry.wire.codec import carriable
@@ -144,7 +144,10 @@ def _task(directory: Path, name: str, to: str, every_s: float | None) -> Task:
 
 
 def _unfinished(directory: Path, given: dict[str, str]) -> list[Task]:
-    """Writers that are not done. `given`: what to tell those that are named instead of what they were told."""
+    """Return tasks for writers that have not finished.
+
+    `given` holds names with new options, which replace the stored ones.
+    """
     from telemetry.store.backends import writer_folders
 
     folders = {folder.path.name: folder for folder in writer_folders(directory)}
@@ -164,7 +167,7 @@ def _nothing_to_deliver(directory: Path, given: Collection[str]) -> str:
 
 
 def _not_done(directory: Path) -> set[str]:
-    """A writer whose checkpoint can't be read is not."""
+    """Return the names of unfinished writers, including writers whose checkpoint can't be read."""
     from telemetry.store.backends import writer_folders
 
     found = {folder.path.name: folder for folder in writer_folders(directory)}
@@ -176,12 +179,15 @@ def _not_done(directory: Path) -> set[str]:
 
 
 def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:
-    """A writer that has delivered a whole run does not look whether all of it is still there."""
+    """Tell the user which writers have delivered the whole run already.
+
+    They do not check whether the backend still has all of it.
+    """
     from telemetry.store.backends import writer_folder
 
     for name in names:
         folder = writer_folder(directory, name)
-        with suppress(RunDirectoryError):  # its writer says what is wrong
+        with suppress(RunDirectoryError):  # the writer itself reports the error
             if folder.read_checkpoint().done:
                 anew = f"to deliver the run anew, remove {folder.path}"
                 console.say(f"{name}: delivered earlier, and not looked at again; {anew}")
@@ -202,7 +208,10 @@ def _rest(folder: WriterFolder, to: str | None) -> Task | None:
 
 
 def _write(args: argparse.Namespace) -> int:
-    """Does not return: what a tracker's library leaves behind must not keep the process."""
+    """Run one writer and end the process with its exit code.
+
+    Never returns: threads that a tracker's library leaves behind must not keep the process alive.
+    """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
     from telemetry.backends.writer.options import order
     from telemetry.backends.writer.process import write_run

@@ -1,4 +1,4 @@
-"""`telemetry feed`: what another program publishes, as part of a run."""
+"""`telemetry feed`: messages that another program publishes, recorded as part of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from telemetry.integrations.feeds import FeedKind, FeedSpec
 
 _VARIABLE: Final = "TELEMETRY_ENDPOINT"
-_SILENT_S: Final = 2.0  # snapshots come several times a second
+_SILENT_S: Final = 2.0  # snapshots arrive several times a second
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     os.environ[_VARIABLE] = endpoint
     with ExitStack() as last:
         watch = last.enter_context(_Watch(endpoint))
-        one = start(f"{spec.name} feed", policy="block")  # it can wait: the sender's messages do meanwhile
+        one = start(f"{spec.name} feed", policy="block")  # blocking is fine: the sender's messages wait meanwhile
         last.callback(one.finish)
         fed = _Fed(spec, kind, one, texts=not args.no_texts, beside=args.beside, endpoint=endpoint)
         return _feed(fed, watch, stop)
 
 
 def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
-    """What went wrong is marked in the run. Raises EndpointError."""
+    """Take messages until the feed ends, and mark a failure in the run. Raises EndpointError."""
     wrong = "it failed"
     try:
         ending = _take_all(fed, watch, stop) if fed.beside else _take_one(fed, watch, stop)
@@ -83,7 +83,7 @@ def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
 
 
 class _Fed:
-    """A feed and its run, and what came so far. The methods may be called from any thread."""
+    """A feed, its run, and counts of what it received. Thread-safe."""
 
     def __init__(
         self, spec: FeedSpec, kind: FeedKind, run: Run, *, texts: bool, beside: int = 0, endpoint: str = ""
@@ -95,9 +95,9 @@ class _Fed:
         self.beside = beside
         self.endpoint = endpoint
         self.taken = 0
-        """Messages."""
+        """Messages taken so far."""
         self.went = 0
-        """Senders that are gone without a word."""
+        """Senders that disappeared without an end message."""
         self._lock = threading.Lock()
 
     def say(self, words: str) -> None:
@@ -107,12 +107,12 @@ class _Fed:
         self.run.mark(printable(f"feed {self.spec}: {words}"))
 
     def note(self, words: str) -> None:
-        """Also for those who read the result: a run that is stopped takes no last words of ours."""
+        """Print a message and mark it in the run, for readers of the result. A stopped run takes no more marks."""
         self.say(words)
         self.mark(words)
 
     def tell(self, ending: Ending, taken: int) -> None:
-        """Of one sender."""
+        """Count and report the end of one sender."""
         with self._lock:
             self.taken += taken
             self.went += ending == "gone"
@@ -122,7 +122,7 @@ class _Fed:
 
     @property
     def patterns(self) -> list[str]:
-        """Where to look for senders; empty for an address that is given. Raises EndpointError."""
+        """Address patterns to search for senders; empty for a fixed address. Raises EndpointError."""
         from telemetry.integrations.sender_addresses import is_pattern
 
         name, address = self.spec.name, self.spec.address
@@ -135,7 +135,7 @@ class _Fed:
 
 
 def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
-    """One sender, until it ends."""
+    """Take the messages of one sender until it ends."""
     from telemetry.integrations.feed_loop import FeedLoop
     from telemetry.integrations.feeds import FeedOptions
     from telemetry.integrations.sender_addresses import await_listening
@@ -160,7 +160,7 @@ def _take_one(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
 
 
 def _take_all(fed: _Fed, watch: _Watch, stop: _Stop) -> Ending:
-    """Every session of a command, until it is over."""
+    """Take every session of a command until the command is over."""
     from telemetry.cli.beside_run.feed_sessions import Numbering, Sessions, sessions_in
     from telemetry.integrations.sender_addresses import SendersOfCommand
     from telemetry.integrations.socket_owners import CommandProcesses
@@ -196,7 +196,10 @@ _IN_WORDS: Final[dict[Ending, str]] = {
 
 
 def _endpoint(args: argparse.Namespace) -> str:
-    """Where the run listens: by its name, or else as the environment says. Raises as `runs.require_live`."""
+    """Return the address of the run: the one named, else the one from the environment.
+
+    Raises what `runs.require_live` raises.
+    """
     around = os.environ.get(_VARIABLE, "")
     endpoint = around if around and args.target == find_run.LATEST else find_run.require_live(find_run.find(args))
     find_run.check_listened(endpoint)
@@ -204,13 +207,13 @@ def _endpoint(args: argparse.Namespace) -> str:
 
 
 class _Stop:
-    """True once somebody has asked this process to end. Main thread only."""
+    """A flag that is true once SIGTERM or SIGINT asked this process to end. Main thread only."""
 
     def __init__(self) -> None:
         self._asked = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # inherited from a thread
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by the parent thread
 
     def __bool__(self) -> bool:
         return self._asked
@@ -220,10 +223,13 @@ class _Stop:
 
 
 class _Watch:
-    """Whether a run takes nothing more. One whose aggregator died may go on, and is waited for."""
+    """A check whether a run has ended.
+
+    If its aggregator died, the run counts as live for a while: it may be restarted.
+    """
 
     def __init__(self, endpoint: str) -> None:
-        """Blocks for the aggregator's answer. Raises EndpointError, KeysError."""
+        """Subscribe to the run. Blocks until the aggregator answers. Raises EndpointError, KeysError."""
         from telemetry.transport import subscribe
 
         self._endpoint = endpoint
@@ -238,7 +244,10 @@ class _Watch:
         self._snapshots.close()
 
     def over(self) -> bool:
-        """Does not block, but for 0.2 s at most where nothing has been heard for a while."""
+        """Return whether the run is over.
+
+        Returns at once, or after at most 0.2 s if no snapshot arrived for a while.
+        """
         snapshot = self._snapshots.recv(0.0)
         now_s = time.monotonic()
         if snapshot is not None:

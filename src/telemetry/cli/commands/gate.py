@@ -1,4 +1,4 @@
-"""`telemetry gate`: whether a run met its conditions."""
+"""`telemetry gate`: checks whether a run met its conditions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _let_flags_stand_anywhere(parser: argparse.ArgumentParser) -> None:
-    """Also between RUN and EXPR: the plain parser takes a list that may be empty to be empty there."""
+    """Accept flags between RUN and EXPR too.
+
+    The plain parser would take the empty list there as the value of EXPR.
+    """
     plain = parser.parse_known_args
 
     def parse(args: Any = None, namespace: Any = None) -> Any:
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
-    """Raises UsageError without a gate, also where the first one stands in the place of the run."""
+    """Raise UsageError if there is no gate, or if the first gate was given in place of the run."""
     if any(mark in args.target for mark in ("<", ">", "==", "!=")):
         raise UsageError(
             f"{args.target!r} stands where the run belongs",
@@ -109,7 +112,7 @@ def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
 
 
 def _span(evidence: Evidence) -> str:
-    """What part of the run it is, for the first line; empty of a whole run, and where no part was found."""
+    """Return the checked time range for the first line; empty for a whole run and if no range was found."""
     from telemetry.formatting import duration_s
 
     if evidence.whole or evidence.obstacle:

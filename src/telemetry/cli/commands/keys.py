@@ -1,4 +1,4 @@
-"""`telemetry keys`: this user's key pair, and whose keys are trusted."""
+"""`telemetry keys`: this user's key pair, and the keys that are trusted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes a key that begins with a dash for a key: one in 85 that other programs make does."""
+    """A parser that accepts a key with a leading dash. One in 85 keys from other programs begins with a dash."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         from telemetry.transport.keys import is_key
@@ -92,7 +92,7 @@ def _revoke(args: argparse.Namespace, folder: KeyFolder) -> Exit:
 
 
 def _key_from(text: str) -> str:
-    """A key that was typed, or the text of a small file."""
+    """Return the key itself, or the text of the small file that `text` names."""
     from telemetry.transport.keys import is_key
 
     if is_key(text):
@@ -109,7 +109,7 @@ def _key_from(text: str) -> str:
 
 
 def _name_for_others() -> str:
-    """A name under which somebody else might trust this user; theirs to choose."""
+    """Suggest a name under which another user can trust this user. They may choose a different one."""
     from telemetry.transport.keys import is_name
 
     try:

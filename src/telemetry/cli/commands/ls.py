@@ -1,4 +1,4 @@
-"""`telemetry ls`: live runs of this user, and finished ones on disk."""
+"""`telemetry ls`: live runs of this user, and finished runs on disk."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 _PING_TIMEOUT_S = 0.5
 DEAD = "DEAD"
-"""Stands for a state where an aggregator died without leaving a result."""
+"""State of a run whose aggregator died without writing a result."""
 RESTARTING = "RESTARTING"
-"""Of a run whose aggregator died, while the process that started it sees to another."""
+"""State of a run whose aggregator died, while the process that started it restarts the aggregator."""
 _SOMEWHERE = "LIVE"
-"""Of a run that some process has, though none of this host has announced it: it begins, or is on another host."""
+"""State of a run that some process holds, but no process on this host has announced.
+
+It is starting, or it runs on another host.
+"""
 _OFFERED = 5
 
 
 class Listed(Struct, kw_only=True, frozen=True):
-    """One run. `pid` and `endpoint` are null unless it is live."""
+    """One run of the list. `pid` and `endpoint` are null unless it is live."""
 
     name: str
     run_id: str
@@ -41,7 +44,7 @@ class Listed(Struct, kw_only=True, frozen=True):
     dir: str
     started_ns: int = 0
     recoverable: bool = False
-    """`telemetry recover` makes a result of what it left."""
+    """True if `telemetry recover` can make a result from the files."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listed(root: Path, *, only_live: bool = False) -> list[Listed]:
-    """Live runs, the newest first, then those on disk below `root`, the newest first, and dead ones elsewhere."""
+    """List live runs, then runs on disk below `root`, each newest first, then dead runs elsewhere."""
     from telemetry.store.live_runs import list_live
     from telemetry.store.run_directory import list_runs
     from telemetry.transport import runtime_directory
@@ -93,7 +96,10 @@ def _live(found: LiveRun) -> Listed:
 
 
 def _state_now(found: LiveRun) -> str:
-    """The state by its own word, or the announced one if it doesn't answer at once."""
+    """Ask the aggregator for its state.
+
+    Return the announced state if it does not answer within `_PING_TIMEOUT_S`.
+    """
     from telemetry.transport import ControlClient
     from telemetry.wire.control import Ping, Pong
 
@@ -106,8 +112,10 @@ def _state_now(found: LiveRun) -> str:
 
 
 def _announced(found: LiveRun, fallback_dirs: Sequence[str]) -> Listed | None:
-    """A run whose aggregator was killed; None if it has a result. Where there is nothing to go on with, what its
-    aggregator left beside the sockets goes."""
+    """Return a run whose aggregator was killed, or None if the run has a result.
+
+    Deletes the announcement and the sockets of a run that is complete or can't be recovered.
+    """
     from telemetry.store.live_runs import forget
     from telemetry.store.run_directory import RunDirectory
     from telemetry.transport import runtime_directory
@@ -173,7 +181,7 @@ def _offer_recovery(found: list[Listed]) -> None:
 
 
 def _from_here(directory: str) -> str:
-    """Shorter, if it lies below the working directory."""
+    """Return the path relative to the working directory if it is below it."""
     path = Path(directory)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else directory
 

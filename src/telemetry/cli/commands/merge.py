@@ -1,4 +1,4 @@
-"""`telemetry merge`: several finished runs as one."""
+"""`telemetry merge`: one run made from several finished runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`telemetry recover`: the result of a run whose aggregator died, from its journal."""
+"""`telemetry recover`: the result of a run whose aggregator died, built from its journal."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _say(found: Recovered) -> None:
 
 
 class Progress:
-    """One line on stderr that changes, where that is a terminal and it takes longer than a second."""
+    """A progress line on stderr. Shown on a terminal only, for work that takes longer than a second."""
 
     def __init__(self) -> None:
         self._begin_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""`telemetry replay`: the journal of a run that has ended, through a live aggregator once more."""
+"""`telemetry replay`: the journal of an ended run, sent through a live aggregator again."""
 
 from __future__ import annotations
 

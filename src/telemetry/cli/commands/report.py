@@ -1,4 +1,4 @@
-"""`telemetry report`: what a run came to, in any form, in several at once."""
+"""`telemetry report`: the result of a run, in one or several formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from telemetry.wire.snapshot import SeriesStat
 
 _BARE: Final = frozenset({"hlog", "hgrm", "junit"})
-"""Forms without bounds, findings and figures over time: the whole run's need nothing but the result."""
+"""Formats without bounds, findings and figures over time. For a whole run they need the result only."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +121,7 @@ def _write_hlog(target: find_run.Target, output: Path | None, report: Report) ->
 
 
 def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
-    """`made`: names of series, and what is to be said of them."""
+    """Write distributions. `made` holds (series name, text) pairs."""
     from telemetry.report.hgrm import sections
 
     if output.path is None:
@@ -139,8 +139,11 @@ def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
 
 
 def _distributions(target: find_run.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
-    """Name and distribution of each series: of all its values as far as the history has them, else of the
-    percentiles of the result, which is said."""
+    """Yield the name and the distribution of each series.
+
+    The distribution covers all values if the history has them, else only the percentiles of the result. A message
+    says so.
+    """
     from telemetry.report.hgrm import digests, distribution, result_distribution
 
     stats = _chosen(report, wanted)
@@ -167,7 +170,7 @@ def _recorded(target: find_run.Target) -> RecordedRun:
 
 
 def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
-    """Those with this name, with or without labels; None: all."""
+    """Return the series with this name, with or without labels. None means all series."""
     from difflib import get_close_matches
 
     stats = report.snapshot.series
@@ -184,7 +187,7 @@ def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
 
 
 def _file_names(names: Sequence[str]) -> Iterator[str]:
-    """One for each, and no two the same."""
+    """Yield a unique file name for each name."""
     from telemetry.store.run_directory import slug
 
     taken: set[str] = set()

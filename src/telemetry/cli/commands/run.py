@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
 def _await_workers(
     keeper: AggregatorKeeper, config: Config, job: Job, feeding: Feeds, stage: Stage, *, quiet: bool
 ) -> bool:
-    """Give workers that outlive the command their time to finish. Returns whether a signal cut it short."""
+    """Wait for workers that outlive the command. Return whether a signal cut the wait short."""
     from telemetry.cli.wrapped.workers import await_workers
 
     def say(words: str) -> None:
@@ -159,7 +159,7 @@ def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -
 
 
 def _say_what_did_not_pass(report: Report) -> None:
-    """The reason of an exit code is said, however quiet."""
+    """Print the gates that did not pass, even with `--quiet`: they explain the exit code."""
     from telemetry.report.gates import gate_lines
 
     for line in gate_lines([gate for gate in report.gates if gate.outcome != "pass"]).lines:
@@ -167,7 +167,10 @@ def _say_what_did_not_pass(report: Report) -> None:
 
 
 def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, strict: bool, failed: bool) -> int:
-    """The command's own code, unless it was told to end for a gate; then 99, 3, and what is strict."""
+    """Return the command's own code, unless a gate ended the command.
+
+    If the command succeeded: the code of the gates (99, 3), then that of `--strict`.
+    """
     if run_gates is not None and run_gates.ended_by is not None:
         return Exit.GATE_FAILED
     if of_command:
@@ -181,7 +184,10 @@ def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, s
 
 
 def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates | None:
-    """None without gates. Raises UsageError for one that can't be read, and for flags that need one."""
+    """Return the gates of the run, or None without gates.
+
+    Raises UsageError for an invalid gate, and for flags that need a gate.
+    """
     texts = args.gates or ([] if args.no_gates else list(config.gates.expressions))
     if not texts:
         if args.abort_on_fail or args.baseline is not None:
@@ -196,15 +202,17 @@ def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates 
 
 
 def _feeding(args: argparse.Namespace, config: Config, stage: Stage) -> Feeds:
-    """Raises UsageError for a feed that can't be."""
+    """Return the feeds of the command line. Raises UsageError for an invalid feed."""
     from telemetry.cli.beside_run.feeds import Feeds
 
     return Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid())
 
 
 def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]], None]:
-    """What is told while backends get the rest of a run that is over: once. What they have not got in the end is
-    said of each."""
+    """Return a callback that reports once which backends still receive data.
+
+    Data that a backend never got is reported for each backend at the end.
+    """
     told: list[str] = []
 
     def say(late: list[BackendStat]) -> None:
@@ -216,13 +224,13 @@ def _said_waiting(stage: Stage, *, quiet: bool) -> Callable[[list[BackendStat]],
 
 
 def name_of(program: str) -> str:
-    """A name for a run whose command may be called anything."""
+    """Make a valid run name from the name of a program."""
     name = "".join(char if char.isprintable() else "?" for char in Path(program).name)
     return name[: limits.NAME_CHARS].strip() or "run"
 
 
 class _Watch:
-    """What happens each second while the command runs."""
+    """The work of each second while the command runs."""
 
     def __init__(
         self,
@@ -255,7 +263,7 @@ class _Watch:
 
 
 def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:
-    """The run's result does not hang on an answer: without one it is read from disk."""
+    """Send a request; report a failure and go on. Without an answer the result is read from disk."""
     try:
         keeper.ask(request, limits.CONTROL_TIMEOUT_S)
     except TelemetryError as error:
@@ -263,7 +271,10 @@ def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:
 
 
 def _with_bill(report: Report, command: CommandFacts) -> Report:
-    """A source that is older than the command's end can't know what it took."""
+    """Add the command's resource use if the snapshot lacks it.
+
+    A snapshot taken before the command ended lacks it.
+    """
     snapshot = report.snapshot
     return replace(report, snapshot=replace(snapshot, command=snapshot.command or command))
 

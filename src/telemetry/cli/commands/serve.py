@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that `run` and `serve` share; each overrides a configuration key."""
+    """Add the flags that `run` and `serve` share. Each overrides a configuration key."""
     parser.add_argument(
         "--dir", default=None, help="folder in which each run makes its own directory (default: runs)"
     )
@@ -127,8 +127,10 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def writers(args: argparse.Namespace, config: Config, say: Callable[[str], object]) -> Writers:
-    """The writers of backends that the command line or the settings name. Raises UsageError for one that can't
-    be."""
+    """Return the writers of backends from the command line or the settings.
+
+    Raises UsageError for an invalid one.
+    """
     from telemetry.supervise.writers import Writers
 
     to = args.to or ([] if args.no_backends else list(config.backends.to))
@@ -142,7 +144,7 @@ def writers(args: argparse.Namespace, config: Config, say: Callable[[str], objec
 
 
 def check_every(every_s: float | None) -> None:
-    """What `--every` says has the bounds of the setting. Raises UsageError."""
+    """Check that `--every` is within the bounds of its setting. Raises UsageError."""
     from telemetry.config.schema import DAY_S
 
     if every_s is not None and not 1 <= every_s <= DAY_S:
@@ -150,7 +152,7 @@ def check_every(every_s: float | None) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # numpy starts a thread per core for linear algebra unless told otherwise; the aggregator does none
+    # numpy starts a thread per core for linear algebra by default; the aggregator does no linear algebra
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from telemetry.cli.beside_run.feeds import Feeds
     from telemetry.config.load import load
@@ -201,7 +203,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> None:
-    """Says once what is waited for, and how to end that."""
+    """Wait for backends. Tells the user once what it waits for and that a signal ends the wait."""
     told: list[str] = []
 
     def tell(late: list[BackendStat]) -> None:
@@ -218,15 +220,17 @@ def end_writers(
     told: Sequence[BackendStat],
     waiting: Callable[[list[BackendStat]], object],
 ) -> None:
-    """`Writers.end`. A run that is over has its result: a signal ends the waiting, and what is left can be
-    delivered later."""
+    """Call `Writers.end`.
+
+    A signal ends the wait: the run has its result already, and the rest can be delivered later.
+    """
     with suppress(KeyboardInterrupt), interruptible():
         backends.end(timeout_s, told, waiting)
-    backends.end(0.0, told)  # concludes what was interrupted
+    backends.end(0.0, told)  # finishes the interrupted call
 
 
 def waiting_for(late: Sequence[BackendStat]) -> str:
-    """What is told while backends get the rest of a run that is over."""
+    """Return the message about backends that still receive the rest of an ended run."""
     left = ", ".join(f"{stat.name} ({_left(stat)})" for stat in late)
     return printable(f"waiting for {left}")
 
@@ -237,7 +241,7 @@ def _left(stat: BackendStat) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Signals that end a process raise KeyboardInterrupt, whatever they did before."""
+    """Make signals that end a process raise KeyboardInterrupt in the block, whatever their handlers were before."""
     from telemetry.daemon.signal_pipe import ENDING
 
     heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
@@ -250,14 +254,14 @@ def interruptible() -> Iterator[None]:
 
 
 def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
-    """The directory of the run that goes on. Raises UsageError for flags that contradict what it says of itself."""
+    """Return the directory of the run to resume. Raises UsageError for flags that contradict its manifest."""
     if args.resume is None:
         return None
     known = [flag for flag in ("name", "bind", "run_id", "journal") if getattr(args, flag) is not None]
     if known:
         flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
         raise UsageError(f"--resume goes on with a run as it is: {flags} can't be changed", hint="leave it out")
-    if args.ready_fd is not None:  # a program means a directory, and is told what is wrong with it
+    if args.ready_fd is not None:  # a program passes a directory, and gets its errors from the daemon
         return Path(args.resume)
     from telemetry.store.run_directory import resolve
 
@@ -265,7 +269,7 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
 
 
 def check_name(name: str) -> None:
-    """A run's name has the bounds of every other name."""
+    """Raise UsageError unless `name` can be the name of a run. Names of runs and of metrics share their bounds."""
     if not name.strip() or len(name) > limits.NAME_CHARS or not name.isprintable():
         raise UsageError(
             f"{name[:40]!r} can't be the name of a run", hint=f"1 to {limits.NAME_CHARS} printable characters"

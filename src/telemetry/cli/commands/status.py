@@ -1,4 +1,4 @@
-"""`telemetry status`: how a run is doing, in a few lines."""
+"""`telemetry status`: the state of a run, in a few lines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class DeadRun(Struct, kw_only=True, frozen=True):
-    """What JSON says of a run whose aggregator ended without a result."""
+    """JSON form of a run whose aggregator ended without a result."""
 
     run_id: str
     state: str
-    """`DEAD`, or `RESTARTING` while the process that started the aggregator sees to another."""
+    """`DEAD`, or `RESTARTING` while the process that started the aggregator restarts it."""
     dir: str
     last_seen_ns: int
     """Wall clock."""

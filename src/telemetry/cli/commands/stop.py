@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _await_result(target: find_run.Target, snapshots: Subscription, timeout_s: float) -> Report:
-    """The result, from the terminal snapshot, or from disk if that one was missed. Raises EndpointError."""
+    """Return the result from the terminal snapshot, or from disk if that snapshot was missed.
+
+    Raises EndpointError.
+    """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         snapshot = snapshots.recv(_TURN_S)

@@ -49,7 +49,7 @@ def _natural(text: str) -> int:
 
 
 def _snapshot_lines(target: find_run.Target, *, conflate: bool) -> Iterator[bytes]:
-    """Each snapshot on one line; of a run that has ended, the last one."""
+    """Yield each snapshot on one line. For a run that has ended, yield its last one."""
     from telemetry.transport import subscribe
     from telemetry.wire.codec import snapshot_to_json
 
@@ -66,7 +66,7 @@ def _snapshot_lines(target: find_run.Target, *, conflate: bool) -> Iterator[byte
 
 
 def _record_lines(target: find_run.Target) -> Iterator[bytes]:
-    """Each record on one line, from the first one on, with no hole that can be filled."""
+    """Yield each record on one line, from the first on. Gaps are filled from the log on disk where possible."""
     following, followed = 0, False
     if target.endpoint:
         from telemetry.transport.record_stream import RecordStream
@@ -84,12 +84,12 @@ def _record_lines(target: find_run.Target) -> Iterator[bytes]:
     try:
         yield from map(_record_line, _records_on_disk(target, following))
     except RunNotFoundError:
-        if not followed:  # else the run's directory is on another machine, and all has been said
+        if not followed:  # else the run is on another machine, and all records were printed
             raise
 
 
 def _records_on_disk(target: find_run.Target, from_seq: int) -> Iterator[StreamRecord]:
-    """What the log holds from `from_seq` on. Raises RunNotFoundError or RunDirectoryError."""
+    """Yield the records of the log from `from_seq` on. Raises RunNotFoundError or RunDirectoryError."""
     from telemetry.store.records import RecordLog
     from telemetry.store.run_directory import resolve
 
@@ -100,7 +100,7 @@ def _records_on_disk(target: find_run.Target, from_seq: int) -> Iterator[StreamR
 
 
 def _record_line(record: StreamRecord) -> bytes:
-    """The names of the record log's own lines."""
+    """Encode a record with the field names of the record log."""
     head = {
         "seq": record.seq,
         "wall_ns": record.wall_ns,

@@ -1,4 +1,4 @@
-"""`telemetry top`: a run in the cockpit, in a browser, or a line a second where there is no terminal."""
+"""`telemetry top`: a run in the cockpit or in a browser; without a terminal, one line per second."""
 
 from __future__ import annotations
 
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from telemetry.wire.snapshot import MetricsSnapshot
 
 _NAMED: Final = 5
-"""Live runs that an error line has room for."""
+"""Live runs that fit in an error line."""
 _BASELINES: Final = 50
-"""Finished runs that are offered: reading more heads than these is felt, and nobody scrolls further."""
+"""Finished runs to offer as baselines.
+
+Reading more result heads causes a noticeable delay, and users do not scroll further.
+"""
 _LOOK_S: Final = 0.25
-"""How often it is looked whether somebody is still there: two at one terminal are in each other's way."""
+"""Interval in seconds between checks that the parent and the terminal still exist.
+
+Two programs on one terminal disturb each other.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def choose(live: Sequence[LiveRun]) -> LiveRun:
-    """Asks which of several runs is meant. Blocks until there is an answer. Raises UsageError if there is none."""
+    """Ask which of several runs is meant. Blocks until the user answers. Raises UsageError at end of input."""
     from telemetry.formatting import printable, timestamp
 
     widest = max(len(printable(run.name)) for run in live)
@@ -90,9 +96,11 @@ def choose(live: Sequence[LiveRun]) -> LiveRun:
 
 
 def has_screen(*, served: bool) -> bool:
-    """Whether Textual can draw: it reads stdin and writes stderr. Whoever sends stdout elsewhere wants lines there.
+    """Return whether Textual can draw.
 
-    In a browser it always can.
+    It reads stdin and writes stderr; a user who redirects stdout wants lines there.
+
+    In a browser Textual can always draw.
     """
     if served:
         return True
@@ -102,14 +110,14 @@ def has_screen(*, served: bool) -> bool:
 
 
 def load_baseline(root: Path, fallback_dirs: Sequence[str], spec: str) -> MetricsSnapshot:
-    """The result of a finished run. Reads files. Raises RunNotFoundError or RunDirectoryError."""
+    """Return the result of a finished run. Reads files. Raises RunNotFoundError or RunDirectoryError."""
     from telemetry.report import load_report
 
     return load_report(spec, root, fallback_dirs).snapshot
 
 
 def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None) -> list[tuple[str, str]]:
-    """(directory, words) of the newest finished runs, without `but`. Reads the heads of files."""
+    """Return (directory, text) of the newest finished runs except `but`. Reads the heads of files."""
     from telemetry.formatting import printable, timestamp
     from telemetry.store.final_snapshot import find_final
     from telemetry.store.run_directory import list_runs
@@ -136,7 +144,7 @@ def _port(text: str) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises UsageError for options that would be without effect."""
+    """Raise UsageError for options that would have no effect."""
     if args.json and not args.once:
         raise UsageError("--json goes with --once", hint="`telemetry tail` prints snapshots as they come")
     if args.port is not None and not args.web:
@@ -148,7 +156,7 @@ def _check(args: argparse.Namespace) -> None:
 def _target(args: argparse.Namespace) -> find_run.Target:
     if args.target is not None:
         found = find_run.find(args)
-        if found.endpoint == found.spec:  # nothing else is known of it, on disk or from its announcement
+        if found.endpoint == found.spec:  # the address is all that is known about the run
             find_run.check_listened(found.endpoint)
         return found
     from telemetry.store.live_runs import list_live
@@ -196,8 +204,8 @@ def _web(args: argparse.Namespace, target: find_run.Target) -> int:
     from telemetry.store.run_directory import resolve
 
     if not target.endpoint:
-        find_run.report_of(target)  # what a page could only say, it says here
-    # A page that is opened later finds the run in its directory where its aggregator is gone by then.
+        find_run.report_of(target)  # report an error here, where a web page could only show it
+    # If the aggregator is gone when a page is opened, the page still finds the run in its directory.
     directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)
     spec = target.spec if directory is None else str(directory.path)
     command = [sys.executable, "-m", "telemetry", "top", spec, "--served", "--dir", str(target.root)]
@@ -217,7 +225,7 @@ def _cockpit(args: argparse.Namespace, target: find_run.Target) -> int:
     from telemetry.tui.app import Cockpit
     from telemetry.tui.feed.open import open_feed
 
-    ask_the_terminal(1)  # where Textual looks for a size
+    ask_the_terminal(1)  # Textual reads the size of this file descriptor
     config, origins = load()
     fallback_dirs = config.run.fallback_dirs
     directory = _directory(target) if target.endpoint else resolve(target.spec, target.root)
@@ -244,13 +252,13 @@ def _cockpit(args: argparse.Namespace, target: find_run.Target) -> int:
 
 
 def _placed(error: ConfigError, origins: Mapping[str, str]) -> ConfigError:
-    """With the place where the setting comes from, whose name its message begins with."""
+    """Add the source of the setting to the error. The message begins with the name of the setting."""
     key, colon, words = error.message.partition(":")
     return ConfigError(f"{key} ({origins[key]}){colon}{words}", hint=error.hint) if key in origins else error
 
 
 async def _until_left(cockpit: Cockpit, parent: int) -> int:
-    """The exit code. `parent` is the process whose child this one has to be; 0: anybody's."""
+    """Run the cockpit and return its exit code. `parent` is the required parent process; 0 accepts any."""
     import asyncio
 
     watch = asyncio.create_task(_leave_in_time(cockpit, parent))
@@ -260,9 +268,10 @@ async def _until_left(cockpit: Cockpit, parent: int) -> int:
 
 
 async def _leave_in_time(cockpit: Cockpit, parent: int) -> None:
-    """Leaves when the parent has died: nobody else puts the terminal back. Ends this process when the terminal, or
-    the browser's end of its stdin, is gone: Textual would go on reading it, at full speed and for ever; and there
-    is nothing left to put in order.
+    """Close the cockpit when the parent has died: this process must restore the terminal itself then.
+
+    Ends the process at once when the terminal is gone, or when the browser closed its end of stdin. Otherwise
+    Textual would read from it forever at full CPU, and there is no terminal left to restore.
     """
     import asyncio
     import select
@@ -278,9 +287,10 @@ async def _leave_in_time(cockpit: Cockpit, parent: int) -> None:
 
 
 def _let_modes_be_set() -> None:
-    """From the terminal's background, where we are once a shell has it back, if the modes are still Textual's.
+    """Allow this process to set terminal modes from the background if the modes are still Textual's.
 
-    A shell that edits lines has set its own, in which signals can be typed: then setting them fails instead.
+    Once a shell has the terminal back, this process is in the background. A shell that edits lines has set its own
+    modes, in which signals can be typed. Then setting modes fails instead.
     """
     import termios
 
@@ -290,11 +300,11 @@ def _let_modes_be_set() -> None:
 
 
 def _unheeded(_number: int, _frame: FrameType | None) -> None:
-    """A signal with a handler interrupts what would wait, or stop, without one."""
+    """Ignore the signal. Having a handler makes it interrupt a call that would otherwise wait or stop."""
 
 
 def _directory(target: find_run.Target) -> RunDirectory | None:
-    """Of a live run, where it can be read from here."""
+    """Return the directory of a live run, or None if it can't be read from here."""
     from telemetry.store.run_directory import resolve
 
     try:

@@ -1,4 +1,4 @@
-"""`telemetry export --list`: the backends, what they need, and what they can be told."""
+"""`telemetry export --list`: the backends, their requirements, and their options."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from telemetry.distribution import install_hint
 
 
 class Listed(Struct, kw_only=True, frozen=True):
-    """One backend."""
+    """One backend of the list."""
 
     name: str
     missing: str = ""
-    """Why it can't be used, and what to do about that; empty: it can."""
+    """The reason it can't be used, with advice; empty if it can be used."""
     options: list[Option] = []
     no_place: list[str] = []
-    """Kinds of items that it does not take."""
+    """Kinds of items that it does not accept."""
 
 
 def show(*, as_json: bool) -> int:
@@ -57,7 +57,10 @@ def _listed(name: str) -> Listed:
 
 
 def _installed(module: str) -> bool:
-    """Imports packages above it, which are empty, and not the module."""
+    """Return whether a module is installed.
+
+    Imports its parent packages, which are empty, but not the module itself.
+    """
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):

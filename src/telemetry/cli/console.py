@@ -1,4 +1,4 @@
-"""Where words go: results on stdout, talk on stderr, colour only where somebody sees it."""
+"""Output of commands: results on stdout, messages on stderr, colour on terminals only."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from io import TextIOWrapper
 from typing import TextIO
 
 PIPED_WIDTH = 120
-"""Columns of text that goes to a file or a pipe: wide enough for every column of a usual table."""
+"""Columns of text for a file or a pipe: wide enough for every column of a usual table."""
 
 
 def complete_streams() -> None:
-    """The null device takes the place of a standard stream that is closed.
+    """Replace closed standard streams by the null device.
 
-    Else the next socket would get its descriptor, and a child would write into that.
+    Otherwise the next socket would get the free descriptor, and a child process would write into the socket.
     """
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(fd)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free: `fd`
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # opens the lowest free descriptor: `fd`
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", closefd=False))
 
 
 def tolerate_any_encoding() -> None:
-    """A stream that can't write a character writes `?` in its place instead of failing."""
+    """Make both output streams write `?` for a character they can't encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def say(message: str) -> None:
-    """One line of talk. Names and reasons in it may come from anybody."""
+    """Write one message line to stderr.
+
+    Escapes control characters, since names and reasons in it may be untrusted.
+    """
     talk(f"telemetry: {visible(message)}\n")
 
 
 def visible(text: str) -> str:
-    """Text from outside with control and direction characters as escapes; line breaks stay."""
+    """Escape control and direction characters in text from outside; keep line breaks."""
     from telemetry.formatting import printable
 
     return "\n".join(map(printable, text.split("\n")))
 
 
 def talk(text: str) -> None:
-    """Talk as it is. If whoever read stderr has gone, this and all that follows goes nowhere."""
+    """Write text to stderr unchanged. If the reader of stderr has gone, discard this and all later messages."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -56,18 +59,18 @@ def talk(text: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """What is still buffered has nowhere to go, and must not fail at exit."""
+    """Redirect a stream to the null device, so that flushing its buffer at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write(text: str) -> None:
-    """A result, as it is."""
+    """Write a result to stdout unchanged."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def write_json(value: object) -> None:
-    """One strict JSON document, indented."""
+    """Write a value to stdout as one strict, indented JSON document."""
     import msgspec
 
     from telemetry.formatting import printable_json
@@ -76,7 +79,7 @@ def write_json(value: object) -> None:
 
 
 def width(stream: TextIO, environ: Mapping[str, str] = os.environ) -> int:
-    """Columns for text on this stream: COLUMNS, else the terminal's, else PIPED_WIDTH."""
+    """Return the columns for text on this stream: COLUMNS, else the terminal's width, else PIPED_WIDTH."""
     fallback = (PIPED_WIDTH, 24)
     if not stream.isatty():
         columns = environ.get("COLUMNS", "")
@@ -85,7 +88,10 @@ def width(stream: TextIO, environ: Mapping[str, str] = os.environ) -> int:
 
 
 def color(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour: NO_COLOR forbids it, FORCE_COLOR demands it, else only a terminal that can."""
+    """Return whether to use colour.
+
+    NO_COLOR forbids it, FORCE_COLOR forces it; else only a capable terminal gets it.
+    """
     if environ.get("NO_COLOR"):
         return False
     if environ.get("FORCE_COLOR", "0") not in ("", "0"):

@@ -1,6 +1,6 @@
-"""The checks of `telemetry doctor`, in the order of dependence.
+"""The checks of `telemetry doctor`, in the order of their dependence.
 
-A check takes the configuration and returns (status, what was found, advice if it is not ok).
+A check takes the configuration and returns (status, finding, advice if the status is not ok).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Finding = tuple[Status, str] | tuple[Status, str, str]
 
 
 class Check(Struct, kw_only=True, frozen=True):
-    """One line of the doctor."""
+    """One line of the doctor's output."""
 
     name: str
     status: Status
@@ -42,7 +42,7 @@ _STRANGER: Final = "telemetry"
 _OLDEST_PYTHON: Final = (3, 11)
 _OLDEST_LIBZMQ: Final = (4, 3)
 _LONGEST_SOCKET_NAME: Final = "x" * 8 + "/ctl"
-_SLOW_CLOCK_NS: Final = 1_000  # one reading belongs to every recorded event
+_SLOW_CLOCK_NS: Final = 1_000  # each recorded event reads the clock once
 _ROOM_LEAST: Final = 100 * limits.MIB
 _FDS_LEAST: Final = 256
 _FDS_A_PRODUCER: Final = 2
@@ -184,7 +184,7 @@ def check_endpoint(_config: Config) -> Finding:
 
 
 def check_keys(config: Config) -> Finding:
-    """Whether they could be used; a user without any needs none as long as nothing leaves the machine."""
+    """Check that the user's keys can be used. Having no keys is fine as long as runs stay on this machine."""
     from telemetry.transport import plan
     from telemetry.transport.keys import of_user
     from telemetry.transport.zap import keys_for
@@ -208,7 +208,7 @@ def check_keys(config: Config) -> Finding:
 
 
 def check_round_trip(_config: Config) -> Finding:
-    """A real run: aggregator, producer process, final file."""
+    """Execute a real run: aggregator, producer process, final file."""
     from telemetry.report import load_report
 
     begun = time.monotonic()
@@ -267,4 +267,4 @@ CHECKS: Final[list[tuple[str, Callable[[Config], Finding], bool]]] = [
     ("endpoint", check_endpoint, False),
     ("round trip", check_round_trip, True),
 ]
-"""(name, check, whether it takes seconds)"""
+"""Entries of (name, check, True if the check takes seconds)."""

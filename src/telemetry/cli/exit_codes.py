@@ -1,4 +1,4 @@
-"""Exit codes. They are a promise to scripts: a number never changes its meaning."""
+"""Exit codes. Scripts rely on them: a number never changes its meaning."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ class Exit(IntEnum):
     ERROR = 1
     USAGE = 2
     INCONCLUSIVE = 3
-    """Of a gate, or of a comparison with `--fail-on worse`: nobody can tell."""
+    """A gate is inconclusive, or a comparison with `--fail-on worse` is."""
     INCOMPLETE = 4
-    """Data is lossy or incomplete, with `--strict`."""
+    """The result is lossy or incomplete, with `--strict`."""
     INTERRUPTED = 5
-    """With `--strict`."""
+    """The run was interrupted, with `--strict`."""
     BACKEND_FAILED = 6
-    """A feed failed, or nothing came to it, or a backend has not got all there is; of `run` and `serve` with
-    `--strict`."""
+    """A feed failed or received nothing, or a backend lacks data; for `run` and `serve` with `--strict`."""
     GATE_FAILED = 99
-    """Or a comparison with `--fail-on worse` found something worse."""
+    """A gate failed, or a comparison with `--fail-on worse` found something worse."""
     SIGINT = 130
     SIGPIPE = 141
 
 
 def strictly(completeness: Completeness, *, backend_failed: bool = False) -> Exit:
-    """The exit code of a result with `--strict`."""
+    """Return the exit code of a result with `--strict`."""
     if completeness == "interrupted":
         return Exit.INTERRUPTED
     if completeness != "complete":

@@ -1,4 +1,4 @@
-"""Which run is meant, and asking it: live runs first, then what lies on disk."""
+"""Lookup of runs and requests to their aggregators: live runs first, then runs on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True)
 class Target:
-    """A run. `endpoint` is empty once nobody answers for it."""
+    """A run named by the user. `endpoint` is empty if the run is not live."""
 
     spec: str
     root: Path
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def directory_spec(self) -> str:
-        """What finds this run on disk."""
+        """Name under which this run is found on disk."""
         return self.live.dir if self.live else self.spec
 
 
@@ -65,7 +65,7 @@ def root_directory(flag: str | None) -> Path:
 
 
 def find(args: argparse.Namespace) -> Target:
-    """The live run that `RUN` means, else whatever of that name the disk has: nothing is read from it yet."""
+    """Return the live run that `RUN` names, else a target for the disk. Does not read the disk yet."""
     root = root_directory(args.dir)
     spec: str = args.target
     if "://" in spec:
@@ -75,7 +75,7 @@ def find(args: argparse.Namespace) -> Target:
 
 
 def require_live(target: Target) -> str:
-    """The control address. Raises RunNotFoundError if the run is not live."""
+    """Return the control address. Raises RunNotFoundError if the run is not live."""
     from telemetry.store.live_runs import find_live
     from telemetry.transport import runtime_directory
 
@@ -89,7 +89,10 @@ def require_live(target: Target) -> str:
 
 
 def check_listened(endpoint: str) -> None:
-    """Raises EndpointError where the machine knows that nobody is there, so that nobody waits."""
+    """Raise EndpointError if the machine can tell that no process listens at the address.
+
+    Avoids waiting for a timeout.
+    """
     from telemetry.transport.endpoints import refuses
 
     if refuses(endpoint):
@@ -97,7 +100,7 @@ def check_listened(endpoint: str) -> None:
 
 
 def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSnapshot:
-    """The newest snapshot, from the aggregator itself. Raises EndpointError or ProtocolError."""
+    """Ask the aggregator for its newest snapshot. Raises EndpointError or ProtocolError."""
     from telemetry.transport import ControlClient
     from telemetry.wire.control import GetStatus, Status
 
@@ -110,9 +113,10 @@ def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSn
 
 
 def report_of(target: Target) -> Report:
-    """From the aggregator while the run goes on, else from disk.
+    """Return the report from the aggregator while the run is live, else from disk.
 
-    Raises RunNotFoundError or RunDirectoryError, or the aggregator's failure if the disk has nothing either.
+    Raises RunNotFoundError or RunDirectoryError. Raises the aggregator's error if there is no result on disk
+    either.
     """
     if not target.endpoint:
         return _load(target.spec, target.root)
@@ -131,8 +135,11 @@ def report_of(target: Target) -> Report:
 
 
 def _written(directory: str, run_id: str, root: Path) -> Report | None:
-    """What a run that has ended left on disk: its aggregator, which may stay for a moment, does not know what the
-    gates came to, and may not answer any more. None if it is not there, or on another machine."""
+    """Return the result on disk of a run that has ended. None if it is missing or on another machine.
+
+    The aggregator may stay for a moment after the run. It does not know the results of gates, and may stop
+    answering.
+    """
     with suppress(TelemetryError):
         report = _load(directory, root) if directory else None
         if report is not None and report.snapshot.run_id == run_id:
@@ -141,8 +148,10 @@ def _written(directory: str, run_id: str, root: Path) -> Report | None:
 
 
 def from_disk(target: Target, silence: TelemetryError) -> Report:
-    """The report of a run that did not answer, for it has ended. Raises `silence` if it has left no result, or what
-    is left of it if it is dead."""
+    """Return the report on disk of a run that did not answer because it ended.
+
+    Raises `silence` if there is no result. For a dead run, raises the error that describes its remaining files.
+    """
     try:
         return _load(target.directory_spec, target.root)
     except TelemetryError as nothing:
@@ -150,7 +159,7 @@ def from_disk(target: Target, silence: TelemetryError) -> Report:
 
 
 def dead(target: Target) -> LeftOver | None:
-    """What is left of a run whose aggregator ended without a result; None for all others."""
+    """Return the remaining files of a run whose aggregator ended without a result; None for any other run."""
     from telemetry.store.dead_run import is_dead, remains
     from telemetry.store.run_directory import resolve
 
@@ -162,14 +171,17 @@ def dead(target: Target) -> LeftOver | None:
 
 
 def keeper(run: RunDirectory) -> int:
-    """The process that is about to start another aggregator for a run whose aggregator died; 0 if there is none."""
+    """Return the process id of the process that is restarting the aggregator of a run, or 0."""
     from telemetry.transport.keeper_lock import keeper_of
 
     return keeper_of(run.run_id)
 
 
 def refuse_if_kept(run: RunDirectory) -> None:
-    """Raises RunDirectoryError for a dead run that is about to go on: a result would end it."""
+    """Raise RunDirectoryError if the aggregator of a dead run is being restarted.
+
+    Writing a result now would end the run.
+    """
     from telemetry.store.dead_run import is_dead
 
     if is_dead(run, fallback_dirs()) and (pid := keeper(run)):
@@ -180,14 +192,14 @@ def refuse_if_kept(run: RunDirectory) -> None:
 
 
 def fallback_dirs() -> tuple[str, ...]:
-    """Where results go whose run directory can't be written."""
+    """Return the folders for results of runs whose directory can't be written."""
     from telemetry.config import load
 
     return load({}).config.run.fallback_dirs
 
 
 def early_rule() -> EarlyRule:
-    """The confidence and tolerance of early stopping, by the settings."""
+    """Return the confidence and tolerance of early stopping from the settings."""
     from telemetry.config import load
 
     return load({}).config.early_stopping.rule
@@ -200,7 +212,7 @@ def _load(spec: str, root: Path) -> Report:
 
 
 def _find_live(spec: str, root: Path) -> LiveRun | None:
-    """`latest` is the newest run below `root`, or the newest live one if there is none."""
+    """Find a live run. `latest` is the newest run below `root`, or the newest live run if there is none."""
     from telemetry.store import run_directory
     from telemetry.store.live_runs import find_live
     from telemetry.transport import runtime_directory

@@ -42,17 +42,17 @@ COMMANDS: Final[dict[str, str]] = {
     "config": "show the settings and where they come from",
     "completion": "print a completion script for bash, zsh or fish",
 }
-"""Name → summary. The order is that of the help. Each is a module in `telemetry.cli.commands`."""
+"""Map of command name → summary, in the order of the help. Each command is a module in `telemetry.cli.commands`."""
 
 _ELSEWHERE: Final = {"watch": "top", "monitor": "top"}
-"""What others call a command, too far from its name to be a slip."""
+"""Names of commands in other tools, too different from ours to be typing errors."""
 _EPILOG: Final = """RUN is a run directory, a run id, a name or `latest`. Data goes to stdout, messages to stderr.
 exit codes: 0 ok, 1 error, 2 usage, 3 inconclusive, 4 lossy or incomplete (--strict),
 5 interrupted (--strict), 6 feed or backend failed (--strict), 99 gate failed or worse"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns its exit code; never raises for what a user can cause."""
+    """Run one command and return its exit code. Never raises for errors that a user can cause."""
     console.complete_streams()
     console.tolerate_any_encoding()
     try:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TelemetryError as error:
         console.say(str(error))
         return error.exit_code
-    except SystemExit as stop:  # argparse, after it has written help or usage
+    except SystemExit as stop:  # argparse raises it after it has printed help or usage
         return stop.code if isinstance(stop.code, int) else Exit.OK
     except KeyboardInterrupt:
         return Exit.SIGINT
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser with all commands; with `only`, just that one's module is imported."""
+    """Return the parser with all commands. With `only`, just the module of that command is imported."""
     parser = argparse.ArgumentParser(
         prog="telemetry",
         description="Live percentiles, exact results and counted losses beside a benchmark or a training job.",
@@ -115,7 +115,7 @@ def _sentence(summary: str) -> str:
 
 
 class _Version(argparse.Action):
-    """Reads the version only when asked for it: package metadata is slow to import."""
+    """An action that reads the version only on request: package metadata is slow to import."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from telemetry.distribution import version

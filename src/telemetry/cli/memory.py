@@ -1,4 +1,4 @@
-"""Memory of a command that reads much and ends soon."""
+"""Memory settings of a command that reads much and ends soon."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_MMAP_FROM_BYTES: Final = 32 << 20  # the C library takes no more
+_MMAP_FROM_BYTES: Final = 32 << 20  # the largest value that the C library accepts
 _TRIM_FROM_BYTES: Final = 1 << 30
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Nobody looks for cycles of garbage meanwhile: among a hundred thousand figures there are none, and looking
-    takes a tenth of the time."""
+    """Switch garbage collection off inside the block.
+
+    A hundred thousand figures contain no reference cycles, and looking for cycles takes a tenth of the time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -28,10 +30,10 @@ def uncollected() -> Iterator[None]:
 
 
 def keep_freed() -> bool:
-    """Arrays that are freed stay with the process for the next ones: asking the system for each of them anew takes
-    up to a quarter of the time of a large report.
+    """Keep the memory of freed arrays in the process for the next arrays.
 
-    Only glibc can be told; elsewhere this does nothing and returns False.
+    Asking the system for each array anew takes up to a quarter of the time of a large report. Only glibc can be
+    configured; with another C library this does nothing and returns False.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

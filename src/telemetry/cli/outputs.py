@@ -1,4 +1,4 @@
-"""Where a result goes and in which form: `--format`, `-o FILE`, several of both, or `-o DIR/`."""
+"""Destinations and formats of a result: `--format`, `-o FILE`, several of both, or `-o DIR/`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _BY_SUFFIX: Final = {"": "text", ".htm": "html", **{suffix: form for form, suffi
 class Output(NamedTuple):
     form: str
     path: Path | None
-    """None: stdout."""
+    """The file; None means stdout."""
     folder: bool = False
-    """The path lies in a folder that was named, so that there may be more files beside it."""
+    """True if the user named the folder, so that more files may be written beside this one."""
 
 
 def add_output_arguments(
     parser: argparse.ArgumentParser, known: Sequence[str] = FORMATS, stem: str = "report"
 ) -> None:
-    """What `outputs` is given, as `formats` and `files`."""
+    """Add the options for `outputs`: its arguments `formats` and `files`."""
     parser.add_argument(
         "--format",
         dest="formats",
@@ -64,10 +64,11 @@ def add_output_arguments(
 def outputs(
     forms: Sequence[str], files: Sequence[str], known: Sequence[str] = FORMATS, stem: str = "report"
 ) -> list[Output]:
-    """What was asked for, in order.
+    """Return the requested outputs, in order.
 
-    Without files one form goes to stdout. Files have a form each, or say it by their suffix. One folder, which ends
-    with a slash or is there, takes all forms as `stem` with their suffixes. Raises UsageError.
+    Without files, one format goes to stdout. Each file has a format of its own, given by `--format` or by its
+    suffix. A single folder (it exists, or its name ends with a slash) takes all formats, as files named `stem` plus
+    suffix. Raises UsageError.
     """
     if not files:
         if len(forms) > 1:
@@ -93,7 +94,10 @@ def outputs(
 
 
 def write(text: str, path: Path | None, *, durable: bool = True) -> None:
-    """To a file, whole or not at all, or to stdout. `durable`: as in `write_atomic`. Raises RunDirectoryError."""
+    """Write text to a file atomically, or to stdout. `durable` works as in `write_atomic`.
+
+    Raises RunDirectoryError.
+    """
     if path is None:
         console.write(text)
         return
@@ -106,14 +110,14 @@ def write(text: str, path: Path | None, *, durable: bool = True) -> None:
 
 
 def make_folders(wanted: Iterable[Output]) -> None:
-    """Those that were named and are not there. Raises RunDirectoryError."""
+    """Create the missing folders that the user named. Raises RunDirectoryError."""
     for output in wanted:
         if output.folder and output.path is not None:
             make_folder(output.path.parent)
 
 
 def make_folder(path: Path) -> None:
-    """And those it lies in. Raises RunDirectoryError."""
+    """Create a folder and its parents. Raises RunDirectoryError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -121,7 +125,9 @@ def make_folder(path: Path) -> None:
 
 
 def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
-    """Files of a folder, by name. A new one is there whole or not at all; in one that is there, each file is.
+    """Write named files into a folder.
+
+    A new folder appears with all files at once; in an existing one, each file does.
 
     Raises RunDirectoryError.
     """
@@ -139,7 +145,10 @@ def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
 
 
 def _form_of(file: str | Path, forms: Sequence[str]) -> str:
-    """The form that a suffix says, text without one. Raises UsageError if it is none of `forms`."""
+    """Return the format that a file's suffix stands for, text without a suffix.
+
+    Raises UsageError if `forms` lacks it.
+    """
     suffix = Path(file).suffix
     form = _BY_SUFFIX.get(suffix)
     if form is None or form not in forms:

@@ -1,4 +1,4 @@
-"""A run without a terminal: one line a second on stdout until it ends, then what it came to."""
+"""Plain output of a run, without a terminal: one line per second on stdout until the run ends, then its result."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _LINE_S: Final = 1.0
 _SILENT_S: Final = 2.0
-"""Nobody looks at a line a second more closely."""
+"""Seconds of silence that go unnoticed. Readers of one line per second do not look more closely."""
 _MISSED: Final = 3
-"""Snapshots that a run with a slower rhythm may miss before it counts as silent."""
+"""Snapshots that a run with a lower refresh rate may miss before it counts as silent."""
 
 
 def follow(target: find_run.Target) -> int:
-    """Blocks until the run has ended. A silent aggregator is waited for and found again.
+    """Print lines until the run has ended. Waits for a silent aggregator and reconnects.
 
-    Raises EndpointError if nobody answers at the beginning and nothing is on disk, RunDirectoryError once the run
-    is known to be dead without a result.
+    Raises EndpointError if the aggregator does not answer at first and there is no result on disk. Raises
+    RunDirectoryError once the run is known to be dead without a result.
     """
     report = _Watch(target).report() if target.endpoint else find_run.report_of(target)
     console.write(f"{describe(report.snapshot)}\n{report.headline()}\n")
@@ -36,17 +36,17 @@ def follow(target: find_run.Target) -> int:
 
 
 class _Watch:
-    """The lines of a live run."""
+    """The output lines of a live run."""
 
     def __init__(self, target: find_run.Target) -> None:
         self._target = target
         self._heard_s = time.monotonic()
         self._silent_s = _SILENT_S
         self._say_at_s = self._silent_s
-        """Silence is said when it has lasted so long, and each time it has become twice as long."""
+        """Seconds of silence until the next message about it; doubled after each message."""
 
     def report(self) -> Report:
-        """The result, from the aggregator, or else from disk."""
+        """Return the result from the aggregator, or else from disk."""
         try:
             snapshots = self._subscribe(limits.LOST_AFTER_S)
         except EndpointError as silence:
@@ -67,7 +67,10 @@ class _Watch:
             snapshots.close()
 
     def _newest_of_a_second(self, snapshots: Subscription) -> MetricsSnapshot | None:
-        """All are taken as they come: a conflating socket loses the last one when its peer goes."""
+        """Return the newest snapshot of one second.
+
+        Receives every snapshot: a conflating socket loses the last one when its peer disconnects.
+        """
         newest = None
         deadline_s = time.monotonic() + _LINE_S
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -93,7 +96,10 @@ class _Watch:
         self._say_at_s = self._silent_s
 
     def _on_disk(self) -> Report | None:
-        """The result of a run that has been silent. Raises RunDirectoryError if it will never have one."""
+        """Return the result of a run that has been silent.
+
+        Raises RunDirectoryError if the run can't have a result any more.
+        """
         silent_s = time.monotonic() - self._heard_s
         if silent_s < self._say_at_s:
             return None
@@ -103,13 +109,13 @@ class _Watch:
         try:
             return find_run.from_disk(self._target, silence)
         except TelemetryError as nothing:
-            # Whoever keeps the aggregator has started another one long before that.
+            # A supervisor would have restarted the aggregator long before that.
             if nothing is not silence and silent_s > limits.LOST_AFTER_S:
                 raise
         return None
 
     def _again(self, snapshots: Subscription) -> Subscription:
-        """Another subscription, in place of one that is silent, where the aggregator answers."""
+        """Return a new subscription in place of a silent one, once the aggregator answers."""
         if time.monotonic() - self._heard_s < self._silent_s:
             return snapshots
         try:

@@ -1,4 +1,4 @@
-"""Which part of a run a command is about, and in what steps."""
+"""Options for the time range that a command is about, and for the steps of its curves."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _VALUE: Final = re.compile(r"-\.?\d")
 
 
 def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -> None:
-    """The flags that `choice_of` reads, and with `steps` those of `step_of`."""
-    parser._negative_number_matcher = _VALUE  # as from Python 3.14 on: `-10s` is a value and no flag
+    """Add the flags that `choice_of` reads, and with `steps` those of `step_of`."""
+    parser._negative_number_matcher = _VALUE  # as in Python 3.14: `-10s` is a value, not a flag
     part = parser.add_argument_group("a part of the run")
     part.add_argument(
         "--from", dest="from_s", metavar="TIME", help="since its start, like 30s or 5m; -1m: before its end"
@@ -36,7 +36,7 @@ def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -
 
 
 def choice_of(args: argparse.Namespace) -> TimeRangeChoice:
-    """Raises UsageError for what is no time."""
+    """Return the chosen time range. Raises UsageError for an invalid time."""
     from telemetry.history import TimeRangeChoice
 
     return TimeRangeChoice(
@@ -48,7 +48,7 @@ def choice_of(args: argparse.Namespace) -> TimeRangeChoice:
 
 
 def step_of(args: argparse.Namespace) -> float | None:
-    """In seconds. Raises UsageError for what is no time, and for none at all."""
+    """Return the step in seconds. Raises UsageError for an invalid time or a step of zero or less."""
     step_s = _time(args.every, "--every")
     if step_s is not None and step_s <= 0.0:
         raise UsageError(f"--every {args.every}: steps take longer than that", hint="write it like 10s or 1m")
@@ -56,9 +56,11 @@ def step_of(args: argparse.Namespace) -> float | None:
 
 
 def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | None) -> Report:
-    """The report of a part of a run. One that goes on is reported by its aggregator, and only as a whole.
+    """Return the report of a time range of a run.
 
-    Raises as `runs.report_of` and `RecordedRun.time_range` do.
+    For a live run only the whole run is possible, from its aggregator.
+
+    Raises what `runs.report_of` and `RecordedRun.time_range` raise.
     """
     report = find_run.report_of(target)
     if report.source == "status" and not report.final:
@@ -76,10 +78,10 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
 
 
 def _directory(target: find_run.Target, report: Report) -> RunDirectory | None:
-    """Where the files of a run are; None for a result that lies alone, and for a run of another machine."""
+    """Return the directory of a run. None for a result without a directory, and for a run on another machine."""
     from telemetry.store.run_directory import resolve
 
-    # An aggregator that was found by its address says where it writes to.
+    # A run that was found by its address reports its directory itself.
     for spec in (target.directory_spec, *([report.directory] if report.source == "status" else [])):
         with suppress(RunNotFoundError):
             directory = resolve(spec, target.root)

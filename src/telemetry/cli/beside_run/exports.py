@@ -1,4 +1,4 @@
-"""Writers that `telemetry export` looks after, until all is delivered or nothing moves any more."""
+"""Writers that `telemetry export` supervises until all data is delivered or progress stops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from telemetry.wire.snapshot import BackendStat
 from telemetry.wording import shortfall
 
 _LOOK_S: Final = 0.1
-_LAST_WORDS_S: Final = 3.0  # for the batch that is being written, and a checkpoint
+_LAST_WORDS_S: Final = 3.0  # for the batch in progress and a checkpoint
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Task:
     to: str
     every_s: float | None = None
     cwd: str = ""
-    """Empty: that of this process."""
+    """Working directory; empty for that of this process."""
 
 
 class Exports:
-    """A context manager, which leaves no process behind. One thread's."""
+    """The writer processes of one export. A context manager that leaves no process behind. Not thread-safe."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Exports:
         patience_s: float,
         say: Callable[[str], object] = console.say,
     ) -> None:
-        """`endpoint` is empty for a run that is over. `patience_s`: see `wait`."""
+        """Prepare the writers. `endpoint` is empty for a run that is over. For `patience_s` see `wait`."""
         self.stats: list[BackendStat] = []
-        """What became of each; to be asked after `__exit__`."""
+        """Final state of each writer; valid after `__exit__`."""
         self._tasks = list(tasks)
         self._names = [task.name for task in tasks]
         self._endpoint = endpoint
@@ -75,12 +75,12 @@ class Exports:
         return self
 
     def _started(self, task: Task) -> Child:
-        """Raises UsageError."""
+        """Start a writer. Raises UsageError."""
         command = writer_command(task.to, self._endpoint, str(self._directory), task.every_s)
         folder = task.cwd if task.cwd and Path(task.cwd).is_dir() else None
         try:
             return Child(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
-        except (OSError, ValueError) as error:  # no process takes words with a NUL in them
+        except (OSError, ValueError) as error:  # a process argument can't contain a NUL
             why = getattr(error, "strerror", None) or str(error)
             raise UsageError(f"the writer {printable(task.name)} can't be started: {why}") from error
 
@@ -104,8 +104,10 @@ class Exports:
         return Exit.USAGE if codes == {Exit.USAGE} else Exit.BACKEND_FAILED
 
     def wait(self) -> None:
-        """Blocks until all have ended, or none of those that are left has delivered anything for `patience_s`
-        since the run was over. Shows how far they are."""
+        """Block until all writers have ended, or none has delivered anything for `patience_s` since the run ended.
+
+        Shows the progress.
+        """
         moved_s, before = time.monotonic(), [BackendStat(name=name) for name in self._names]
         with Progress() as progress:
             while any(not one.ended for one in self._writers.values()):
@@ -119,7 +121,7 @@ class Exports:
                 time.sleep(_LOOK_S)
 
     def tell(self, stream: TextIO) -> None:
-        """A table of what became of each, where that is, and what to do about what is not delivered."""
+        """Print the state of each writer, the place of each backend's data, and advice about undelivered data."""
         from telemetry.report.backends import at_place
         from telemetry.report.table import Column, Table, layout
 
@@ -153,8 +155,11 @@ class Exports:
                 self._say(words)
 
     def _over(self, now_s: float) -> bool:
-        """Whether the run's aggregator was never there, or has gone and left a result, or has been gone for longer
-        than a restart takes."""
+        """Return whether the run is over.
+
+        It is over if it had no aggregator, or if its aggregator is gone and left a result, or if the aggregator has
+        been gone for longer than a restart takes.
+        """
         if not self._endpoint:
             return True
         if not refuses(self._endpoint):

@@ -1,4 +1,4 @@
-"""The sessions of a command: a thread listens to each of its senders, until it is told to end."""
+"""The sessions of a command: one thread listens to each of its senders until it is asked to stop."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _LOOK_S: Final = 0.1
 
 
 class Numbering:
-    """The names of sessions, in the order in which their first messages came. Thread-safe."""
+    """A counter that names sessions, in the order of their first messages. Thread-safe."""
 
     def __init__(self, before: int = 0) -> None:
-        """`before`: sessions that another process has told of."""
+        """Start after `before` sessions, which an earlier process reported."""
         self._lock = threading.Lock()
         self._count = before
 
     def __call__(self) -> str:
-        """Return the label of one session more; empty for the first."""
+        """Return the label of the next session; empty for the first."""
         with self._lock:
             self._count += 1
             if self._count == 1:
@@ -41,7 +41,7 @@ class Numbering:
 
 
 def sessions_in(counters: Iterable[CounterStat]) -> int:
-    """Return how many sessions a run has heard of: those that a feed told of before it was killed."""
+    """Return the number of sessions in a run's counters: those that a feed reported before it was killed."""
     numbers = [0]
     for stat in counters:
         if issued_kind(stat.name, stat.unit):
@@ -51,7 +51,7 @@ def sessions_in(counters: Iterable[CounterStat]) -> int:
 
 
 class Session:
-    """A feed that is made when its first message comes: before that, nobody knows which session it is."""
+    """A feed that is created on its first message: the number of the session is not known before."""
 
     def __init__(self, make: Callable[[], Feed]) -> None:
         self._make = make
@@ -72,7 +72,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one command. `run` blocks the main thread; each sender has a thread of its own."""
+    """The sessions of one command. `run` blocks the main thread; each sender has its own thread."""
 
     def __init__(
         self,
@@ -86,9 +86,12 @@ class Sessions:
         note: Callable[[str], object],
         told: Callable[[Ending, int], object],
     ) -> None:
-        """`patient`: another sender may come to the address of one that is gone. `note` is given what readers of
-        the result should know, too; `told` how each session ended, and how many messages it had. Both are called
-        from any thread."""
+        """Prepare the sessions.
+
+        `patient` is True if a new sender may appear at the address of one that is gone. `note` gets messages for
+        readers of the result too. `told` gets the ending of each session and its number of messages. Both are
+        called from any thread.
+        """
         self._kind = kind
         self._run = run
         self._numbering = numbering
@@ -103,8 +106,10 @@ class Sessions:
     def run(
         self, find: Callable[[], list[str]], stopped: Callable[[], bool], run_over: Callable[[], bool]
     ) -> Ending:
-        """Listens to all that `find` finds, until it is told to end. Takes what has been sent by then. Raises what
-        `find` and EndpointError."""
+        """Listen to all addresses that `find` returns until asked to stop. Takes all messages sent by then.
+
+        Raises what `find` raises, and EndpointError.
+        """
         listening: list[Future[None]] = []
         with ThreadPoolExecutor(limits.FEED_PLACES, "telemetry-feed") as pool:
             try:
@@ -121,7 +126,7 @@ class Sessions:
         return "run_over" if self._run_over.is_set() else "stopped"
 
     def _listen(self, address: str) -> None:
-        """One session after another, until the sender is gone."""
+        """Take one session after another until the sender is gone."""
         with ForeignSubscription(address, self._kind.topics) as messages:
             self._say(f"listening to {address}")
             note = self._note
@@ -139,11 +144,11 @@ class Sessions:
                 gave_up = ending == "gone" and not feed_loop.taken and not self._patient
                 if gave_up or ending in ("stopped", "run_over"):
                     return
-                note = _pass  # that nothing comes after a session is no news
+                note = _pass  # silence after a session is normal, so later notes are dropped
 
     def _begin(self) -> Feed:
         return self._kind(self._run, FeedOptions(say=self._say, texts=self._texts, session=self._numbering()))
 
 
 def _pass(_words: str) -> None:
-    """A line that nobody needs."""
+    """Drop a message."""

@@ -1,4 +1,4 @@
-"""Feeds beside an aggregator: each a `telemetry feed` of its own, which is started again if it is killed."""
+"""Feeds beside an aggregator: a `telemetry feed` process for each, restarted if it is killed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from telemetry.errors import UsageError
 from telemetry.supervise.child import Child, ChildPolicy
 from telemetry.supervise.spawn import telemetry_command
 
-_LAST_WORDS_S: Final = 10.0  # for what has been sent already, and the goodbye of a producer
+_LAST_WORDS_S: Final = 10.0  # for messages that were sent already, and the producer's goodbye
 _MANNER: Final = ChildPolicy("feed", holds_term=True)
 
 
 def check_feeds(texts: Sequence[str]) -> None:
-    """Raises UsageError for one that can't be."""
+    """Raise UsageError for an invalid feed, or one that is named twice."""
     from telemetry.integrations.feeds import load_feed, parse_feed
 
     for text in texts:
@@ -32,7 +32,10 @@ def feed_command(feed: str, endpoint: str, *, texts: bool, beside: int = 0) -> l
 
 
 class Feeds:
-    """A context manager, which leaves no process behind. What the feeds say goes to `say`, from their threads."""
+    """The feed processes of a run. A context manager that leaves no process behind.
+
+    Messages of the feeds go to `say`, called from their threads.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,11 @@ class Feeds:
         beside: int = 0,
         command: Callable[..., list[str]] = feed_command,
     ) -> None:
-        """`beside`: the process whose descendants are fed from, all their sessions; 0: one session of whoever is
-        there. Raises UsageError as `check_feeds`."""
+        """Check the feeds. Raises UsageError as `check_feeds` does.
+
+        `beside` is a process: all sessions of its descendants are taken in. 0 takes in one session of any sender
+        found.
+        """
         if feeds:
             check_feeds(feeds)
         self._names = list(feeds)
@@ -64,23 +70,25 @@ class Feeds:
 
     @property
     def pids(self) -> list[int]:
-        """Their processes."""
+        """Process ids of the feeds."""
         return [feed.pid for feed in self._feeds]
 
     @property
     def failed(self) -> bool:
-        """Whether one did not end well, or nothing came to it. To be asked when they have ended."""
+        """True if a feed failed or received nothing. Valid once the feeds have ended."""
         return any(feed.code != 0 for feed in self._feeds)
 
     def begin(self, endpoint: str) -> None:
-        """Starts them for the run that listens there. Raises OSError."""
+        """Start the feeds for the run that listens at `endpoint`. Raises OSError."""
         for name in self._names:
             command = self._command(name, endpoint, texts=self._texts, beside=self._beside)
             self._feeds.append(Child(name, command, _MANNER, self._say))
 
     def end(self) -> None:
-        """Has them take what was sent until now and end. Blocks for about ten seconds at most, for all of them
-        together. May be called twice."""
+        """Let the feeds take all messages sent so far, then end them.
+
+        Blocks for at most about ten seconds for all together. May be called twice.
+        """
         for feed in self._feeds:
             feed.ask_to_end()
         deadline_s = time.monotonic() + _LAST_WORDS_S

@@ -1,4 +1,4 @@
-"""Gates of a command line or of the settings: read before a run, looked at while it goes on, answered after."""
+"""Gates from the command line or the settings: parsed before a run, watched during it, evaluated after it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _SETTLES_S: Final = 2.0
-"""The last interval of a history is written this long after the result at most."""
+"""Longest delay in seconds between the result and the last interval of a history."""
 _LOOK_AGAIN_S: Final = 0.05
-_SHOWN_CHARS: Final = 1_000  # of a gate with all its labels: the reason a run ended is a line
+_SHOWN_CHARS: Final = 1_000  # of a gate with all its labels: the reason a run ended is one line
 
 
 def exit_code(results: Sequence[GateResult]) -> Exit:
-    """99 before 3."""
+    """Return the exit code: a failed gate (99) takes precedence over an inconclusive one (3)."""
     return {"fail": Exit.GATE_FAILED, "inconclusive": Exit.INCONCLUSIVE, "pass": Exit.OK}[worst(list(results))]
 
 
 @dataclass(frozen=True)
 class GateConditions:
-    """What a run has to meet."""
+    """The gates of a run and the rules to check them by."""
 
     gates: list[Gate]
     rules: Rules
@@ -58,11 +58,11 @@ def demands(
     calibration: str | None = None,
     choice: TimeRangeChoice | None = None,
 ) -> GateConditions:
-    """Gates, read, and the baseline and the calibration that they are measured by. Blocks on files.
+    """Parse gates, and load the baseline and the calibration they need. Blocks on files.
 
-    `name`: of the run; a calibration of this name is used unless one is given. Raises UsageError for a gate that
-    can't be read, RunNotFoundError for a calibration that was given and is not there. A baseline that can't be had
-    makes gates that need it inconclusive.
+    `name` is the run's name; the calibration of this name is used unless one is given. Raises UsageError for an
+    invalid gate and RunNotFoundError for a given calibration that is missing. Without a readable baseline, the
+    gates that need it are inconclusive.
     """
     gates = parse_all(texts)
     evidence, why = None, Rules().no_baseline
@@ -91,7 +91,7 @@ class RunGates:
     """The gates of one `telemetry run`. Main thread only."""
 
     def __init__(self, asked: GateConditions, *, abort: bool, quiet: bool) -> None:
-        """`abort`: whether a gate that can't pass any more ends the command."""
+        """Store the gates. With `abort`, a gate that can't pass any more ends the command."""
         self._asked = asked
         self._abort = abort
         self._quiet = quiet
@@ -100,10 +100,10 @@ class RunGates:
         self._end: Callable[[], None] = lambda: None
         self._directory = ""
         self.ended_by: GateResult | None = None
-        """The gate for which the command was told to end."""
+        """The gate that ended the command."""
 
     def begin(self, directory: str, say: Callable[[str], None], end: Callable[[], None]) -> None:
-        """The command runs. `say`: one line of talk; `end`: tells the command to end."""
+        """Start watching; the command runs. `say` prints one message line. `end` asks the command to end."""
         self._directory, self._say, self._end = directory, say, end
         rules = self._asked.rules
         if not self._quiet and rules.baseline is None and any(gate.uses_baseline for gate in self._asked.gates):
@@ -111,7 +111,10 @@ class RunGates:
         self._watch = Watch(self._asked.gates, self._asked.rules, _opened(directory))
 
     def look(self, snapshot: MetricsSnapshot) -> None:
-        """Each second. Says what fails, once, and ends the command if that is wanted."""
+        """Check the gates against a snapshot. Reports each failure once, and ends the command with `abort`.
+
+        Called each second.
+        """
         if self._watch is None or self.ended_by is not None:
             return
         try:
@@ -128,13 +131,13 @@ class RunGates:
             self._say(str(error))
 
     def ending(self, why: str) -> str:
-        """Why the run ends, in words; `why`: as the command tells."""
+        """Return the reason why the run ends, in words. `why` is the command's own reason."""
         if self.ended_by is None:
             return why
         return f"the gate {self.ended_by.expression[:_SHOWN_CHARS]} failed; {why}"
 
     def concluded(self, report: Report) -> Report:
-        """With what the gates came to, which is also written beside the result. Blocks on the disk."""
+        """Return the report with the results of the gates, and write them beside the result. Blocks on the disk."""
         results = self._results(report)
         directory = report.directory or self._directory
         try:
@@ -158,12 +161,15 @@ class RunGates:
 
 
 def _by_history(gate: Gate) -> bool:
-    """All else the result alone answers."""
+    """Return whether a gate needs the history. The result alone answers all other gates."""
     return gate.every is not None or any(term.percentile for term in gate.terms)
 
 
 def _answer(gate: Gate, evidence: Evidence, rules: Rules) -> list[GateResult]:
-    """A gate that makes no sense for what the run recorded leaves the others alone, and the report."""
+    """Check one gate.
+
+    A gate that does not fit the recorded metrics becomes inconclusive, so that the others still count.
+    """
     try:
         return check_one(gate, evidence, rules)
     except UsageError as error:
@@ -179,7 +185,7 @@ def _opened(directory: str) -> RunDirectory | None:
 
 
 def _settled(run: RecordedRun) -> RunEvidence:
-    """Evidence once the history holds what the result says, or does not come to it in a while."""
+    """Return evidence once the history matches the result, or after `_SETTLES_S`."""
     deadline = time.monotonic() + _SETTLES_S
     while True:
         evidence = RunEvidence(run)

@@ -1,6 +1,6 @@
-"""The cockpit in browsers on this machine: a server in a process group of its own, which ends with this process.
+"""The cockpit in browsers on this machine: a server in its own process group, which ends with this process.
 
-Each open page is a viewer process of that group. Left alone they would live on, so the whole group is killed.
+Each open page is a viewer process in that group. Viewers would survive the server, so the whole group is killed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from telemetry.errors import EndpointError, TelemetryError
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8765
-"""The same each time, so that `ssh -L` and a bookmark go on working."""
+"""A fixed port, so that `ssh -L` and bookmarks keep working."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def serve(command: Sequence[str], port: int | None, title: str) -> int:
-    """Serves `command`, a viewer, to every browser that knows the address, which is said on stderr.
+    """Serve a viewer, `command`, to every browser that knows the address. The address is printed on stderr.
 
-    Main thread only. Blocks until SIGINT, SIGTERM or SIGHUP; afterwards no process of it is left. Raises
-    EndpointError if the port is taken, TelemetryError without textual-serve or if the server ended by itself.
+    Main thread only. Blocks until SIGINT, SIGTERM or SIGHUP, and leaves no process behind. Raises EndpointError if
+    the port is taken. Raises TelemetryError without textual-serve, or if the server ended by itself.
     """
     if find_spec("textual_serve") is None:
         raise TelemetryError("the cockpit in a browser needs textual-serve", hint=install_hint("web"))
@@ -47,18 +47,18 @@ def serve(command: Sequence[str], port: int | None, title: str) -> int:
                 console.say("for browsers on this machine; Ctrl-C ends it")
                 server.wait()
             finally:
-                with suppress(ProcessLookupError, PermissionError):  # nobody is left in it; macOS says it so
+                with suppress(ProcessLookupError, PermissionError):  # empty group; PermissionError on macOS
                     os.killpg(server.pid, signal.SIGKILL)
             raise TelemetryError(f"the server ended by itself, with code {server.returncode}")
     return Exit.OK
 
 
 class _Left(Exception):
-    """A signal came."""
+    """The exit after a signal."""
 
 
 def _listener(port: int | None) -> socket.socket:
-    """A socket on loopback that listens already. Raises EndpointError."""
+    """Return a listening socket on loopback. Raises EndpointError."""
     try:
         return _bound(PORT if port is None else port)
     except OSError as error:
@@ -80,7 +80,7 @@ def _bound(port: int) -> socket.socket:
 
 
 def _start(listener: socket.socket, command: str, title: str, token: str) -> subprocess.Popen[bytes]:
-    """The server lives as long as its stdin, also if this process is killed."""
+    """Start the server. It lives until its stdin closes, which also happens if this process is killed."""
     server = subprocess.Popen(
         [sys.executable, "-m", "telemetry.cli.browser.server"],
         stdin=subprocess.PIPE,
@@ -91,17 +91,17 @@ def _start(listener: socket.socket, command: str, title: str, token: str) -> sub
     )
     assert server.stdin is not None
     order = {"fd": listener.fileno(), "command": f"exec {command}", "title": title, "token": token}
-    with suppress(BrokenPipeError):  # it has ended already; waiting for it says so
+    with suppress(BrokenPipeError):  # the server has ended already; waiting for it reports that
         server.stdin.write(json.dumps(order).encode() + b"\n")
     return server
 
 
 @contextmanager
 def _leaving() -> Iterator[None]:
-    """Inside, signals that end a process raise _Left."""
+    """Make signals that end a process raise _Left inside the block."""
 
     def leave(_number: int, _frame: FrameType | None) -> NoReturn:
-        for number in _ENDING:  # a second Ctrl-C must not cut the killing short
+        for number in _ENDING:  # a second Ctrl-C must not interrupt the cleanup
             signal.signal(number, signal.SIG_IGN)
         raise _Left
 

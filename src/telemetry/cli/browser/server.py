@@ -1,8 +1,8 @@
-"""The process behind `telemetry top --web`: textual-serve for those who know the token, and without the network.
+"""The process behind `telemetry top --web`: textual-serve, protected by a token and limited to this machine.
 
-A page of any site may open a websocket to this machine, and so may every user of it: the token, the Host and the
-Origin of each request are checked. Reads its order, one JSON object, from stdin, and kills its process group when
-that ends.
+Pages of any site, and all users of this machine, can open a websocket to it. So the token, the Host and the Origin
+of each request are checked. Reads its order, one JSON object, from stdin. Kills its process group when stdin
+closes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from textual_serve.server import Server
 from telemetry.cli.browser.launch import HOST
 
 _LOOPBACK: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
-"""What a browser calls us; the port is another one behind `ssh -L`."""
+"""Host names that browsers use for this machine. Behind `ssh -L` the port differs."""
 _FOREIGN_LINK: Final = re.compile(r"<link\b[^>]*https?://(?!127\.0\.0\.1)[^>]*>", re.DOTALL)
 _HEAD: Final = """
 <title>TITLE</title>
@@ -55,7 +55,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CockpitServer(Server):
-    """Serves one command; each page is a process of it."""
+    """A server for one command; each page runs it in a new process."""
 
     def __init__(self, command: str, port: int, title: str, token: str) -> None:
         super().__init__(command, host=HOST, port=port, title=title)
@@ -63,16 +63,16 @@ class CockpitServer(Server):
         self._cookie = f"telemetry-{port}"
 
     async def app(self) -> web.Application:
-        """All routes, guarded."""
+        """Return the application with all routes guarded."""
         app = await self._make_app()
         app.middlewares.append(self._guard)
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Nothing is said: the parent has named the address."""
+        """Print nothing: the parent process has printed the address."""
 
     async def handle_index(self, request: web.Request) -> Any:
-        """The page, with its font and its addresses from here."""
+        """Return the page, with its font and addresses from this server."""
         response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
         head = _HEAD.replace("TITLE", html.escape(self.title))
         page = _FOREIGN_LINK.sub("", response.text or "").replace("</head>", f"{head}</head>")
@@ -95,7 +95,7 @@ class CockpitServer(Server):
 
 
 def _end_with_parent() -> None:
-    """The viewers would go on without us and without end."""
+    """Kill the process group when the parent process ends: the viewers would run on forever."""
     sys.stdin.read()
     os.killpg(os.getpgrp(), signal.SIGKILL)
 

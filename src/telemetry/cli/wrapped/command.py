@@ -1,4 +1,4 @@
-"""The wrapped command: started, signalled, waited for, and its bill."""
+"""The wrapped command: start, signals, wait, and resource use."""
 
 from __future__ import annotations
 
@@ -25,22 +25,26 @@ from telemetry.wire.snapshot import CommandFacts
 _OF_THE_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _FORWARDED: Final = (*_OF_THE_TERMINAL, *_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-_SHOWN_CHARS: Final = 1_000  # of a command that can't be started: the reason a run ended is a line
+_SHOWN_CHARS: Final = 1_000  # of a command that can't be started: the reason a run ended is one line
 _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
-_COUNTED_ROUGHLY_BYTES: Final = limits.MIB  # the kernel keeps counts of pages per processor, and adds them up later
+_COUNTED_ROUGHLY_BYTES: Final = limits.MIB  # the kernel keeps page counts per processor and adds them up later
 _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 
 Launch = Callable[[Sequence[str], Mapping[str, str]], int]
-"""Starts a command with an environment, in a session of its own. Returns its process id. Raises OSError."""
+"""A function that starts a command with an environment, in a session of its own. Returns its process id.
+
+Raises OSError.
+"""
 
 
 class Job:
-    """One child process in our process group, so that Ctrl-C in a terminal reaches it first.
+    """A child process in the process group of this process, so that Ctrl-C in a terminal reaches it first.
 
-    Main thread only: takes over signal handling until the child has been waited for. The child has our standard
-    streams, and ignores the signals that we were started to ignore (`nohup`). One that is started by `launch` has
-    what that gives it; what a terminal sends to a process group is then passed on to the whole of the child's.
+    Main thread only: handles signals until the child has been waited for. The child inherits the standard streams,
+    and ignores the signals that this process was started to ignore (`nohup`). A child started by `launch` has the
+    streams that `launch` gives it. Signals that a terminal sends to a process group are then forwarded to the
+    child's whole group.
     """
 
     def __init__(
@@ -50,26 +54,29 @@ class Job:
         self.exit_code = 0
         self.pid = 0
         self.told_to_end = False
-        """Whether SIGTERM or SIGHUP was passed on."""
+        """True once SIGTERM or SIGHUP was forwarded."""
         self._apart = launch is not None
         self._ended = False
         self._kill_ns = 0
-        """When it is killed; 0: never."""
+        """Monotonic time in ns at which the child is killed; 0 means never."""
         self._process: subprocess.Popen[bytes] | None = None
         self._begun_ns = time.monotonic_ns()
         self._ended_ns = self._begun_ns
         self._status = 0
         self._usage: tuple[float, float, int, int] = (0.0, 0.0, 0, 0)
-        """CPU seconds of user and system, peak memory, and its bound."""
+        """CPU seconds of user and system, peak memory, and the bound of that peak."""
         self._failure = ""
         self._own_bytes = 0
-        """Our own peak once the command runs. The kernel counts the child's peak from when it was a copy of us, so
-        that it is the command's own only where it is larger."""
+        """Peak memory of this process when the command started.
+
+        The kernel counts the child's peak from the fork on, when the child was a copy of this process. A child's
+        peak is the command's own only if it is larger than this.
+        """
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
         os.set_blocking(self._news_in, False)
         self._early: list[int] = []
-        """Signals that came before there was a child to pass them to."""
+        """Signals received before there was a child to forward them to."""
         signal.set_wakeup_fd(self._news_in, warn_on_full_buffer=False)
         self._before = {
             number: signal.signal(number, self._forward)
@@ -94,9 +101,9 @@ class Job:
         return self.pid > 0
 
     def wait(self, each_second: Callable[[], None]) -> None:
-        """Blocks until the child has ended; calls `each_second` meanwhile."""
+        """Block until the child has ended, and call `each_second` meanwhile."""
         next_ns = time.monotonic_ns() + 1_000_000_000
-        news = select.poll()  # `select` takes no descriptor beyond 1,023
+        news = select.poll()  # `select` takes no descriptor above 1,023
         news.register(self._news, select.POLLIN)
         while not self._reap():
             news.poll(max(0.0, (next_ns - time.monotonic_ns()) / 1e6))
@@ -109,12 +116,15 @@ class Job:
         self._let_go()
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL for one that is still there `limits.ABORT_KILL_S` later. For `each_second`."""
+        """Send SIGTERM, and SIGKILL `limits.ABORT_KILL_S` later if the child still runs.
+
+        Called from `each_second`.
+        """
         self._kill_ns = time.monotonic_ns() + int(limits.ABORT_KILL_S * 1e9)
         self._send(signal.SIGTERM)
 
     def ending(self) -> str:
-        """Why the run ends, in words."""
+        """Return the reason why the run ends, in words."""
         if not self.started:
             return f"the command could not be started: {self._failure}"
         if os.WIFSIGNALED(self._status):
@@ -163,17 +173,17 @@ class Job:
         if not self.started:
             self._early.append(number)
         elif number in _OF_THE_TERMINAL and not self._apart and _in_foreground():
-            return  # the terminal has sent it to the whole group, the child included
+            return  # the terminal has sent it to the whole group, including the child
         elif not self._ended:
             self._send(number)
 
     def _send(self, number: int) -> None:
         send = os.killpg if self._apart and number in _OF_THE_TERMINAL else os.kill
-        with suppress(ProcessLookupError, PermissionError):  # it has just ended, or it is somebody else now (sudo)
+        with suppress(ProcessLookupError, PermissionError):  # it has just ended, or runs as another user (sudo)
             send(self.pid, number)
 
     def _let_go(self) -> None:
-        """Signals do again what they did before: who waits for the report can be stopped."""
+        """Restore the signal handlers, so that the user can stop the wait for the report."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)
@@ -189,7 +199,7 @@ class Job:
 
 
 def _own_peak_bytes() -> int:
-    """Return the peak memory of this process. Without /proc it may be that of whoever started this process."""
+    """Return the peak memory of this process. Without /proc it may be that of its parent."""
     try:
         found = re.search(rb"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes())
     except OSError:
@@ -198,7 +208,7 @@ def _own_peak_bytes() -> int:
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal's Ctrl-C goes to our process group."""
+    """Return whether the terminal's Ctrl-C goes to the process group of this process."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -206,7 +216,7 @@ def _in_foreground() -> bool:
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """SIGCHLD has to have a handler to be written to the wakeup descriptor."""
+    """Do nothing. SIGCHLD needs a handler to be written to the wakeup descriptor."""
 
 
 def _signal_name(number: int) -> str:

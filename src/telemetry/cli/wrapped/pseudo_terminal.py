@@ -1,4 +1,4 @@
-"""A pseudo-terminal for the wrapped command, and the command in it."""
+"""A pseudo-terminal for the wrapped command, and the start of the command in it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from telemetry.cli.wrapped.terminal import GONE, Modes
 
 
 class JobTerminal:
-    """Its far side, `master`, does not block.
+    """A pseudo-terminal. Its `master` side does not block.
 
-    The near side stays open here as well: a command that closes its streams may open them again, and no end of file
-    comes in between.
+    The other side stays open in this process too. A command may thus close its streams and open them again without
+    an end of file in between.
     """
 
     def __init__(self, modes: Modes, size: tuple[int, int] | None) -> None:
-        """Raises OSError."""
+        """Open a pseudo-terminal with these modes and this size. Raises OSError."""
         self.master, self._near = os.openpty()
         try:
             self._path = os.ttyname(self._near)
             os.set_blocking(self.master, False)
-            with suppress(*GONE):  # a terminal that is just being closed has no modes to be copied
+            with suppress(*GONE):  # a terminal that is being closed has no modes to copy
                 termios.tcsetattr(self._near, termios.TCSANOW, modes)
             self.resize(size)
         except BaseException:
@@ -32,16 +32,20 @@ class JobTerminal:
             raise
 
     def resize(self, size: tuple[int, int] | None) -> None:
-        """The command is told by SIGWINCH. No size, and a terminal that has been closed, change nothing."""
+        """Set the size; SIGWINCH tells the command.
+
+        Has no effect without a size, or once the terminal is closed.
+        """
         if size is not None and self.master >= 0:
             with suppress(*GONE):
                 termios.tcsetwinsize(self.master, size)
 
     def launch(self, command: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
-        """Starts a command in a session of its own and returns its process id. Raises OSError.
+        """Start a command in a session of its own and return its process id. Raises OSError.
 
-        `streams` are the standard streams that are this terminal; the others are ours. Opening it makes it the
-        session's terminal, so that what is typed here can interrupt the command.
+        `streams` are the standard streams to connect to this terminal; the others are inherited. Opening the
+        terminal makes it the controlling terminal of the session, so that keys typed here can interrupt the
+        command.
         """
         actions = [(os.POSIX_SPAWN_OPEN, stream, self._path, os.O_RDWR, 0) for stream in streams]
         ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -50,7 +54,7 @@ class JobTerminal:
         )
 
     def close(self) -> None:
-        """Whoever is still in the terminal loses it. May be called twice."""
+        """Close both sides. Processes still in the terminal lose it. May be called twice."""
         for fd in (self.master, self._near):
             if fd >= 0:
                 os.close(fd)

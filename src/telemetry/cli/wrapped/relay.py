@@ -1,4 +1,7 @@
-"""Between the terminal of the wrapped command and ours: what it writes is read at once, whoever looks at it."""
+"""The relay between the wrapped command's terminal and the user's.
+
+It reads output at once, whether or not it is shown.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ from telemetry.formatting import size
 from telemetry.store.output_log import OutputLog
 
 _READ_BYTES: Final = 64 * limits.KIB
-_READS_A_TURN: Final = 16  # a flood of output must not keep the keyboard, or the end, waiting
-_LINE_BYTES: Final = 4 * limits.KIB  # of one that is not finished; no terminal's line is longer
-_PIECE_BYTES: Final = 4 * limits.KIB  # what a terminal takes at once, where it could not be opened not to block
-_SCREEN_BYTES: Final = limits.MIB  # of output for a screen that is slow; a screenful is a few KiB
+_READS_A_TURN: Final = 16  # a flood of output must not delay the keyboard or the end
+_LINE_BYTES: Final = 4 * limits.KIB  # of an unfinished line; no terminal has longer lines
+_PIECE_BYTES: Final = 4 * limits.KIB  # a terminal takes this much at once, even a blocking one
+_SCREEN_BYTES: Final = limits.MIB  # of output for a slow screen; a screenful is a few KiB
 
 
 class Relay:
-    """A thread that reads `master`, the far side of the command's terminal, and writes it to the log.
+    """A thread that reads `master` of the command's terminal and writes the output to the log.
 
-    If it is connected, also to `screen`, beginning with a line that is not finished: it may be a question. What
-    comes from `keyboard` goes to the command then. A screen that does not keep up misses output, which is said
-    there and is in the log: the command never waits for it. Without output and keys the thread sleeps. All methods
-    are for other threads; none blocks unless it says so.
+    Once connected, the output also goes to `screen`, beginning with an unfinished line: it may be a question. Input
+    from `keyboard` then goes to the command. If the screen is too slow, output is skipped there with a notice; the
+    log has all of it. The command never waits for the screen. The thread sleeps while there is no output and no
+    input. All methods are for other threads. A method that blocks says so.
     """
 
     def __init__(self, master: int, log: OutputLog, *, keyboard: int, screen: int) -> None:
@@ -34,13 +37,13 @@ class Relay:
         self._log = log
         self._keyboard = keyboard
         self._typed = b""
-        """What the command's terminal has not taken yet. Meanwhile no more is read."""
+        """Input that the command's terminal has not taken yet. No more input is read meanwhile."""
         self._screen = _Screen(screen, str(log.path))
         self._typing = self._showing = self._to_show = self._closing = False
         self._line = b""
-        """What the command has written since the last line's end, while nobody sees it."""
+        """Output of the command since the last line end, while the screen is not connected."""
         self._within_line = False
-        """Whether the screen's cursor is in a line of the command's."""
+        """True if the screen's cursor is in an unfinished line of the command."""
         self._settled: threading.Event | None = None
         self._news, self._news_in = os.pipe()
         os.set_blocking(self._news, False)
@@ -49,29 +52,29 @@ class Relay:
         self._thread.start()
 
     def connect(self, *, keyboard: bool, screen: bool) -> None:
-        """From now on."""
+        """Connect the keyboard, the screen, or both from now on."""
         self._typing, self._to_show = keyboard, screen
         self._wake()
 
     def breaks_line(self) -> bool:
-        """Whether what others write on the screen now would go on in a line of the command's, such as a question.
+        """Return whether a message on the screen would continue an unfinished line of the command.
 
-        They are expected to begin another: it is True once.
+        Such a line may be a question. Returns True once: the caller is expected to begin a new line.
         """
         within_line, self._within_line = self._within_line, False
         return within_line
 
     def settle(self, timeout_s: float) -> None:
-        """Waits until all that the command has written is in the log, and on the screen if that is connected.
+        """Wait until all output of the command is in the log, and on the screen if that is connected.
 
-        Blocks for `timeout_s` at most: others may write on, and screens stand still.
+        Blocks for at most `timeout_s`: other processes may go on writing, and a screen may be stuck.
         """
         settled = self._settled = threading.Event()
         self._wake()
         settled.wait(timeout_s)
 
     def close(self) -> None:
-        """Ends the thread. Blocks while it writes to the disk. May be called twice."""
+        """End the thread. Blocks while it writes to the disk. May be called twice."""
         if not self._closing:
             self._closing = True
             self._wake()
@@ -80,13 +83,14 @@ class Relay:
             os.close(self._news_in)
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # full of wake-ups already
+        with suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._news_in, b"\0")
 
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # Signals are for the main thread. With SIGTTIN blocked, reading in the background fails and stops nobody.
+        # Signals are for the main thread. With SIGTTIN blocked, reading in the background fails instead of stopping
+        # the process.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing:
             readable, writable = _ready(self._sources(), self._sinks())
@@ -117,7 +121,7 @@ class Relay:
 
     def _take_output(self) -> None:
         pieces: list[bytes] = []
-        with suppress(OSError):  # there is no more for now
+        with suppress(OSError):  # there is no more output for now
             while len(pieces) < _READS_A_TURN and (piece := os.read(self._master, _READ_BYTES)):
                 pieces.append(piece)
         output = b"".join(pieces)
@@ -133,7 +137,7 @@ class Relay:
         except OSError:
             self._typed = b""
         if not self._typed:
-            self._typing = False  # the keyboard is gone, or the terminal's foreground is somebody else's
+            self._typing = False  # the keyboard is gone, or another process group has the terminal's foreground
 
     def _give_keys(self) -> None:
         try:
@@ -161,7 +165,7 @@ class Relay:
 def _ready(sources: list[int], sinks: list[int], timeout_ms: int | None = None) -> tuple[set[int], set[int]]:
     """Wait until a source can be read or a sink be written, or has failed. Returns which.
 
-    `select` takes no descriptor beyond 1,023.
+    `select` takes no descriptor above 1,023.
     """
     wanted: dict[int, int] = {}
     for fds, event in ((sources, select.POLLIN), (sinks, select.POLLOUT)):
@@ -179,7 +183,7 @@ def _ready(sources: list[int], sinks: list[int], timeout_ms: int | None = None) 
 
 
 class _Screen:
-    """Output on its way to a descriptor that does not block."""
+    """A buffer of output for a non-blocking descriptor."""
 
     def __init__(self, fd: int, log_path: str) -> None:
         self.fd = fd
@@ -201,7 +205,7 @@ class _Screen:
         self.give()
 
     def give(self) -> None:
-        """As much as the screen takes now."""
+        """Write as much as the screen takes now."""
         try:
             del self._pending[: os.write(self.fd, self._pending[:_PIECE_BYTES])]
         except BlockingIOError:

@@ -1,4 +1,7 @@
-"""Who has the terminal while a wrapped command runs: the command, or a viewer first and then the command."""
+"""Use of the terminal while a wrapped command runs.
+
+The command has it, or a viewer has it first and then the command.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,29 @@ from telemetry.errors import UsageError
 
 
 class Stage(Protocol):
-    """Main thread only, except for `say`. A context manager, which gives the terminal back as it was."""
+    """An interface to the terminal. A context manager that restores the terminal.
+
+    Main thread only, except for `say`.
+    """
 
     @property
     def launch(self) -> Launch | None:
-        """How to start the command; None: as any child."""
+        """Function that starts the command; None to start it as a normal child."""
 
     def begin(self, directory: str, environment: Mapping[str, str]) -> None:
-        """The command runs, and its run is in `directory`."""
+        """Begin. The command runs, and its run is in `directory`."""
 
     def say(self, message: str) -> None:
-        """One line of talk, as soon as there is room for it."""
+        """Print one message line, once the screen is free for it."""
 
     def pass_by(self, text: str) -> None:
-        """Talk that is worth something only now."""
+        """Print a message that is useful only now. Dropped while the screen is in use."""
 
     def over(self) -> None:
-        """The command has ended."""
+        """End. The command has ended."""
 
     def await_leave(self, *, patient: bool) -> None:
-        """The result is there. Returns when nobody looks at it any more; without patience nobody is waited for."""
+        """Wait until the viewer has left; the result is ready. With `patient` False, end the viewer at once."""
 
     def __enter__(self) -> Self: ...
 
@@ -43,7 +49,7 @@ class Stage(Protocol):
 
 
 def open_stage(*, tui: bool) -> Stage:
-    """Raises UsageError if a viewer is wanted and has no terminal to be in."""
+    """Return the stage for this run. Raises UsageError if a viewer is requested without a terminal."""
     if not tui:
         return PlainStage()
     capable = os.environ.get("TERM", "dumb") != "dumb"
@@ -60,7 +66,10 @@ def open_stage(*, tui: bool) -> Stage:
 
 
 class PlainStage:
-    """The command has our streams, and we talk between its lines."""
+    """A stage without a viewer.
+
+    The command inherits the standard streams, and messages appear between its lines.
+    """
 
     launch: Final[Launch | None] = None
 

@@ -1,4 +1,4 @@
-"""The user's terminal: how it was found, lent to somebody else, and taken back."""
+"""The user's terminal: its modes, their changes, and their restoration."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ from typing import Final
 Modes = list[int | list[bytes | int]]
 
 GONE: Final = (termios.error, OSError)
-"""What a terminal raises once it has been closed."""
+"""Exceptions that a closed terminal raises."""
 _LEAVE: Final = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1016l"  # the mouse
-    b"\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[?2026l"  # focus, paste, resizes in band, frames held back
-    b"\x1b[<u"  # the keyboard protocol of the alternate screen, which has one of its own
-    b"\x1b7\x1b[?1049l"  # the screen itself; one that has been left already stays as it is, cursor and all
+    b"\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[?2026l"  # focus, paste, in-band resizes, held-back frames
+    b"\x1b[<u"  # the keyboard protocol of the alternate screen, which is separate from the main screen's
+    b"\x1b7\x1b[?1049l"  # the screen itself; the cursor stays where it is if the alternate screen was left already
     b"\x1b[?25h\x1b[?7h\x1b[0m"  # cursor, line wrap, colours
 )
-"""Undoes what a full-screen program has switched on; programs of one kind or another may have left all of it."""
+"""Escape sequences that undo the modes of a full-screen program. Different programs may leave any of them on."""
 _IFLAG, _LFLAG, _CC = 0, 3, 6
 
 
 class Terminal:
-    """`keyboard` and `screen` are descriptors of one terminal, which stay the caller's.
+    """A terminal. `keyboard` and `screen` are descriptors of it, which the caller owns.
 
-    Any thread may use it if only one does at a time; one that may be in the terminal's background has to block
-    SIGTTOU. No method waits for a terminal that takes nothing, and none raises if it is gone.
+    Any thread may use it, one at a time. A thread that may be in the terminal's background must block SIGTTOU. No
+    method waits for a terminal that accepts no output, and no method raises if the terminal is gone.
     """
 
     def __init__(self, keyboard: int, screen: int) -> None:
-        """Raises `termios.error` if `keyboard` is no terminal."""
+        """Store the current modes. Raises `termios.error` if `keyboard` is not a terminal."""
         self.keyboard = keyboard
         self.screen = screen
         self.found: Modes = termios.tcgetattr(keyboard)
         self.outlet = _opened_anew(screen)
-        """Another descriptor of the screen, on which writing does not block. Those that others have still do."""
+        """A second descriptor of the screen, on which writing does not block.
+
+        Other descriptors of it still block.
+        """
 
     def restore(self) -> None:
-        """The modes are again as they were found."""
+        """Set the modes that were found at first."""
         self._set(self.found)
 
     def pass_keys(self) -> None:
-        """Each key is input as soon as it is typed, and interrupts nobody: another terminal gives it a meaning.
+        """Deliver each key as soon as it is typed, without signals: the command's terminal interprets the keys.
 
-        Output is treated as before, so that lines written here still begin at the left.
+        Output modes stay the same, so that lines written here still begin at the left.
         """
         modes: Modes = [*self.found[:_CC], list(_controls(self.found))]
         modes[_IFLAG] = _flags(modes[_IFLAG]) & ~(
@@ -57,21 +60,21 @@ class Terminal:
         self._set(modes)
 
     def leave_full_screen(self) -> None:
-        """After a full-screen program that could not tidy up; what was typed for it is thrown away."""
+        """Leave the full-screen mode of a program that could not clean up. Discards input that was typed for it."""
         with suppress(*GONE):
             os.write(self.outlet, _LEAVE)
         with suppress(*GONE):
             termios.tcflush(self.keyboard, termios.TCIFLUSH)
 
     def size(self) -> tuple[int, int] | None:
-        """Rows and columns; None if it has none to tell."""
+        """Return rows and columns, or None if the terminal has no size."""
         try:
             return termios.tcgetwinsize(self.screen)
         except GONE:
             return None
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the own descriptor. May be called twice."""
         if self.outlet >= 0:
             os.close(self.outlet)
             self.outlet = -1
@@ -82,10 +85,10 @@ class Terminal:
 
 
 def ask_the_terminal(screen: int, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Takes COLUMNS and LINES out of `environ` as far as the terminal `screen` has a size of its own.
+    """Remove COLUMNS and LINES from `environ` if the terminal `screen` has a size of its own.
 
-    Textual believes the environment first, and a size from there never changes: whoever imports readline, as does
-    every interactive Python, leaves one to all its children. Where there is no terminal, nothing changes.
+    Textual prefers the environment, and a size from there never changes. A parent that imports readline, as every
+    interactive Python does, passes such a size to all its children. Changes nothing without a terminal.
     """
     try:
         sizes = termios.tcgetwinsize(screen)
@@ -97,7 +100,10 @@ def ask_the_terminal(screen: int, environ: MutableMapping[str, str] = os.environ
 
 
 def _opened_anew(screen: int) -> int:
-    """A name that can't be opened is that of another user's terminal, or of one outside of a container."""
+    """Open the terminal of `screen` again, in non-blocking mode; duplicate `screen` if that fails.
+
+    A terminal of another user, or one outside of a container, can't be opened by its name.
+    """
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     with suppress(OSError):
         return os.open(os.ttyname(screen), flags)

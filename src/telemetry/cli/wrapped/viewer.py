@@ -1,4 +1,4 @@
-"""The viewer beside a wrapped command: a child process that has the terminal, and may die of anything."""
+"""The viewer beside a wrapped command: a child process that has the terminal, and may die in any way."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ _LAST_RESPECTS_S: Final = 2.0  # for a viewer that was asked to leave
 
 
 def viewer_command(directory: str, job_pid: int) -> list[str]:
-    """The command line of a viewer whose key to stop the job sends SIGTERM to `job_pid`.
+    """Return the command line of a viewer whose stop key sends SIGTERM to `job_pid`.
 
-    By its directory it finds a run that is over before there is a viewer, too.
+    The viewer finds the run by its directory, even if the run ends before the viewer starts.
     """
     return [*telemetry_command(), "top", directory, "--job-pid", str(job_pid)]
 
 
 class Viewer:
-    """`on_left` is called once, in a thread of its own, with how it left: see `departure`. By then the terminal is
-    as it was found."""
+    """A viewer process.
+
+    `on_left` is called once, from a separate thread, with the reason of the exit: see `departure`. The terminal has
+    been restored by then.
+    """
 
     def __init__(
         self,
@@ -34,11 +37,11 @@ class Viewer:
         terminal: Terminal,
         on_left: Callable[[str], object],
     ) -> None:
-        """Raises OSError if it can't be started."""
+        """Start the viewer. Raises OSError if it can't be started."""
         self._terminal = terminal
         self._on_left = on_left
         self._asked = False
-        # Its standard output is the screen even if ours goes to a file: there it looks for the size.
+        # The viewer reads the terminal size from its stdout, so stdout is the screen even if ours goes to a file.
         self._process = subprocess.Popen(
             command, stdin=terminal.keyboard, stdout=terminal.screen, stderr=terminal.screen, env=environment
         )
@@ -46,7 +49,10 @@ class Viewer:
         self._thread.start()
 
     def end(self) -> None:
-        """Asks it to leave, kills it if it does not, and waits for `on_left`. Blocks for a few seconds at most."""
+        """Ask the viewer to leave, kill it after a timeout, and wait for `on_left`.
+
+        Blocks for a few seconds at most.
+        """
         self._asked = True
         with suppress(ProcessLookupError):
             self._process.terminate()
@@ -57,7 +63,7 @@ class Viewer:
             self._thread.join(_LAST_RESPECTS_S)
 
     def _wait(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # SIGTTOU, and the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # SIGTTOU, and the main thread's signals
         code = self._process.wait()
         if code:
             self._terminal.leave_full_screen()
@@ -66,10 +72,10 @@ class Viewer:
 
 
 def departure(code: int) -> str:
-    """How a viewer left, in words; empty if somebody wanted it to."""
+    """Return the reason why a viewer left, in words; empty if it was asked to leave."""
     if code == 0:
         return ""
-    number = -code if code < 0 else code - 128  # as which it reports a signal that it could tidy up after
+    number = -code if code < 0 else code - 128  # a viewer that cleans up after a signal reports 128 + number
     try:
         return f"the viewer was ended by {signal.Signals(number).name}"
     except ValueError:

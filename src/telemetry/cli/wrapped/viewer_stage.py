@@ -1,4 +1,4 @@
-"""A wrapped command in a terminal of its own, and a viewer in ours."""
+"""A wrapped command in a terminal of its own, with a viewer in the user's terminal."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from telemetry.cli.wrapped.viewer import Viewer, viewer_command
 from telemetry.formatting import size
 from telemetry.store.output_log import OutputLog
 
-_SETTLE_S: Final = 1.0  # for what a command that has ended wrote last; its children may never stop writing
-_HELD: Final = 100  # lines of talk that wait for the viewer to leave: one for each restart of the aggregator
+_SETTLE_S: Final = 1.0  # for the last output of a command that has ended; its children may never stop writing
+_HELD: Final = 100  # messages kept until the viewer leaves: one for each restart of the aggregator
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class ViewerStage:
-    """The command has a terminal of its own, whose output goes to the run directory; a viewer has ours.
+    """A stage where the command has its own terminal and a viewer has the user's terminal.
 
-    When the viewer has left, whatever made it leave, our terminal is connected to the command's: keys go there, and
-    from then on output comes here as well. Owns `terminal`. The viewer, not the command, gets the signals that our
-    terminal makes; SIGTERM, SIGHUP and SIGQUIT to us never leave a viewer behind.
+    The command's output goes to the run directory. When the viewer has left for any reason, the user's terminal is
+    connected to the command's: keys go to the command, and its output is shown from then on. Owns `terminal`.
+    Signals of the user's terminal go to the viewer, not to the command. SIGTERM, SIGHUP and SIGQUIT to this process
+    always end the viewer too.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class ViewerStage:
         streams: Sequence[int],
         viewer: Callable[[str, int], Sequence[str]] = viewer_command,
     ) -> None:
-        """`streams` are those that the command's terminal stands in for. Raises OSError."""
+        """Open the terminal for the command. `streams` are the standard streams it replaces. Raises OSError."""
         self._terminal = terminal
         self._streams = tuple(streams)
         self._viewer_command = viewer
@@ -47,10 +48,10 @@ class ViewerStage:
         self._relay: Relay | None = None
         self._viewer: Viewer | None = None
         self._held: deque[str] = deque(maxlen=_HELD)
-        # Reentrant, for a signal may come while the main thread has it.
+        # Reentrant: a signal may arrive while the main thread holds it.
         self._lock = threading.RLock()
         self._alone = threading.Event()
-        """There is no viewer, or not any more."""
+        """Set while there is no viewer."""
         self._alone.set()
         self._running = False
         self._waiting = False
@@ -124,10 +125,10 @@ class ViewerStage:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    # --- what happens meanwhile ------------------------------------------------------------------
+    # --- callbacks ---------------------------------------------------------------------------------
 
     def _left(self, words: str) -> None:
-        """The viewer is gone; called by its thread."""
+        """Take the terminal back; the viewer is gone. Called by the viewer's thread."""
         with self._lock:
             try:
                 self._take_over(words)
@@ -149,7 +150,10 @@ class ViewerStage:
         self._job_terminal.resize(self._terminal.size())
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        """Before the command begins and after it has ended; in between its signals are passed on to it."""
+        """Handle an ending signal before the command starts and after it has ended.
+
+        In between, signals are forwarded to it.
+        """
         if self._waiting:
             self._end_viewer()
             return

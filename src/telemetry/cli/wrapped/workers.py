@@ -1,4 +1,4 @@
-"""Producers that still record when the wrapped command has ended: workers that it started and did not wait for."""
+"""Producers that still record after the wrapped command has ended: workers that it started and did not wait for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 0.1
 _ANSWER_S: Final = 1.0
-_SAY_AFTER_S: Final = 0.3  # most workers end together with the command, and are not worth a line
-_SILENT_NS: Final = 1_500_000_000  # a living producer is heard of once a second
+_SAY_AFTER_S: Final = 0.3  # most workers end together with the command and are not worth a message
+_SILENT_NS: Final = 1_500_000_000  # a living producer reports once a second
 _NAMED: Final = 5
 
 
@@ -30,16 +30,18 @@ class OpenWorkers(NamedTuple):
 
     recording: list[ProducerStat]
     vanished: list[ProducerStat]
-    """Their process is not here any more, and they were heard of a moment ago: a last word may be on its way, or
-    their host's process ids are not ours."""
+    """Producers whose process is gone from this host, but that reported a moment ago.
+
+    Their last message may still be on its way, or their host uses other process ids than this one.
+    """
 
 
 def await_workers(
     keeper: AggregatorKeeper, grace_s: float, say: Callable[[str], object], *, besides: Collection[int] = ()
 ) -> None:
-    """Wait until all producers of the run have ended, for `grace_s` at most, also for those that come meanwhile.
+    """Wait until all producers of the run have ended, including new ones, for at most `grace_s`.
 
-    `besides` are processes that nobody waits for. `say` is told once who is waited for. Returns at once when the
+    `besides` are processes to ignore. `say` is called once with the names of the workers. Returns at once when the
     run is over or its aggregator is gone.
     """
     began_s = time.monotonic()
@@ -63,8 +65,8 @@ def await_workers(
 def open_workers(snapshot: MetricsSnapshot, besides: Collection[int] = ()) -> OpenWorkers:
     """Return the producers that are worth waiting for.
 
-    A producer that never said hello will not say when it ends. A producer of this host whose process is gone has
-    ended without a word, once nothing was heard of it for a while.
+    A producer that never sent hello will not report its end. A producer of this host whose process is gone counts
+    as ended once it has been silent for a while.
     """
     found = OpenWorkers([], [])
     here = os.uname().nodename[: limits.NAME_CHARS]
@@ -80,7 +82,7 @@ def open_workers(snapshot: MetricsSnapshot, besides: Collection[int] = ()) -> Op
 
 
 def _ask(client: ControlClient) -> MetricsSnapshot | None:
-    """Return what is in the numbers now; None if the aggregator is silent, as one is that is being restarted."""
+    """Return the aggregator's snapshot, or None if the aggregator is silent, for example during a restart."""
     try:
         answer = client.request(GetStatus(), _ANSWER_S)
     except TelemetryError:

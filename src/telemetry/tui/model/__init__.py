@@ -1,1 +1,1 @@
-"""What is on the screen, as plain values: pure functions of a Scene and a View. No textual here."""
+"""The content of the screen as plain values: pure functions of a Scene and a View. Imports no textual."""

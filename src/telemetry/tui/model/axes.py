@@ -1,4 +1,4 @@
-"""Axes with marks at round values."""
+"""Axes with ticks at round values."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from telemetry.tui.model.scene import Units
 Write = Callable[[float], str]
 
 LOG_FROM: Final = 3.0
-"""Values that are this many times apart share an axis only if it is logarithmic: below it, the two look alike."""
+"""Ratio of values from which an axis is logarithmic. Below it, logarithmic and linear axes look alike."""
 MOST_TICKS: Final = 6
 _LARGEST: Final = 1e300
 _LEAST_STEP: Final = 1e-300
-"""Beyond these, round marks would not be finite, or be zero."""
+"""Limits beyond which round ticks would be infinite or zero."""
 _DECADES: Final[tuple[tuple[float, ...], ...]] = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
-"""Marks in each decade, the densest choice first."""
+"""Ticks in each decade, the densest set first."""
 _BINARY: Final = frozenset({"B", "bytes", "KiB", "MiB", "GiB"})
 _TIME_STEPS_S: Final = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
     *(3_600, 7_200, 10_800, 21_600, 43_200, 86_400),
 )
 _TIME_COLUMNS: Final = 12
-"""Of a mark `12:00:00`, with room around it."""
+"""Columns of a tick `12:00:00` with space around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`at` of a value is where it is drawn. On a logarithmic axis, which holds no zero, smaller values than `floor`
-    are drawn there."""
+    """An axis. `at` returns the coordinate at which a value is drawn.
+
+    A logarithmic axis has no zero: it draws values below `floor` at `floor`.
+    """
 
     low: float
     high: float
-    """In drawn coordinates."""
+    """The upper end; like `low`, a drawn coordinate."""
     ticks: tuple[Tick, ...]
     log: bool = False
     floor: float = 0.0
@@ -48,8 +50,11 @@ class Axis:
 
 
 def axis_of(values: Iterable[float], write: Write, *, binary: bool = False, most: int = MOST_TICKS) -> Axis:
-    """An axis for these values, finite and at least one: linear, or logarithmic where they are all above zero and
-    LOG_FROM times apart. `binary` marks powers of two."""
+    """Return an axis for these values, which must be finite and at least one.
+
+    The axis is logarithmic if all values are above zero and the largest is LOG_FROM times the smallest; else it is
+    linear. `binary` puts ticks at powers of two.
+    """
     known = list(values)
     low, high = min(*known, _LARGEST), min(max(known), _LARGEST)
     if low > 0 and high / low >= LOG_FROM:
@@ -65,13 +70,13 @@ def axis_of(values: Iterable[float], write: Write, *, binary: bool = False, most
 
 
 def value_axis(values: Iterable[float], unit: str, units: Units) -> Axis:
-    """Of values in a unit."""
+    """Return an axis for values in a unit."""
     binary = units == "readable" and unit in _BINARY
     return axis_of(values, lambda value: numbers.value(value, unit, units), binary=binary)
 
 
 def tick_words(text: str) -> str:
-    """`2.00 ms` → `2 ms`, `1.50 k/s` → `1.5 k/s`: marks are round."""
+    """Shorten the text of a tick, which is a round number: `2.00 ms` → `2 ms`, `1.50 k/s` → `1.5 k/s`."""
     number, space, unit = text.partition(" ")
     number, slash, per = number.partition("/")
     if "." in number and "e" not in number:
@@ -80,7 +85,7 @@ def tick_words(text: str) -> str:
 
 
 def spaced(ticks: Sequence[Tick], low: float, high: float, width: int) -> tuple[Tick, ...]:
-    """Those whose words have room beside each other on an axis of `width` columns, from the left."""
+    """Return, from left to right, the ticks whose labels fit beside each other on an axis of `width` columns."""
     kept: list[Tick] = []
     free = -math.inf
     scale = width / (high - low) if high > low else 0.0
@@ -93,7 +98,7 @@ def spaced(ticks: Sequence[Tick], low: float, high: float, width: int) -> tuple[
 
 
 def time_ticks(start_ns: int, end_ns: int, origin_ns: int, width: int) -> tuple[Tick, ...]:
-    """Round times of day, UTC, at seconds from `origin_ns`."""
+    """Return ticks at round times of day, in UTC. Their places are seconds from `origin_ns`."""
     most = max(1, width // _TIME_COLUMNS)
     span_s = (end_ns - start_ns) / 1e9
     step_s = next((step for step in _TIME_STEPS_S if span_s / step <= most), _TIME_STEPS_S[-1])
@@ -111,7 +116,7 @@ def time_ticks(start_ns: int, end_ns: int, origin_ns: int, width: int) -> tuple[
 
 
 def _log_marks(low: float, high: float, *, binary: bool, most: int) -> list[float]:
-    """The densest marks of which there are no more than `most`."""
+    """Return the densest set of at most `most` ticks."""
     if binary:
         first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
         step = next(step for step in (1, 2, 5, *range(10, 2_000, 10)) if (last - first) // step < most)
@@ -134,7 +139,7 @@ def _decade_marks(low: float, high: float, mantissas: Sequence[float], every: in
 
 
 def _step(span: float, *, binary: bool, most: int) -> float:
-    """A round one, with which at most `most` marks lie in the span and at its ends."""
+    """Return a round step that gives at most `most` ticks in the span, including its ends."""
     rough = max(span / max(1, most - 2), _LEAST_STEP)
     if binary:
         return 2.0 ** math.ceil(math.log2(rough))

@@ -1,4 +1,4 @@
-"""Writers to trackers: a row for each, and all of them in one line."""
+"""Writers to trackers: a table with one row for each, and a summary line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from telemetry.wording import BackendWording, Health
 
 TONES: Final[Mapping[Health, Tone]] = {"good": "good", "calm": "accent", "warn": "warn", "bad": "bad"}
 _EDGES: Final = 3
-"""Columns at the edges of a table, and of its scrollbar."""
+"""Columns used by the edges of a table and by its scrollbar."""
 _TITLE: Final = Cell("backends", "dim")
 _APART: Final = Cell("  ")
 _WHY: Final = Cell(": ")
 _LEAST_WHY: Final = 12
-"""Columns: less of a reason says nothing."""
+"""Fewest columns for a reason: a shorter text would be meaningless."""
 _FRESH_S: Final = 2.0
-"""A writer reports twice a second; its age is worth a number from here on."""
+"""Age in seconds from which a report counts as old and its age is shown. A writer reports twice a second."""
 _COLUMNS: Final = (
     Column("name", "backend", right=False),
     Column("state", "state", right=False),
@@ -40,8 +40,11 @@ _COLUMNS: Final = (
 
 
 def backends(snapshot: MetricsSnapshot, view: View, width: int = 80, *, places: bool = False) -> Grid:
-    """One row each, in the order in which they came; below it its last error, what was dropped, and with `places`
-    where its data is, in `width` columns."""
+    """Return a table with one row per backend, in the order of their first appearance.
+
+    Rows below a backend have its last error and its drop reasons, and with `places` the location of its data.
+    `width` is in columns.
+    """
     rows: list[Row] = []
     for stat in snapshot.backends:
         cells = _cells(stat, snapshot, view)
@@ -52,8 +55,11 @@ def backends(snapshot: MetricsSnapshot, view: View, width: int = 80, *, places: 
 
 
 def backends_line(scene: Scene, width: int) -> Line:
-    """`backends  tensorboard ✓ 12,300 · wandb retrying, 3,200 queued: connection refused`; empty if there are none.
-    Where there is no room, those that are well are counted, then reasons are cut, then amounts left out."""
+    """Return the summary line, `backends  tensorboard ✓ 12,300 · wandb retrying, 3,200 queued: connection refused`.
+
+    Empty without backends. If the line is too long, healthy backends are counted instead of named, then reasons are
+    shortened, then amounts are left out.
+    """
     snapshot = scene.snapshot
     if snapshot is None or not snapshot.backends:
         return ()
@@ -75,7 +81,7 @@ def backends_line(scene: Scene, width: int) -> Line:
 
 
 def _line(said: Sequence[tuple[str, BackendWording]], well: int) -> Line:
-    """Each by its name, and how many others are well."""
+    """Return a line with the count of healthy backends and the names of the others."""
     pieces: list[Line] = [(Cell(f"{well} "), Cell("✓", TONES["good"]))] if well else []
     for name, words in said:
         why = (_WHY, Cell(words.why)) if words.why else ()
@@ -87,7 +93,7 @@ def _line(said: Sequence[tuple[str, BackendWording]], well: int) -> Line:
 
 
 def _cells(stat: BackendStat, snapshot: MetricsSnapshot, view: View) -> dict[str, Cell]:
-    """By the key of their column."""
+    """Return the cells by the key of their column."""
     now_ns = wording.looked_at_ns(stat, snapshot)
     words, health = wording.backend_state(stat, now_ns)
     open_tone: Tone = "plain" if stat.breaker == "closed" else "warn"
@@ -121,7 +127,7 @@ def _seen(stat: BackendStat, snapshot: MetricsSnapshot) -> str:
 
 
 def _said(stat: BackendStat, snapshot: MetricsSnapshot, width: int, *, places: bool) -> Iterator[Row]:
-    """What has no room in a column; an error that is over is no news."""
+    """Yield rows for texts that do not fit in a column. An error that is over is shown dim."""
     _, health = wording.backend_state(stat, wording.looked_at_ns(stat, snapshot))
     trouble: Tone = "dim" if health in ("good", "calm") else TONES[health]
     told: list[tuple[str, str, Tone]] = []

@@ -1,4 +1,4 @@
-"""What is on the screen, as numbers."""
+"""The content of the screen as JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 Json = dict[str, Any]
 _MOST_POINTS = 1_000
-"""Over time: several for each column of the widest screen."""
+"""Points of a curve over time: several per column of the widest screen."""
 
 
 def export_json(
     scene: Scene, view: View, screen: str, *, series: SeriesId | None = None, timeline: Timeline | None = None
 ) -> Json:
-    """Strict JSON: what the screen of this name shows, in its order, values in the units of their series, and
-    nothing that the filter hides. `screen` is `overview`, `series`, `producers`, `log`, `requests` or `steps`; the
-    second of them needs a `series`."""
+    """Return the content of a screen as strict JSON: the same rows in the same order, without filtered ones.
+
+    Values are in the units of their series. `screen` is `overview`, `series`, `producers`, `log`, `requests` or
+    `steps`; `series` needs the argument `series`.
+    """
     document: Json = {"screen": screen, "run": _run(scene.snapshot), "view": _view(scene, view)}
     if screen == "overview":
         document |= _overview(scene, view)
@@ -141,7 +143,7 @@ def _detail(scene: Scene, view: View, series: SeriesId, timeline: Timeline | Non
 
 
 def _points(view: View, timeline: Timeline) -> list[Json]:
-    """Of the time range that zoom and pan leave."""
+    """Return the points of the time range that zoom and pan select."""
     points = points_of(timeline, *series_plots.time_range_of(timeline, view), _MOST_POINTS)
     return [{"start_ns": at.start_ns, "end_ns": at.end_ns, **_figures(at.figures)} for at in points]
 
@@ -161,7 +163,7 @@ def _requests(flow: Flow, parts: Sequence[RequestSeries], scene: Scene, view: Vi
 
 
 def _steps(scene: Scene, view: View) -> Json:
-    """Of all axes; values as far as the filter leaves them, with those of the seconds before."""
+    """Return all axes, with the values that pass the filter and their values while watched."""
     snapshot = scene.snapshot
     axes = [
         {
@@ -180,7 +182,7 @@ def _steps(scene: Scene, view: View) -> Json:
 
 
 def _flow(flow: Flow, scene: Scene, view: View) -> Json:
-    """Counts and rates as they are shown; of the past nobody knows reasons."""
+    """Return counts and rates as shown. Reasons are unknown for the past."""
     requests, past = flow.counts, scene.moment is not None
     counts: Json = {name: getattr(flow, name) for name in ("issued", "in_flight", "completed", "failed", "expired")}
     if not past:
@@ -199,7 +201,7 @@ def _flow(flow: Flow, scene: Scene, view: View) -> Json:
 
 
 def _strict(value: Any) -> Any:
-    """No NaN and no infinity: JSON has none."""
+    """Replace NaN and infinity by None: JSON has neither."""
     if isinstance(value, dict):
         return {str(key): _strict(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

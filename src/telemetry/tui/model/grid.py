@@ -1,4 +1,4 @@
-"""Text with a tone, in lines and tables: all that widgets know of what they show."""
+"""Text with a tone, in lines and tables: the only input of widgets."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 Tone = Literal["plain", "dim", "strong", "accent", "good", "warn", "bad"]
-"""What a piece of text means; the theme says what that looks like, and without colour the words must do."""
+"""Meaning of a piece of text. The theme assigns colours; without colours the words must be enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Printable text: all that came from outside has passed through `formatting.printable`."""
+    """A piece of printable text. Text from outside must pass through `formatting.printable` first."""
 
     text: str
     tone: Tone = "plain"
 
 
 Line = tuple[Cell, ...]
-"""Pieces beside each other, with nothing between them."""
+"""Pieces beside each other, without space between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     key: str
-    """What sorting and remembering call it; stable."""
+    """Stable name for sorting, and for remembering the selection."""
     title: str
     right: bool = True
     keep: int = 0
-    """Where the screen is narrow, columns go by descending `keep`; those with 0 stay."""
+    """Priority in a narrow table: columns with the highest `keep` are left out first; 0 always stays."""
 
 
 class Row:
-    """One line of a grid. What stands beside its name is made when it is looked at, and once: of a long table few
-    rows ever are."""
+    """One line of a grid.
+
+    The cells beside its name are computed once, on first access: few rows of a long table are shown.
+    """
 
     __slots__ = ("_figures", "heading", "key", "name")
 
@@ -42,12 +44,12 @@ class Row:
         self, key: str, name: Cell, figures: Line | Callable[[], Line] = (), *, heading: bool = False
     ) -> None:
         self.key = key
-        """Identity: the cursor stays on it while rows move."""
+        """Identity of the row: the cursor stays on it while rows move."""
         self.name = name
         """The first cell."""
         self._figures = figures
         self.heading = heading
-        """The head of a group: it can't be opened, and sums nothing up."""
+        """True for the head of a group: it can't be opened and has no sums."""
 
     @property
     def made(self) -> bool:
@@ -55,7 +57,7 @@ class Row:
 
     @property
     def cells(self) -> Line:
-        """One for each column; of a heading the name alone."""
+        """One cell per column; a heading has its name only."""
         if callable(self._figures):
             self._figures = self._figures()
         return (self.name, *self._figures)
@@ -80,4 +82,4 @@ class Grid:
     """Key of a column."""
     descending: bool = True
     empty: str = ""
-    """Said in place of rows where there are none."""
+    """Text shown if there are no rows."""

@@ -1,4 +1,4 @@
-"""The lines above everything else: what run this is, how it is doing, and whether its numbers can be trusted."""
+"""The lines at the top of each screen: the run, its state, and whether its numbers can be trusted."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ _TONES: Final[dict[Completeness, Tone]] = {
 }
 _SILENT: Final = Cell(" SILENT ", "warn")
 TROUBLE_LINES: Final = 4
-"""Of 80 columns, for the age of the last snapshot, and a reason with a command in it."""
+"""Lines of 80 columns for the age of the last snapshot and a reason that contains a command."""
 _NAMED: Final = 4
-"""Producers named in a line: more are counted."""
+"""Producers named in a line; further ones are counted."""
 _LEAST_NAME: Final = 12
-"""Columns of the run's name that stay, whatever else there is to say."""
+"""Columns always kept for the run's name."""
 _BEHIND: Final = 0.05
-"""An aggregator that is late at a larger share of its ticks has too much to do."""
+"""Share of late ticks above which an aggregator counts as overloaded."""
 
 
 def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
-    """Two lines of at most `width` columns, three where something is expected: badge and run; progress; and whether
-    the numbers are whole, in whose place comes what is wrong with the connection, in TROUBLE_LINES at most."""
+    """Return the header: two lines of at most `width` columns, or three if the run has a progress goal.
+
+    The first line has the badge and the run, the next one the progress, the last one the completeness of the
+    numbers. A connection problem replaces the last line, with at most TROUBLE_LINES lines.
+    """
     snapshot = scene.snapshot
     if snapshot is None:
         badge = Cell(" CONNECTING ", "warn" if scene.trouble else "accent")
@@ -57,7 +60,7 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
 
 
 def badge(snapshot: MetricsSnapshot) -> Cell:
-    """The state, in words between spaces. A run that ended well but lost something is not `good`."""
+    """Return the state as text between spaces. A run that completed but lost events is not `good`."""
     words, tone = _BADGES[snapshot.state]
     if snapshot.state == "COMPLETE" and snapshot.completeness != "complete":
         tone = _TONES[snapshot.completeness]
@@ -65,7 +68,7 @@ def badge(snapshot: MetricsSnapshot) -> Cell:
 
 
 def verdict(snapshot: MetricsSnapshot) -> Piece:
-    """`complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, asked for again`."""
+    """Return the completeness: `complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, asked for again`."""
     account = snapshot.accounting
     if snapshot.state in TERMINAL:
         lost = account.lost + account.waiting
@@ -82,7 +85,7 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
 
 
 def reporting(snapshot: MetricsSnapshot) -> tuple[str, Tone]:
-    """`3/4 producers reporting, 1 late`: of those that have not ended."""
+    """Return the number of reporting producers and a tone, such as `3/4 producers reporting, 1 late`."""
     by_status: dict[str, int] = {}
     for stat in snapshot.producers:
         by_status[stat.status] = by_status.get(stat.status, 0) + 1
@@ -103,7 +106,7 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
     elapsed = formatting.duration_s(snapshot.elapsed_s) if over else numbers.seconds(snapshot.elapsed_s)
     silent = scene.silence_s > 0
     right = _moment(scene, snapshot) if scene.moment else _events(snapshot, view.units, silent=silent)
-    # What state the run was in when it was last heard of is no news of it.
+    # The last known state is outdated while the run is silent.
     mark = _SILENT if silent else badge(snapshot)
     kept: Line = (BETWEEN, Cell(elapsed))
     room = width - width_of((mark, Cell(" "), *kept))
@@ -115,8 +118,10 @@ def _first(scene: Scene, snapshot: MetricsSnapshot, view: View, width: int) -> L
 
 
 def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
-    """The rate of this second, of a finished run the average; and all events that are in the numbers. Of one that
-    is silent nobody knows the rate."""
+    """Return the events per second and the total of ingested events.
+
+    The rate is the current one, or the average of a finished run. A silent run has no known rate.
+    """
     total = Cell(number_of(snapshot.accounting.applied, "event"))
     if snapshot.state in TERMINAL:
         average = snapshot.accounting.applied / snapshot.elapsed_s if snapshot.elapsed_s > 0 else None
@@ -127,7 +132,7 @@ def _events(snapshot: MetricsSnapshot, units: Units, *, silent: bool) -> Line:
 
 
 def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
-    """What time range of the past the figures are of. All else in the header is of now."""
+    """Return the time range of the past that the figures cover. The rest of the header describes the present."""
     assert scene.moment is not None
     ago = numbers.seconds((snapshot.time_ns - scene.moment.end_ns) / 1e9)
     before = "before the end" if snapshot.state in TERMINAL else "ago"
@@ -135,7 +140,10 @@ def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
 
 
 def _trouble(scene: Scene, width: int) -> tuple[Line, ...]:
-    """Empty if there is none. What there is to do stands at the end of it, so it is not cut."""
+    """Return lines about a connection problem, or none.
+
+    The advice is at the end, so the text is wrapped, not cut.
+    """
     pieces = []
     if scene.trouble:
         pieces.append(Piece(printable(scene.trouble), "bad"))
@@ -187,7 +195,7 @@ def _cost(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 
 
 def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
-    """What a run that is draining still waits for, and how long it will."""
+    """Yield what a draining run still waits for, and for how long at most."""
     pending = snapshot.pending
     waiting = [_named(snapshot, pending.producers)] if pending.producers else []
     waiting += list(wording.waiting(snapshot))
@@ -198,7 +206,7 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
 
 
 def _named(snapshot: MetricsSnapshot, keys: Sequence[str]) -> str:
-    """The first of some producers by name."""
+    """Return the first few of some producers by name."""
     known: dict[str, ProducerStat] = {stat.producer: stat for stat in snapshot.producers}
     names = [wording.producer(known[key]) if key in known else printable(key) for key in keys[:_NAMED]]
     more = [f"{len(keys) - _NAMED:,} more"] if len(keys) > _NAMED else []

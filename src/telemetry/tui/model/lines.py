@@ -11,11 +11,11 @@ from telemetry.tui.model.grid import Cell, Line, Tone
 
 BETWEEN: Final = Cell(" · ", "dim")
 _NARROWEST: Final = 8
-"""Words are not wrapped to less."""
+"""Smallest width in columns for wrapped text."""
 
 
 class Piece(NamedTuple):
-    """Something to say, that goes where there is no room: the highest `keep` first, 0 never."""
+    """A text that may be left out if space is short: the highest `keep` first, 0 never."""
 
     text: str
     tone: Tone = "plain"
@@ -27,7 +27,7 @@ def width_of(line: Line) -> int:
 
 
 def elided(text: str, width: int) -> str:
-    """At most `width` columns of it, with `…` in place of what is cut."""
+    """Shorten text to `width` columns, with `…` in place of the rest."""
     if columns(text) <= width:
         return text
     room, kept = width - 1, ""
@@ -40,7 +40,7 @@ def elided(text: str, width: int) -> str:
 
 
 def cut(line: Line, width: int) -> Line:
-    """At most `width` columns of it."""
+    """Shorten a line to `width` columns."""
     kept: list[Cell] = []
     for cell in line:
         text = elided(cell.text, width)
@@ -51,7 +51,7 @@ def cut(line: Line, width: int) -> Line:
 
 
 def fitted(pieces: Sequence[Piece], width: int) -> Line:
-    """What has room of it, with dots between."""
+    """Join the pieces that fit, with dots between them."""
     kept = [piece for piece in pieces if piece.text]
     while taken(kept) > width:
         last = max(kept, key=lambda piece: piece.keep)
@@ -66,17 +66,17 @@ def fitted(pieces: Sequence[Piece], width: int) -> Line:
 
 
 def taken(pieces: Sequence[Piece]) -> int:
-    """Columns of these with dots between."""
+    """Return the columns of these pieces with dots between them."""
     return sum(columns(piece.text) + len(BETWEEN.text) for piece in pieces) - len(BETWEEN.text)
 
 
 def wrapped(text: str, tone: Tone, width: int) -> list[Line]:
-    """As many lines as it takes; those after the first are indented."""
+    """Wrap text to as many lines as needed. Indents all lines but the first."""
     lines = textwrap.wrap(text, max(width, _NARROWEST), subsequent_indent="  ")
     return [cut((Cell(line, tone),), width) for line in lines]
 
 
 def apart(left: Line, right: Line, width: int) -> Line:
-    """One at the left edge and one at the right; the right one yields where both have no room."""
+    """Put one line at the left edge and one at the right. Drops the right one if both do not fit."""
     room = width - width_of(left) - width_of(right)
     return (*left, Cell(" " * room), *right) if room > 1 else cut(left, width)

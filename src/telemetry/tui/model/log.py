@@ -1,4 +1,4 @@
-"""What a run has said in words: losses and warnings, marks, and the output of its command."""
+"""The texts of a run: losses and warnings, marks, and the output of its command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from telemetry.tui.model.scene import Scene
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _LINE_CHARS: Final = 2_000
-"""Of a line of output: no screen is wider."""
+"""Characters kept of a line of output: wider than any screen."""
 _TAB: Final = 8
 _ESCAPES: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
@@ -27,7 +27,7 @@ _ESCAPES: Final = re.compile(
 
 
 def log(scene: Scene) -> tuple[Line, ...]:
-    """Trouble with the connection, warnings, marks, then the command's output, whose end is the newest."""
+    """Return connection problems, warnings, marks, and the command's output, newest line last."""
     snapshot = scene.snapshot
     trouble: list[Line] = [(Cell(printable(scene.trouble), "bad"),)] if scene.trouble else []
     parts: list[tuple[str, list[Line]]] = [("Connection", trouble)]
@@ -45,15 +45,15 @@ def log(scene: Scene) -> tuple[Line, ...]:
     return tuple(lines) or ((Cell("nothing has been said yet", "dim"),),)
 
 
-@lru_cache(maxsize=1024)  # twice the lines of output that are kept
+@lru_cache(maxsize=1024)  # twice the number of output lines that are kept
 def plain_text(line: str) -> str:
-    """A line of output without escape sequences, and with all other control characters made visible."""
+    """Return a line of output without escape sequences, and with other control characters made visible."""
     text = line[: 4 * _LINE_CHARS].rstrip("\r\n")
     return printable(_ESCAPES.sub("", text).expandtabs(_TAB))[:_LINE_CHARS]
 
 
 def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
-    """Each reason with its number, in the words of the report."""
+    """Yield each loss reason with its count, in the words of the report."""
     account = snapshot.accounting
     told = (
         (account.dropped_by_producer, "event", "lost"),

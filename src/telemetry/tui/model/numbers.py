@@ -1,4 +1,4 @@
-"""Numbers in the units the viewer has chosen: of fitting size for reading, or each series' own for copying."""
+"""Numbers in the units of the view: scaled for reading, or in the unit of the series for copying."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from telemetry.tui.model.scene import Units
 from telemetry.wire.units import BYTES, TIME_NS
 
 SAME_WITHIN: Final = 0.05
-"""A smaller difference from the baseline is no news: two runs of the same thing differ by as much."""
+"""Relative difference from the baseline below which a change is ignored: two equal runs differ as much."""
 _MULTIPLES_FROM: Final = 9.0
-"""From ten times the baseline on, a factor reads better than percent."""
+"""Relative difference, ten times the baseline, from which a factor reads better than percent."""
 _WRITTEN_OUT_BELOW: Final = 1e15
 _LONG_S: Final = 120
 
 
 @lru_cache(maxsize=1 << 15)  # windows move once a second and are drawn four times: 2,000 series of 16 figures
 def value(number: float | None, unit: str, units: Units) -> str:
-    """`1.88 ms`; raw, the number in the series' own unit: `1.87597`."""
+    """Return a value such as `1.88 ms`; raw, the number in the series' own unit: `1.87597`."""
     return formatting.quantity(number, unit) if units == "readable" else plain(number)
 
 
 def rate(per_second: float | None, unit: str, units: Units) -> str:
-    """`4.22 k/s`; raw `4,221.92/s`."""
+    """Return a rate such as `4.22 k/s`; raw `4,221.92/s`."""
     return (
         formatting.rate(per_second, unit) if units == "readable" or per_second is None else f"{plain(per_second)}/s"
     )
 
 
 def per_s(amount: float, seconds: float) -> float:
-    """Nothing in no time; infinite where no float can say it."""
+    """Return the rate; 0 if no time passed, infinity if the rate exceeds a float."""
     try:
         return amount / seconds if seconds > 0 else 0.0
     except OverflowError:
@@ -43,12 +43,12 @@ def per_s(amount: float, seconds: float) -> float:
 
 
 def counted(number: float | None, units: Units) -> str:
-    """`225 k`; raw `225,123`."""
+    """Return a count such as `225 k`; raw `225,123`."""
     return formatting.scaled(number) if units == "readable" else plain(number)
 
 
 def instrument(name: str, labels: Mapping[str, str], unit: str, units: Units) -> str:
-    """As `phrases.instrument`; raw numbers never carry a unit, so there the name does."""
+    """Return the name as `wording.instrument` does. Raw numbers carry no unit, so the name does."""
     return _instrument(name, tuple(labels.items()), unit, units)
 
 
@@ -60,7 +60,7 @@ def _instrument(name: str, labels: tuple[tuple[str, str], ...], unit: str, units
 
 
 def plain(number: float | None) -> str:
-    """Whole numbers in full, others with six significant digits."""
+    """Return whole numbers in full, others with six significant digits."""
     if number is None or not -_WRITTEN_OUT_BELOW < number < _WRITTEN_OUT_BELOW:
         return formatting.scaled(number)
     if float(number).is_integer():
@@ -69,17 +69,17 @@ def plain(number: float | None) -> str:
 
 
 def seconds(duration_s: float) -> str:
-    """A duration that grows on the screen: whole seconds, so that its digits don't flicker."""
+    """Return a duration that grows on the screen: in whole seconds, so that its digits do not flicker."""
     return f"{max(0.0, duration_s):.0f} s" if duration_s < _LONG_S else formatting.duration_s(duration_s)
 
 
 def change(now: float | None, before: float | None) -> float | None:
-    """Relative difference; None where one is missing, or there was nothing before."""
+    """Return the relative difference; None if a value is missing or the earlier one is 0."""
     return None if now is None or not before else now / before - 1
 
 
 def change_words(difference: float | None) -> str:
-    """`+4.1 %`, `-38 %`, `×12`."""
+    """Return a difference such as `+4.1 %`, `-38 %`, `×12`."""
     if difference is None:
         return NOTHING
     if difference >= _MULTIPLES_FROM:
@@ -91,8 +91,11 @@ def change_words(difference: float | None) -> str:
 
 
 def change_tone(difference: float | None, unit: str) -> Tone:
-    """Longer times are bad and shorter ones good; of other units nobody knows which way is good, so a change is
-    only pointed out. Within SAME_WITHIN there is none."""
+    """Return the tone of a change. Longer times are bad and shorter ones good.
+
+    For other units the better direction is unknown, so a change is only highlighted. Changes within SAME_WITHIN are
+    dim.
+    """
     if difference is None or abs(difference) <= SAME_WITHIN:
         return "dim"
     if unit not in TIME_NS:
@@ -101,5 +104,5 @@ def change_tone(difference: float | None, unit: str) -> Tone:
 
 
 def base_units(unit: str) -> float:
-    """What makes values of different units comparable: nanoseconds, bytes, or 1."""
+    """Return the factor that makes values of related units comparable: to nanoseconds, to bytes, or 1."""
     return TIME_NS.get(unit) or BYTES.get(unit) or 1.0

@@ -1,4 +1,4 @@
-"""Counters of requests that ended alike, as one."""
+"""Counters of requests with the same outcome, combined into one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from telemetry.wire.snapshot import CounterStat
 
 
 def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[CounterStat]]]:
-    """Counters, each with those that it is the sum of: requests of one place that failed, for whatever reason, are
-    one, and so are those that completed, however they finished. All others are what they are."""
+    """Return counters, each with the counters that it is the sum of.
+
+    Failed requests of one kind and labels are one counter for all reasons. Completed requests are one counter for
+    all finish reasons. Other counters stay single.
+    """
     kinds = {kind for stat in counters if (kind := issued_kind(stat.name, stat.unit))}
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[CounterStat]] = {}
     for stat in counters:
@@ -23,7 +26,7 @@ def summed(counters: Sequence[CounterStat]) -> list[tuple[CounterStat, list[Coun
 
 
 def _labels(stat: CounterStat, kinds: set[str]) -> Mapping[str, str]:
-    """Those that all of an outcome share."""
+    """Return the labels without the one that tells reasons apart."""
     kind, _, word = stat.name.rpartition(".")
     apart = words.LABEL_OF.get(word) if kind in kinds else None
     return {key: value for key, value in stat.labels.items() if key != apart}
@@ -35,6 +38,6 @@ def _one(stats: Sequence[CounterStat], labels: dict[str, str]) -> CounterStat:
     try:
         value: int | float = sum(stat.value for stat in stats)
     except OverflowError:
-        value = math.inf  # no float can say it
+        value = math.inf  # too large for a float
     rate = sum(stat.rate for stat in stats)
     return replace(stats[0], labels=labels, value=value, events=sum(stat.events for stat in stats), rate=rate)

@@ -33,24 +33,24 @@ from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot
 PIN: Final = "★ "
 _TITLE: Final = "series"
 _EDGES: Final = 2
-"""Columns at the left and right of a line."""
+"""Columns at the left and right edges of a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`caption` says of what time range the figures are, and what the filter leaves of them."""
+    """The content of the overview. `caption` has the time range of the figures and the filter."""
 
     series: Grid
     others: Grid
     marks: tuple[Line, ...]
     backends: Line = ()
-    """How all of them are; empty if there are none."""
+    """State of all backends; empty without backends."""
     caption: Line = ()
     groups: tuple[Group, ...] = ()
 
 
 def overview(scene: Scene, view: View, width: int = 80) -> Overview:
-    """`width` is that of the screen: it decides how many seconds a trend has."""
+    """Return the overview. `width` is that of the screen: it decides how many seconds a trend shows."""
     groups = shown(scene, view)
     return Overview(
         _series(scene, view, groups, width),
@@ -63,7 +63,7 @@ def overview(scene: Scene, view: View, width: int = 80) -> Overview:
 
 
 def resized(found: Overview, scene: Scene, view: View, width: int) -> Overview:
-    """The overview of this scene and view, with so many columns for its series."""
+    """Return the same overview with its series laid out for `width` columns."""
     groups = found.groups
     return dataclasses.replace(
         found, series=_series(scene, view, groups, width), caption=_caption(scene, view, groups, width)
@@ -71,7 +71,7 @@ def resized(found: Overview, scene: Scene, view: View, width: int) -> Overview:
 
 
 def series_of(scene: Scene, row_key: str) -> SeriesId | None:
-    """The series of a row; None for a heading, a counter or a gauge."""
+    """Return the series of a row; None for a heading, a counter or a gauge."""
     for stat in scene.snapshot.series if scene.snapshot else ():
         series = series_id(stat.name, stat.labels)
         if key_of(series) == row_key:
@@ -80,7 +80,7 @@ def series_of(scene: Scene, row_key: str) -> SeriesId | None:
 
 
 def label_keys(scene: Scene) -> tuple[str, ...]:
-    """Labels that the series can be grouped by: those that tell some apart, in alphabetical order."""
+    """Return the labels to group series by: those with different values, in alphabetical order."""
     if scene.snapshot is None:
         return ()
     values: dict[str, set[str | None]] = {}
@@ -94,13 +94,15 @@ def label_keys(scene: Scene) -> tuple[str, ...]:
 
 
 def sort_keys(scene: Scene, view: View) -> tuple[str, ...]:
-    """What the series can be sorted by, from left to right; "" is the order in which they were defined, the
-    newest tracking window first."""
+    """Return the sort keys of the series, from left to right.
+
+    "" stands for the order of definition, with the newest tracking window first.
+    """
     return ("", *(column.key for column in rows.columns(scene, view, _TITLE)))
 
 
 def marks(scene: Scene) -> tuple[Line, ...]:
-    """Oldest first, as they come: time of day, text, and who said it where there are several."""
+    """Return marks, oldest first: time of day, text, and the producer if there are several."""
     if scene.snapshot is None:
         return ()
     names = {stat.producer: wording.producer(stat) for stat in scene.snapshot.producers}
@@ -117,7 +119,7 @@ def marks(scene: Scene) -> tuple[Line, ...]:
 
 
 def _marks_until(scene: Scene) -> tuple[Line, ...]:
-    """In the past, those that had come by then."""
+    """Return the marks that existed at the chosen moment."""
     if scene.moment is None or scene.snapshot is None:
         return marks(scene)
     come = [mark for mark in scene.snapshot.marks if mark.time_ns < scene.moment.end_ns]
@@ -174,7 +176,7 @@ def _nothing(scene: Scene, view: View) -> str:
 
 
 def _name(item: VisibleSeries, view: View) -> Cell:
-    """Without the label that the heading says already."""
+    """Return the name without the label that the heading shows."""
     labels: Mapping[str, str] = item.stat.labels
     if view.group in labels and not item.pinned:
         labels = {key: value for key, value in labels.items() if key != view.group}
@@ -183,7 +185,7 @@ def _name(item: VisibleSeries, view: View) -> Cell:
 
 
 def _others(scene: Scene, view: View) -> Grid:
-    """Counters first, then gauges. Of the past only series are known: the rows stay, without figures."""
+    """Return counters, then gauges. In the past only series have figures: other rows stay, without figures."""
     past = scene.moment is not None
     columns = (
         Column("name", "counters and gauges" + (": no history" if past else ""), right=False),
@@ -211,7 +213,7 @@ Other = CounterStat | GaugeStat
 
 
 def others_shown(scene: Scene, view: View) -> Iterator[Other]:
-    """Counters and gauges that pass the filter."""
+    """Yield the counters and gauges that pass the filter."""
     if scene.snapshot is None:
         return
     every: tuple[Other, ...] = (*scene.snapshot.counters, *scene.snapshot.gauges)
@@ -219,8 +221,10 @@ def others_shown(scene: Scene, view: View) -> Iterator[Other]:
 
 
 def _outcomes_as_one(snapshot: MetricsSnapshot, view: View) -> Iterator[Other]:
-    """The same, but requests of one place that failed, for whatever reason, are one row. A filter that asks for a
-    reason finds its counter."""
+    """Yield counters and gauges like `others_shown`, but with one row for all failure reasons of a kind of request.
+
+    A filter that names a reason matches the counter of this reason.
+    """
     for stat, parts in summed(snapshot.counters):
         yield from [stat] if _passes(stat, view) else (part for part in parts if _passes(part, view))
     yield from (stat for stat in snapshot.gauges if _passes(stat, view))
@@ -231,21 +235,24 @@ def _passes(stat: Other, view: View) -> bool:
 
 
 def _other_sorter(snapshot: MetricsSnapshot, view: View) -> Callable[[Other], float | str | None] | None:
-    """Values of different counters and gauges can't be compared."""
+    """Return the sort function, or None.
+
+    Values of different counters and gauges can't be compared, so they have none.
+    """
     if view.sort == "name":
         return lambda stat: wording.instrument(stat.name, stat.labels).casefold()
     return (lambda stat: _rate_of(stat, snapshot, view)) if view.sort == "rate" else None
 
 
 def _rate_of(stat: Other, snapshot: MetricsSnapshot, view: View) -> float | None:
-    """Of the time range that the series have."""
+    """Return the rate over the same time range as the series."""
     if not isinstance(stat, CounterStat):
         return None
     return stat.rate if view.figures == "window" else numbers.per_s(stat.value, snapshot.elapsed_s)
 
 
 def _without_figures(row: Row) -> Row:
-    """As wide as with them."""
+    """Return the row with blank figures of the same width."""
     blank = (
         Cell(formatting.NOTHING.rjust(formatting.columns(cell.text)) if cell.text else "", "dim")
         for cell in row.cells[1:]
@@ -258,7 +265,7 @@ def _other_row(stat: Other, per_s: float | None, view: View) -> Row:
     name = Cell(numbers.instrument(stat.name, stat.labels, unit, units))
     key = key_of(series_id(stat.name, stat.labels))
     if isinstance(stat, CounterStat):
-        # A counter is a figure people quote: in full, unless its unit writes it shorter.
+        # People quote counters: write them in full, unless their unit has a shorter form.
         full = units == "readable" and not formatting.carries_unit(unit)
         value = formatting.count(stat.value) if full else numbers.value(stat.value, unit, units)
         rate = Cell(numbers.rate(per_s, unit, units), "plain" if per_s else "dim")

@@ -1,4 +1,4 @@
-"""What a plot shows: points with names, and where the axes are marked."""
+"""The content of a plot: named traces, and the ticks of both axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One line. `xs` ascend; both are finite and of one length."""
+    """One line of a plot. `xs` ascend. `xs` and `ys` are finite and equally long."""
 
     name: str
     xs: tuple[float, ...]
@@ -30,6 +30,6 @@ class Plot:
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     cursor: float | None = None
-    """A moment on the x axis that is marked."""
+    """A marked moment on the x axis."""
     empty: str = "no values yet"
-    """Said where there is nothing to draw."""
+    """Text shown if there is nothing to draw."""

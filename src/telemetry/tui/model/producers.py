@@ -1,4 +1,4 @@
-"""One row for each producer, and which of them differs from the others."""
+"""One row for each producer, and notes on producers that differ from the others."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ from telemetry.tui.model.visible_series import in_order, matches
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat, ProducerStatus
 
 SLOW_BELOW: Final = 0.9
-"""Rates of equal producers differ by less than this share of their median."""
+"""Share of the median rate below which a producer counts as slow. Rates of equal producers differ by less."""
 LAGS_BY: Final = 3.0
 LAGS_FROM_S: Final = 0.25
-"""Producers send every 50 ms, so that less is the rhythm of sending."""
+"""Lag in seconds below which no producer counts as lagging: producers send every 50 ms."""
 LOSES_BY: Final = 3.0
 _ENOUGH: Final = 3
-"""Of two that differ nobody can tell which is the odd one."""
+"""Fewest producers to compare. With two, the odd one can't be determined."""
 _STATUS_TONES: Final[dict[ProducerStatus, Tone]] = {"live": "good", "late": "warn", "lost": "bad", "ended": "dim"}
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is said of each producer that differs, by its id."""
+    """Notes on producers that differ, by their ids."""
 
     slowest: str = ""
     slow_share: float = 0.0
-    """Its rate, as a share of the median."""
+    """Rate of the slowest producer, as a share of the median."""
     lagging: frozenset[str] = frozenset()
     losing: frozenset[str] = frozenset()
 
 
 def producers(scene: Scene, view: View) -> Grid:
-    """In the order of their ranks, those without in the order in which they came, unless it is sorted."""
+    """Return the table of producers, in the chosen order or by rank.
+
+    Producers without a rank follow in order of arrival.
+    """
     snapshot = scene.snapshot
     if snapshot is None:
         return Grid(empty="no producers yet")
@@ -67,7 +70,7 @@ def producers(scene: Scene, view: View) -> Grid:
 
 
 def total(scene: Scene, view: View, width: int) -> Line:
-    """All producers together, in one line."""
+    """Return one line about all producers together."""
     snapshot = scene.snapshot
     if snapshot is None:
         return ()
@@ -86,17 +89,18 @@ def total(scene: Scene, view: View, width: int) -> Line:
 
 
 def sort_keys(scene: Scene) -> tuple[str, ...]:
-    """From left to right; "" is the order of ranks."""
+    """Return the sort keys, from left to right. "" stands for the order of ranks."""
     columns = _columns(scene.snapshot) if scene.snapshot else ()
     return ("", *(column.key for column in columns if column.key in _SORTERS))
 
 
 def notes(snapshot: MetricsSnapshot) -> Notes:
-    """Who differs, among those that have not ended, if there are three at least.
+    """Find the producers that differ. Needs at least three producers.
 
-    * the slowest: the lowest rate, if it is below 90 % of the median;
-    * lagging: its events are more than 250 ms old when they come, and three times as old as the median;
-    * losing: it has lost events, and three times the share of the median.
+    * slowest, among those that have not ended: the lowest rate, if it is below 90 % of the median;
+    * lagging, among those that have not ended: events more than 250 ms old on arrival, and more than three times as
+      old as the median;
+    * losing, among all: lost events, and more than three times the median share of them.
     """
     active = [stat for stat in snapshot.producers if stat.status != "ended"]
     everybody = snapshot.producers
@@ -121,7 +125,7 @@ def notes(snapshot: MetricsSnapshot) -> Notes:
 
 
 def lost(stat: ProducerStat) -> int:
-    """Events that it emitted and that are in no number, so far."""
+    """Return how many events of a producer are missing from the numbers so far."""
     return sum(stat.dropped.values()) + sum(stat.dropped_by_producer.values()) + stat.missing
 
 
@@ -161,7 +165,7 @@ def _searched(stat: ProducerStat) -> str:
 
 
 def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View) -> dict[str, Cell]:
-    """By the key of their column."""
+    """Return the cells by the key of their column."""
     gone = lost(stat)
     said, grave = _note(stat, snapshot, odd)
     slow: Tone = "warn" if stat.producer == odd.slowest else "plain"
@@ -183,7 +187,7 @@ def _cells(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes, view: View
 
 
 def _seen(stat: ProducerStat, snapshot: MetricsSnapshot) -> str:
-    """Seconds since its last sign of life; whole ones, for they are always moving."""
+    """Return the seconds since a producer was last seen, as whole seconds to avoid flicker."""
     if not stat.last_seen_ns:
         return "never"
     silent_s = max(0, snapshot.time_ns - stat.last_seen_ns) / 1e9
@@ -193,7 +197,7 @@ def _seen(stat: ProducerStat, snapshot: MetricsSnapshot) -> str:
 
 
 def _note(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> tuple[str, bool]:
-    """What is the matter with it, the worst first, and whether that is grave; empty if nothing is."""
+    """Return notes on a producer, worst first, and whether any is grave; empty if all is well."""
     said = list(_said(stat, snapshot, odd))
     return ", ".join(words for words, _ in said), any(grave for _, grave in said)
 

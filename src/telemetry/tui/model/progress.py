@@ -1,4 +1,4 @@
-"""How far a run has come, where somebody said how far it goes."""
+"""The progress of a run towards its announced total."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, Progress
 
 _LEAST_BAR: Final = 8
 _MOST_BAR: Final = 40
-"""Columns: a longer bar is not read more precisely."""
+"""Longest bar in columns: a longer one is not read more precisely."""
 _NAME_COLUMNS: Final = 24
 
 
 def progress(snapshot: MetricsSnapshot, width: int, *, silent: bool = False, past: bool = False) -> Line:
-    """`requests ━━━━━━━──── 54 % · 10,800 of 20,000 · 18 s left`; empty where nothing is expected.
+    """Return a line such as `requests ━━━━━━━──── 54 % · 10,800 of 20,000 · 18 s left`; empty without a total.
 
-    The bar is that of the first one that isn't done. While the run is silent nobody knows what is left; beside
-    figures of the past there is no bar, for it would be of now: `requests 54 % by now`.
+    The bar shows the first item that is not done. The remaining time is unknown while the run is silent. In the
+    past there is no bar, since it would show the present: `requests 54 % by now`.
     """
     items = snapshot.progress
     if not items:
@@ -42,18 +42,18 @@ def progress(snapshot: MetricsSnapshot, width: int, *, silent: bool = False, pas
 
 
 def share(item: Progress) -> float:
-    """How much is done, from 0 to 1."""
+    """Return the finished share, from 0 to 1."""
     return max(0.0, min(1.0, item.done / item.total)) if item.total > 0 else 1.0
 
 
 def rate_of(snapshot: MetricsSnapshot, name: str) -> float:
-    """What is done of it each second, over the window and all labels."""
+    """Return the progress per second, over the snapshot's window and all labels."""
     counters = sum(stat.rate for stat in snapshot.counters if stat.name == name)
     return counters + sum(stat.window.rate for stat in snapshot.series if stat.name == name)
 
 
 def left_s(snapshot: MetricsSnapshot, item: Progress) -> float | None:
-    """Seconds to the end at the rate of the window; None if that is not known, or there is no more to do."""
+    """Return the seconds left at the rate of the window; None if that is unknown or the item is done."""
     rate = rate_of(snapshot, item.name)
     return (item.total - item.done) / rate if rate > 0 and share(item) < 1 else None
 
@@ -75,7 +75,7 @@ def _brief(item: Progress) -> str:
 
 
 def _percent(item: Progress) -> int:
-    """Rounded down: what is not done is not 100 %."""
+    """Return percent, rounded down: unfinished work never shows 100 %."""
     return int(share(item) * 100)
 
 

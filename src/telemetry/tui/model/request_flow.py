@@ -1,4 +1,4 @@
-"""How many requests there are of each kind, where they are, and how fast they go, in the chosen time range."""
+"""Counts and rates of each kind of request in the chosen time range."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _UNIT: Final = words.INSTRUMENTS[words.ISSUED][1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """One kind of request, or one tracking window of it. Counts are of the whole run; rates, a second, of the last
-    seconds. While one looks at the past, both are of that time range. None is what nobody knows."""
+    """One kind of request, or one tracking window of it.
+
+    Counts cover the whole run; rates are per second over the last seconds. In the past, both cover the chosen time
+    range. None means unknown.
+    """
 
     counts: RequestCounts
     issued: float | None = None
@@ -33,23 +36,23 @@ class Flow:
     completing: float | None = None
     failing: float | None = None
     tokens: float | None = None
-    """Of output, of requests that completed."""
+    """Output tokens per second of completed requests."""
     windows: tuple[Flow, ...] = ()
 
     @property
     def parts(self) -> tuple[Flow, ...]:
-        """Those whose series are in the run: a kind with windows has none of its own."""
+        """Flows that have series in the run: the windows, or the kind itself without windows."""
         return self.windows or (self,)
 
 
 def has_requests(scene: Scene) -> bool:
-    """Whether there is any kind of request."""
+    """Return whether there is any kind of request."""
     counters = scene.snapshot.counters if scene.snapshot else ()
     return any(stat.name.endswith(_SUFFIX) and stat.name != _SUFFIX and stat.unit == _UNIT for stat in counters)
 
 
 def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
-    """One for each kind and labels, in the order in which they came."""
+    """Return one flow for each kind and labels, in order of appearance."""
     if scene.snapshot is None:
         return ()
     found = request_counts(scene.snapshot)
@@ -64,7 +67,7 @@ def flows(scene: Scene, view: View) -> tuple[Flow, ...]:
 
 
 def _whole(counts: RequestCounts, parts: list[Flow]) -> Flow:
-    """All windows together."""
+    """Return the sum of all windows."""
     if not counts.windows:
         return parts[0]
     return Flow(
@@ -83,7 +86,7 @@ def _whole(counts: RequestCounts, parts: list[Flow]) -> Flow:
 
 
 def _sum(values: Iterator[float | None]) -> float | None:
-    """Of those that are known."""
+    """Return the sum of the known values, or None."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -100,7 +103,7 @@ def _counted(counts: RequestCounts) -> Flow:
 
 
 def _going(counts: RequestCounts, rates: RequestCounts | None, scene: Scene) -> Flow:
-    """`rates` is the same funnel, with what happens each second in place of counts."""
+    """Return a flow with current rates. `rates` is the same funnel with rates in place of counts."""
     stat = counts.series.get(words.OUTPUT_TOKENS)
     return Flow(
         counts=counts,
@@ -117,7 +120,10 @@ def _going(counts: RequestCounts, rates: RequestCounts | None, scene: Scene) -> 
 
 
 def _past(counts: RequestCounts, moment: RangeFigures) -> Flow:
-    """The history has series only: what completed and what failed, not what was issued."""
+    """Return a flow of the past.
+
+    The history has series only: it knows completed and failed requests, not issued ones.
+    """
     seconds = (moment.end_ns - moment.start_ns) / 1e9
     completed = _figures(counts, words.LATENCY, moment).count
     failed = _figures(counts, words.FAILED_LATENCY, moment).count
@@ -138,7 +144,10 @@ def _figures(counts: RequestCounts, word: str, moment: RangeFigures) -> Figures:
 
 
 def _speeds(snapshot: MetricsSnapshot) -> MetricsSnapshot:
-    """Its counters alone, each with its rate in place of its value: what sums of them say is a rate, too."""
+    """Return the snapshot with counters only, whose values are replaced by their rates.
+
+    Sums of them are rates too.
+    """
     counters = [structs.replace(stat, value=stat.rate) for stat in snapshot.counters]
     return structs.replace(snapshot, counters=counters, series=[])
 

@@ -1,4 +1,4 @@
-"""Requests: where they are, why they failed, and how long they took."""
+"""Requests: their counts by state, their failure reasons, and their durations."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from telemetry.wire import requests as words
 from telemetry.wire.snapshot import SeriesStat
 
 KEEP: Final[Mapping[str, int]] = {**rows.KEEP, "trend": 1, "max": 2, "p90": 3, "rate": 5}
-"""At 80 columns: name, p50, p90, p99, p99.9, max and trend."""
+"""Priorities of columns. 80 columns show name, p50, p90, p99, p99.9, max and trend."""
 NO_WINDOW: Final = "(outside)"
 _INDENT: Final = "  "
 _TABS_COLUMNS: Final = 46
-"""Beside the tabs there is so much less room for the caption."""
+"""Columns that the tabs take from the caption."""
 _NAME_COLUMNS: Final = 16
-"""Of a long reason there are so many at least."""
+"""Fewest columns for a long reason."""
 _STEPS_COLUMNS: Final = 9
-"""More, where there is that tab, too."""
+"""Further columns taken by the tab of steps, if it exists."""
 _MARGINS: Final = 3
-"""Columns at the edges of a table, and of its scrollbar."""
+"""Columns used by the edges of a table and by its scrollbar."""
 
 
 class _Figure(NamedTuple):
-    """A column of the upper table, and what stands in it."""
+    """A column of the upper table, and the figure in it."""
 
     column: Column
     of: Callable[[Flow], float | None]
     bad: bool = False
-    """Whether any are too many."""
+    """True if any value above zero is bad."""
 
 
 _COUNTS: Final = (
@@ -63,7 +63,7 @@ _DEFINED: Final = (
     _Figure(Column("loadgen", "LoadGen", keep=4), lambda flow: flow.counts.rates.loadgen.requests_per_s),
     _Figure(Column("overall", "overall", keep=5), lambda flow: flow.counts.rates.overall.requests_per_s),
 )
-"""The plain one is that while requests were issued."""
+"""Rates by definition; `rate` is the rate while requests were issued."""
 _DEFINED_TOKENS: Final = (
     _Figure(Column("tokens", "tokens", keep=2), lambda flow: flow.counts.rates.while_issuing.tokens_per_s),
     _Figure(
@@ -77,50 +77,50 @@ _DEFINED_TOKENS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """`caption` says of what time range the figures are, and what the filter leaves of them."""
+    """The content of the screen. `caption` has the time range of the figures and the filter."""
 
     request_counts: Grid
-    """How many are where."""
+    """Counts by state."""
     series: Grid
-    """How long they took; where there is nothing at all, this says so."""
+    """Durations. Without any requests this grid has the text that says so."""
     caption: Line = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSeries:
-    """The series of a kind of request, or of one of its windows: those that pass the filter."""
+    """The series of a kind of request, or of one of its windows, that pass the filter."""
 
     flow: Flow
     members: tuple[VisibleSeries, ...]
 
 
 def requests(scene: Scene, view: View, width: int = 80) -> Requests:
-    """`width` is that of the screen, in columns."""
+    """Return both tables. `width` is that of the screen, in columns."""
     shown = told(scene, view)
     kept = [flow for flow, _ in shown]
     return Requests(
         _request_counts(kept, scene, view, width),
-        # What is measured now is looked at, not the warm-up before it.
+        # Show the current window before the warm-up that preceded it.
         _series([part for _, members in shown for part in reversed(members)], scene, view, width),
         _caption(scene, view, len(kept), width),
     )
 
 
 def told(scene: Scene, view: View) -> list[tuple[Flow, tuple[RequestSeries, ...]]]:
-    """Each kind of request, and its parts: with a filter, those of which it leaves any series."""
+    """Return each kind of request with its parts. With a filter, only kinds that have a passing series."""
     known = {item.series: item for item in passing(scene, view)}
     shown = [(flow, tuple(_part(part, known) for part in flow.parts)) for flow in flows(scene, view)]
     return [pair for pair in shown if not view.filter or any(part.members for part in pair[1])]
 
 
 def _part(flow: Flow, known: Mapping[SeriesId, VisibleSeries]) -> RequestSeries:
-    """In the order of `telemetry.wire.requests`, the turns of conversations last."""
+    """Return a flow with its series in the order of `telemetry.wire.requests`; turns of conversations are last."""
     stats = (series_id(stat.name, stat.labels) for stat in _stats(flow.counts))
     return RequestSeries(flow, tuple(known[series] for series in stats if series in known))
 
 
 def called(counts: RequestCounts) -> str:
-    """A kind with its labels; of a window its name."""
+    """Return a kind with its labels, or the name of a window."""
     return wording.instrument(counts.kind, counts.labels) if counts.window is None else _window(counts.window)
 
 
@@ -145,7 +145,7 @@ def _caption(scene: Scene, view: View, kinds: int, width: int) -> Line:
     return fitted(pieces, width - _TABS_COLUMNS - (_STEPS_COLUMNS if has_steps(scene) else 0))
 
 
-# --- the upper table: how many ---------------------------------------------------------------------
+# --- the upper table: counts -----------------------------------------------------------------------
 
 
 def _request_counts(shown: Sequence[Flow], scene: Scene, view: View, width: int) -> Grid:
@@ -172,7 +172,7 @@ def _rates(shown: Sequence[Flow], scene: Scene, view: View) -> tuple[_Figure, ..
 
 
 def _is_defined(scene: Scene, view: View) -> bool:
-    """Whether rates are those of the whole run, by definition."""
+    """Return whether the rates are those that are defined for a whole run."""
     return view.figures == "run" and scene.moment is None
 
 
@@ -195,7 +195,10 @@ def _rate(figure: _Figure, flow: Flow, view: View) -> Cell:
 
 
 def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
-    """Why they failed, how they finished, and what became of the others; the history knows nothing of it."""
+    """Yield rows for failure reasons, finish reasons, and other outcomes.
+
+    The history lacks them, so the past shows blanks.
+    """
     counts, past = flow.counts, scene.moment is not None
     room = width - _MARGINS - formatting.columns(f"{_INDENT}finished:  ")
     said: list[tuple[str, str, Tone]] = []
@@ -217,8 +220,10 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
 
 
 def by_count(counts: Mapping[str, float], width: int) -> str:
-    """`timeout 200 · http_500 25 · 3 others 7`: the most frequent ones that have room in `width` columns. Of long
-    ones stays what tells them apart; counts are never cut for them."""
+    """Return the most frequent reasons that fit in `width` columns: `timeout 200 · http_500 25 · 3 others 7`.
+
+    Long names are cut to the part that tells them apart. Counts are never cut.
+    """
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     said = ""
     for most in range(len(ordered), 0, -1):
@@ -228,7 +233,7 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
             tails[-1] += f" · {number_of(len(rest), 'other')} {formatting.count(sum(count for _, count in rest))}"
         room = width - formatting.columns(" · ".join(tails))
         if most > 1 and sum(min(formatting.columns(name), _NAME_COLUMNS) for name in names) > room:
-            continue  # which costs less than to see what tells them apart
+            continue  # cheaper than searching for the distinguishing part
         cut, fit = _cut(names, room)
         said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
         if fit:
@@ -237,20 +242,20 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
 
 
 def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
-    """In so many columns together, and whether that leaves of each what tells it from the others."""
+    """Cut names to `room` columns in total. Also return whether each name keeps the part that tells it apart."""
     known, wholes = Shortened(names), [formatting.columns(name) for name in names]
     needs = [max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)]
     rooms = shared_out(needs, wholes, room)
     return [known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True)], sum(needs) <= room
 
 
-# --- the lower table: how long ---------------------------------------------------------------------
+# --- the lower table: durations --------------------------------------------------------------------
 
 
 def _series(parts: Sequence[RequestSeries], scene: Scene, view: View, width: int) -> Grid:
     columns = rows.columns(scene, view, "series", KEEP)
     if _is_defined(scene, view):
-        # The upper table has rates by their definitions; by the length of the whole run they would be others.
+        # The upper table has the defined rates. Rates by the length of the whole run would contradict them.
         columns = tuple(column for column in columns if column.key != "rate")
     seconds = rows.trend_seconds(scene, width)
     lines: list[Row] = []
@@ -271,7 +276,7 @@ def _heading(counts: RequestCounts) -> str:
 
 
 def _word(item: VisibleSeries, counts: RequestCounts, view: View) -> str:
-    """Without what the heading says already; the unit where numbers carry none."""
+    """Return the name without its heading's part; with the unit if numbers carry none."""
     stat = item.stat
     own = {key: value for key, value in stat.labels.items() if key == words.TURN}
     unit = stat.unit if view.units == "raw" else ""

@@ -1,4 +1,4 @@
-"""Rows of series: what columns their figures have, and what stands in them."""
+"""Rows of series: the columns of their figures, and the cells."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ KEEP: Final[Mapping[str, int]] = {
     "p95": 9,
     "p75": 10,
 }
-"""What a narrow table keeps longest; see Column.keep. At 80 columns: name, rate, p50, p99, p99.9, trend, and max
-where names are short."""
+"""Priorities of columns in a narrow table; see Column.keep."""
 _KEEP_OTHER: Final = 11
 _MOVES: Final[dict[Move, tuple[str, Tone]]] = {
     "steady": (" ", "plain"),
@@ -35,12 +34,12 @@ _MOVES: Final[dict[Move, tuple[str, Tone]]] = {
     "jumped": ("⇑", "bad"),
 }
 _TREND_COLUMNS: Final = ((200, 60), (150, 30), (120, 20), (0, 9))
-"""From so many columns of screen on, so many seconds of trend."""
+"""Pairs of (least columns of the screen, seconds of trend)."""
 _DELTAS: Final = {delta_column(key): key for key in COMPARED}
 
 
 def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP) -> tuple[Column, ...]:
-    """`title` is that of the names."""
+    """Return the columns; `title` is that of the name column."""
     keys = percentile_keys(scene.snapshot)
     window = view.figures == "window" and scene.moment is None
     found = [
@@ -48,7 +47,7 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
         Column("count", "count", keep=keep["count"]),
         Column("rate", "rate", keep=keep["rate"]),
         *(Column(f"p{key}", printable(f"p{key}"), keep=keep.get(f"p{key}", _KEEP_OTHER)) for key in keys),
-        # Of a window the greatest value is not known, so that of the run is shown, and called something else.
+        # The maximum of a window is unknown, so that of the run is shown, under another title.
         Column("max", "peak" if window else "max", keep=keep["max"]),
     ]
     if view.compare and scene.baseline:
@@ -57,14 +56,16 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
 
 
 def trend_seconds(scene: Scene, width: int) -> int:
-    """How many of them a trend has on a screen of so many columns: of a run that is over no more than there are, so
-    that names have the room."""
+    """Return the seconds of a trend for this screen width.
+
+    A finished run gets no more than it has, to leave space for names.
+    """
     most = next(points for least, points in _TREND_COLUMNS if width >= least)
     return min(most, max(map(len, scene.trends.values()))) if scene.trends and is_over(scene) else most
 
 
 def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds: int) -> Line:
-    """A cell for each of these columns, the one of the names excepted."""
+    """Return a cell for each of these columns, without the name column."""
     stat, known, units = item.stat, item.figures, view.units
     moved = move(item.trend)
     cells: list[Cell] = []
@@ -78,7 +79,7 @@ def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds:
             cells.append(Cell(numbers.value(item.max, stat.unit, units)))
         elif key == "trend":
             mark, tone = _MOVES[moved]
-            # Nothing moves when one goes back to where there is none.
+            # Keep the width when the view moves to a time without a trend.
             drawn = sparkline(item.trend, seconds) if item.trend else " " * seconds
             cells.append(Cell(f"{drawn}{mark}", tone))
         elif key in _DELTAS:
@@ -90,7 +91,10 @@ def figures(item: VisibleSeries, shown: tuple[Column, ...], view: View, seconds:
 
 
 def _percentile(item: VisibleSeries, percentile: str, view: View, moved: Move) -> Cell:
-    """p99 of the window takes the colour of its trend. What rests on few values is dim."""
+    """Return the cell of a percentile.
+
+    p99 of the window has the colour of its trend. Values based on few events are dim.
+    """
     tone: Tone = "plain"
     if few_beyond(percentile, item.figures.count):
         tone = "dim"

@@ -1,4 +1,4 @@
-"""All that is known of a run at one moment, and all that the viewer has chosen to see of it."""
+"""The known facts about a run at one moment, and the choices of the viewer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from telemetry.history.intervals.figures import Figures
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
-"""A name and its labels, sorted."""
+"""A name and its sorted labels."""
 Courses = Mapping[str, Mapping[str, tuple[float | None, ...]]]
-"""Values of steps by axis and name, the newest last; None was no finite number."""
+"""Values of steps by axis and name, newest last; None stands for a number that is not finite."""
 
 
 def series_id(name: str, labels: Mapping[str, str]) -> SeriesId:
@@ -21,7 +21,7 @@ def series_id(name: str, labels: Mapping[str, str]) -> SeriesId:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RangeFigures:
-    """What history says of the time range `[start_ns, end_ns)`, wall clock."""
+    """The figures from the history for the time range `[start_ns, end_ns)`, wall clock."""
 
     start_ns: int
     end_ns: int
@@ -30,26 +30,29 @@ class RangeFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """`silence_s` is the age of the newest snapshot once it is more than fresh, else 0; `trouble` says in words
-    what is wrong with the connection. `live` is False for a run that was opened from its directory."""
+    """The input of all screens.
+
+    `silence_s` is the age of the newest snapshot if it is overdue, else 0. `trouble` describes a connection
+    problem. `live` is False for a run that was opened from its directory.
+    """
 
     snapshot: MetricsSnapshot | None = None
     live: bool = True
     silence_s: float = 0.0
     trouble: str = ""
     trends: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
-    """p99 of each second, the newest last, at most TREND_POINTS."""
+    """p99 of each second, newest last, at most TREND_POINTS."""
     tokens_per_s: Mapping[SeriesId, float] = field(default_factory=dict)
-    """By how much the series of output tokens have grown since they were watched, over the window at most."""
+    """Output tokens per second by series since watching began, over at most the window."""
     steps_per_s: Mapping[str, float] = field(default_factory=dict)
-    """By axis: how many were closed since they were watched, over the window at most."""
+    """Closed steps per second by axis since watching began, over at most the window."""
     courses: Courses = field(default_factory=dict)
-    """As far as they were watched, a point a second at most, at most TREND_POINTS."""
+    """Values since watching began, at most one point per second and at most TREND_POINTS."""
     baseline: MetricsSnapshot | None = None
     moment: RangeFigures | None = None
-    """Where the viewer has gone back to; None is now."""
+    """Time range in the past that the viewer has chosen; None is now."""
     output: tuple[str, ...] = ()
-    """The last lines of the wrapped command's output, escape sequences and all."""
+    """Last lines of the wrapped command's output, including escape sequences."""
 
 
 TREND_POINTS = 60
@@ -59,7 +62,7 @@ Units = Literal["readable", "raw"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """What the keys have chosen. `sort` and `group` are a column key and a label key."""
+    """The choices made by keys. `sort` is a column key, `group` a label key."""
 
     figures: Figured = "window"
     sort: str = ""
@@ -69,8 +72,8 @@ class View:
     pinned: frozenset[SeriesId] = frozenset()
     units: Units = "readable"
     compare: bool = False
-    """Whether Δ columns against the baseline are shown."""
+    """True if Δ columns against the baseline are shown."""
     zoom: int = 0
-    """Of the plots over time: each step halves the time range that is shown."""
+    """Zoom of plots over time: each step halves the shown time range."""
     pan: int = 0
-    """Tenths of the time range that the plots over time have been moved back from now."""
+    """Pan of plots over time, in tenths of the shown time range back from now."""

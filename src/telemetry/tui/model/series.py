@@ -1,4 +1,4 @@
-"""One series: its numbers, its distribution, and its course."""
+"""One series: its numbers, its distribution, and its values over time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from telemetry.tui.model.visible_series import WHOLE_RUN, beyond, figures_of, is
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, SeriesStat
 
 _SLACK_S: Final = 0.5
-"""Half an interval: the one that begins with the window does so give or take the jitter of a tick."""
+"""Half an interval: ticks jitter, so the interval that begins with the window may begin a little earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """`rate` has the x axis of `over_time`: one below the other, they show what went together."""
+    """The content of a series screen. `rate` and `over_time` share their x axis, so events line up."""
 
     facts: tuple[Line, ...]
     curve: Plot
@@ -38,7 +38,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What all parts of the detail are about."""
+    """The shared input of all parts of the screen."""
 
     scene: Scene
     view: View
@@ -46,7 +46,7 @@ class _Subject:
     stat: SeriesStat
     base: SeriesStat | None
     digest: Digest | None
-    """Of the time range that `words` names; None without history of it."""
+    """Values of the time range named by `words`; None without history."""
 
     @property
     def words(self) -> str:
@@ -61,9 +61,9 @@ class _Subject:
 def detail(
     scene: Scene, view: View, series: SeriesId, timeline: Timeline | None, width: int, *, plot_width: int = 0
 ) -> Detail:
-    """`width` is that of the facts, and of each plot unless `plot_width` says otherwise, in columns.
+    """Return the content. `width` is that of the facts, and of plots unless `plot_width` is given, in columns.
 
-    Curve and histogram are of the chosen time range as far as the history goes; without one, of the whole run.
+    Curve and histogram cover the chosen time range if the history has it, else the whole run.
     """
     plot_width = plot_width or width
     stat = stat_of(scene.snapshot, series)
@@ -81,14 +81,16 @@ def detail(
 
 @lru_cache(maxsize=4)
 def _between(timeline: Timeline, start_ns: int, end_ns: int) -> Digest:
-    """A timeline that has been told never changes, and is drawn several times before the next one comes; adding up
-    two hours of it takes 0.1 s."""
+    """Return the values of a time range, cached: the same timeline is drawn several times.
+
+    A timeline never changes. Adding up two hours of it takes 0.1 s.
+    """
     return timeline.between(start_ns, end_ns)
 
 
 @lru_cache(maxsize=4)
 def points_of(timeline: Timeline, start_ns: int, end_ns: int, most: int) -> tuple[Point, ...]:
-    """What is drawn over time; see `_between`."""
+    """Return the points of the plots over time, cached as in `_between`."""
     return tuple(timeline.points(start_ns, end_ns, most, series_plots.OVER_TIME_PERCENTILES))
 
 
@@ -100,7 +102,7 @@ def stat_of(snapshot: MetricsSnapshot | None, series: SeriesId) -> SeriesStat | 
 
 
 def digest_of(scene: Scene, view: View, timeline: Timeline | None) -> Digest | None:
-    """All values of the time range that `time_range_words` names; None without history."""
+    """Return all values of the time range that `time_range_words` names; None without history."""
     if timeline is None or not len(timeline):
         return None
     start_ns, end_ns = timeline.start_ns, timeline.end_ns
@@ -112,7 +114,7 @@ def digest_of(scene: Scene, view: View, timeline: Timeline | None) -> Digest | N
 
 
 def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | None) -> Figures:
-    """Of the chosen time range. Of a window the history knows more than a snapshot."""
+    """Return the figures of the chosen time range. For a window the history has more figures than a snapshot."""
     if view.figures == "run" or scene.moment or digest is None or not digest.count:
         return figures_of(stat, scene, view)
     return digest.figures([key for key in stat.percentiles if beyond(key, 1) is not None])
@@ -137,7 +139,7 @@ def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
 
 
 def _title(subject: _Subject, width: int) -> Iterator[Line]:
-    """Name, how far percentiles may be off, and what they are compared with: beside each other where that fits."""
+    """Yield the name, the error bound of percentiles, and the baseline, on one line if they fit."""
     stat = subject.stat
     name = Piece(numbers.instrument(stat.name, stat.labels, stat.unit, subject.view.units), "strong")
     others = [
@@ -152,7 +154,7 @@ def _title(subject: _Subject, width: int) -> Iterator[Line]:
 
 
 def _bound(subject: _Subject) -> str:
-    """Only those of whole runs are ever exact."""
+    """Return the error bound of percentiles. Only percentiles of whole runs can be exact."""
     whole = subject.scene.moment is None and subject.view.figures == "run"
     if subject.stat.exact and not whole:
         return f"±{formatting.percent(10.0**-subject.stat.digits)}"
@@ -182,14 +184,14 @@ def _histogram(subject: _Subject, width: int) -> Plot:
 
 
 def _empty(subject: _Subject) -> str:
-    """Why there is nothing to draw of the distribution."""
+    """Return the text shown in place of an empty distribution."""
     if not subject.stat.count:
         return "no values yet" if subject.scene.live else "no values"
     return series_plots.READING if subject.words == WHOLE_RUN else f"no values in the time range {subject.words}"
 
 
 def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[Plot, Plot]:
-    """Figures and rate over time, with a point for each column at most."""
+    """Return the plots of figures and of the rate over time, with at most one point per column."""
     stat, scene, units = subject.stat, subject.scene, subject.view.units
     if timeline is None or not len(timeline):
         empty = series_plots.NO_HISTORY if is_read(scene) else series_plots.READING

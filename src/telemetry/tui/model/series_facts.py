@@ -1,4 +1,4 @@
-"""What can be said of one series in numbers: a small table of time ranges, and how far to trust it."""
+"""The figures of one series: a small table of time ranges, and warnings about them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from telemetry.wire.snapshot import SeriesStat
 
 _GAP: Final = 2
 _IN_FULL_BELOW: Final = 10_000_000
-"""Nine columns, as many as other figures take."""
+"""Count above which numbers are scaled: up to nine columns, the width of other figures."""
 _MOMENTS: Final = ("mean", "stddev", "min")
 
 
 @dataclass(frozen=True, slots=True)
 class FactColumn:
-    """Figures under a title. `stddev` is known of whole runs only."""
+    """Figures under a title. `stddev` is known for whole runs only."""
 
     title: str
     figures: Figures
     stddev: float | None = None
     chosen: bool = False
-    """The one that tables show."""
+    """True for the time range that tables show."""
 
 
 def table(
@@ -38,7 +38,7 @@ def table(
 ) -> list[Line]:
     """Lay out a line for each time range if `width` has room for all figures, else a line for each figure.
 
-    Below the baseline, or beside it, stands the difference of the chosen time range from it.
+    The difference between the chosen time range and the baseline is below the baseline, or beside it.
     """
     keys = sorted({key for each in time_ranges for key in each.figures.percentiles}, key=by_number)
     names = ["count", "rate", *_MOMENTS, *(f"p{formatting.printable(key)}" for key in keys), "max"]
@@ -57,7 +57,7 @@ def table(
 
 
 def warnings(stat: SeriesStat, chosen: Figures, window_words: str) -> Iterator[str]:
-    """What to know before one believes the figures, in plain words."""
+    """Yield warnings about the figures, in plain words."""
     if not chosen.count:
         yield f"no values in the {window_words}"
     few = [key for key in sorted(chosen.percentiles, key=by_number) if few_beyond(key, chosen.count)]
@@ -69,7 +69,7 @@ def warnings(stat: SeriesStat, chosen: Figures, window_words: str) -> Iterator[s
 
 
 def _few(percentiles: Sequence[str], count: int) -> str:
-    """Fewer than FEW values lie beyond these, ascending."""
+    """Return the warning for these percentiles, ascending: fewer than FEW values lie beyond each."""
     name, above = f"p{formatting.printable(percentiles[0])}", beyond(percentiles[0], count)
     of = number_of(count, "value")
     if not above:
@@ -97,7 +97,7 @@ def _value(value: float | None, unit: str, units: Units, *, few: bool = False) -
 
 
 def _changes(now: FactColumn, base: FactColumn, keys: Sequence[str], unit: str) -> Iterator[Cell]:
-    """Counts and extremes grow with the length of a run, so they are not compared."""
+    """Yield the differences. Counts and extremes grow with the length of a run, so they are not compared."""
     yield Cell("")
     yield _change(now.figures.rate, base.figures.rate, "")
     for _ in _MOMENTS:
@@ -113,7 +113,7 @@ def _change(now: float | None, before: float | None, unit: str) -> Cell:
 
 
 def _aligned(lines: Sequence[Sequence[Cell]]) -> list[Line]:
-    """The first column to the left, all others to the right."""
+    """Align the first column to the left, all others to the right."""
     widths = [max(formatting.columns(line[index].text) for line in lines) for index in range(len(lines[0]))]
     return [tuple(_padded(line, widths)) for line in lines]
 

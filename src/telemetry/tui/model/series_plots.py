@@ -1,4 +1,4 @@
-"""The pictures of one series: percentile curve, histogram, and figures over time."""
+"""The plots of one series: percentile curve, histogram, and figures over time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from telemetry.wire.cells import edge
 from telemetry.wire.snapshot import SeriesStat
 
 CURVE_POINTS: Final = 200
-"""More than a terminal has columns, twice for braille."""
+"""Points of a curve: more than the columns of a terminal, doubled for braille."""
 _LEAST_SPAN_NS: Final = 5_000_000_000
-"""Zooming further would show single intervals."""
+"""Shortest time range: a smaller one would show single intervals."""
 _NAMED: Final[tuple[Tick, ...]] = ((0.0, "0 %"), (math.log10(2), "50 %"), (1.0, "90 %"), (2.0, "99 %"))
 _OVER_TIME: Final[tuple[tuple[str, Tone], ...]] = (("max", "bad"), ("p99", "warn"), ("p50", "good"))
-"""Later ones are drawn over earlier ones: where few values make p99 the maximum, p99 is seen."""
+"""Traces in drawing order. If p99 equals the maximum, because there are few values, p99 is drawn over it."""
 OVER_TIME_PERCENTILES: Final = ("50", "99")
 NO_HISTORY: Final = "no history of this series has come"
 READING: Final = "no history has been read yet"
@@ -34,7 +34,7 @@ READING: Final = "no history has been read yet"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Values up to which so large fractions of `count` values reach, ascending."""
+    """A percentile curve: points of (fraction, value at that fraction) of `count` values, ascending."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -43,7 +43,7 @@ class Curve:
 
 
 def curve_of(stat: SeriesStat, name: str, tone: Tone) -> Curve:
-    """As much as a snapshot knows of its whole run: the extremes and the percentiles that it has."""
+    """Return the curve of a whole run from its snapshot: the extremes and the known percentiles."""
     if not stat.count or stat.min is None or stat.max is None:
         return Curve(name, (), 0, tone)
     points = [(0.0, float(stat.min)), (1.0, float(stat.max))]
@@ -59,13 +59,15 @@ def curve_of_digest(digest: Digest, name: str, tone: Tone) -> Curve:
 
 
 def percentile_place(fraction: float, count: int) -> float:
-    """HdrHistogram's axis: 0 at 0 %, 1 at 90 %, 2 at 99 %, 3 at 99.9 % … The greatest of `count` values, which
-    would be infinitely far, is half a value before."""
+    """Return the place on HdrHistogram's axis: 0 at 0 %, 1 at 90 %, 2 at 99 %, 3 at 99.9 % …
+
+    The greatest of `count` values would be at infinity; it is placed half a value earlier.
+    """
     return -math.log10(max(1 - fraction, 0.5 / count))
 
 
 def curve_plot(title: str, curves: Sequence[Curve], unit: str, units: Units, width: int) -> Plot:
-    """Value by percentile; `width` in columns."""
+    """Return the plot of values by percentile; `width` is in columns."""
     drawn = [curve for curve in curves if curve.points]
     if not drawn:
         return Plot(title=title)
@@ -87,15 +89,18 @@ def curve_plot(title: str, curves: Sequence[Curve], unit: str, units: Units, wid
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A display histogram; see `telemetry.wire.cells`. Edges are times `unit`."""
+    """The cells of a display histogram; see `telemetry.wire.cells`. Edges are multiples of `unit`."""
 
     counts: Sequence[tuple[int, int]]
     unit: float
 
 
 def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int) -> Plot:
-    """Values by display cell. The x axis counts cells, four to each doubling, so it is logarithmic; neighbours
-    share a bar where `width` columns have no room for all."""
+    """Return the histogram of values by display cell.
+
+    The x axis counts cells, four per doubling, so it is logarithmic. Neighbours share a bar if `width` columns are
+    too few for all.
+    """
     known = {cell: count for cell, count in cells.counts if count > 0}
     if not known or cells.unit <= 0:
         return Plot(title=title, kind="bars")
@@ -116,8 +121,11 @@ def histogram_plot(title: str, cells: Cells, unit: str, units: Units, width: int
 
 
 def time_range_of(timeline: Timeline, view: View) -> tuple[int, int]:
-    """What zoom and pan leave of the history, wall clock. Each step of the zoom halves it; panned back by tenths of
-    what is shown, as far as there is any."""
+    """Return the time range of the history that zoom and pan select, wall clock.
+
+    Each step of the zoom halves it. Each step of the pan moves it back by a tenth of its length, up to the
+    beginning.
+    """
     whole_ns = max(1, timeline.end_ns - timeline.start_ns)
     span_ns = min(whole_ns, max(_LEAST_SPAN_NS, whole_ns >> max(0, view.zoom)))
     end_ns = timeline.end_ns - max(0, view.pan) * span_ns // 10
@@ -126,7 +134,7 @@ def time_range_of(timeline: Timeline, view: View) -> tuple[int, int]:
 
 
 class Times(NamedTuple):
-    """The axis of time that plots below each other share."""
+    """The time axis that plots below each other share."""
 
     start_ns: int
     end_ns: int
@@ -139,7 +147,7 @@ class Times(NamedTuple):
         return (wall_ns - self.origin_ns) / 1e9
 
     def place(self, point: Point) -> float:
-        """The middle of what is seen of a point."""
+        """Return the middle of the visible part of a point."""
         return (self.at(max(point.start_ns, self.start_ns)) + self.at(min(point.end_ns, self.end_ns))) / 2
 
     @property
@@ -148,13 +156,16 @@ class Times(NamedTuple):
 
     @property
     def cursor(self) -> float | None:
-        """None also for a moment that is not in sight."""
+        """The chosen moment; None if there is none or if it is not visible."""
         seen = self.cursor_ns is not None and self.start_ns <= self.cursor_ns <= self.end_ns
         return self.at(self.cursor_ns) if seen and self.cursor_ns is not None else None
 
 
 def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Units) -> Plot:
-    """p50, p99 and max. Where there were no values the line goes straight on; the plot of the rate shows a zero."""
+    """Return the plot of p50, p99 and max.
+
+    A time without values is bridged by the line; the rate plot shows zero there.
+    """
     title = f"over {_span_words(times)}, UTC"
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in _OVER_TIME}
     for point in points:
@@ -174,7 +185,7 @@ def over_time_plot(points: Sequence[Point], times: Times, unit: str, units: Unit
 
 
 def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
-    """Values a second, from zero: a stall is seen here."""
+    """Return the plot of values per second, from zero: it shows a stall."""
     if not points:
         return Plot(title="rate", empty="no values in this time range")
     rates = tuple(point.figures.rate for point in points)
@@ -184,8 +195,10 @@ def rate_plot(points: Sequence[Point], times: Times, units: Units) -> Plot:
 
 
 def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
-    """p99 of the last seconds: what is known while no history has come. Of the past there is only the place where
-    it lies in them."""
+    """Return the plot of p99 over the last seconds, for use before any history has arrived.
+
+    In the past it only shows where the chosen moment lies within these seconds.
+    """
     over = is_over(scene)
     title = f"p99 of {'its' if over else 'the'} last minute"
     trend = scene.trends.get(series, ())
@@ -205,7 +218,7 @@ def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
 
 
 def _end_words(scene: Scene) -> str:
-    """The right end of what a run that is over has left."""
+    """Return the label at the right end of a finished run."""
     return f"end, {formatting.clock_time(scene.snapshot.time_ns)[:8]} UTC" if scene.snapshot else "end"
 
 
@@ -237,7 +250,7 @@ def _span_words(times: Times) -> str:
 
 
 def _nines(number: int) -> str:
-    """`99.9 %` for 3."""
+    """Return the label `99.9 %` for 3, `99.99 %` for 4, and so on."""
     return f"99.{'9' * (number - 2)} %"
 
 
@@ -246,7 +259,7 @@ def _value_at(axis: Axis, place: float) -> float:
 
 
 def _cell_place(ticks: float, low: int, high: int) -> float:
-    """Where between the edges of cells a value lies, in cells."""
+    """Return the place of a value between the edges of cells, in cells."""
     upper = bisect_left(range(low, high + 1), ticks, key=edge) + low
     if upper <= low:
         return float(low)

@@ -1,4 +1,4 @@
-"""The last seconds of a series in one line of text, and whether they tell of a change."""
+"""The last seconds of a series as one line of text, and whether they show a change."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from typing import Final, Literal
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _ROOM: Final = 16 / 9
-"""With it the median is in the middle of a bar: at the edge of two, noise would look like a saw."""
+"""Least full height of a sparkline, as a multiple of the median.
+
+It puts the median in the middle of a bar; at the edge of two, noise would look like a saw.
+"""
 RISEN: Final = 1.25
 JUMPED: Final = 2.0
 _ENOUGH: Final = 5
-"""Of fewer points the median is one of the first seconds, when caches were cold."""
+"""Fewest points for a comparison. With fewer, the median is from the first seconds, when caches were cold."""
 
 _remembered = lru_cache(maxsize=1 << 12)
-"""Trends grow once a second and are drawn four times: twice as many as there are series."""
+"""A cache. Trends grow once a second and are drawn four times; it holds twice as many as there are series."""
 
 Move = Literal["steady", "risen", "jumped"]
 
 
 @_remembered
 def sparkline(points: tuple[float, ...], width: int) -> str:
-    """The newest at the right edge, `width` columns.
+    """Return a line of `width` columns with the newest point at the right edge.
 
-    Heights are proportional, from zero to the greatest value or _ROOM times the median, whichever is more: what
-    stays the same within a tenth is a level line at half the height, and a doubling fills it.
+    Heights are proportional, from zero to the greatest value or _ROOM times the median, whichever is more. Values
+    that stay within a tenth give a level line at half the height; doubled values fill it.
     """
     shown = points[-width:]
     top = max(*shown, _ROOM * median(shown)) if shown else 0
@@ -36,14 +39,17 @@ def sparkline(points: tuple[float, ...], width: int) -> str:
 
 @_remembered
 def course(points: tuple[float | None, ...], width: int) -> str:
-    """The same of values that may be anything: heights are from the least to the greatest of those shown, and what
-    stays the same is a level line. A gap is where there was no finite number."""
+    """Return a sparkline of values that may be negative.
+
+    Heights go from the least to the greatest of the shown values; constant values give a level line. A gap stands
+    for a number that is not finite.
+    """
     shown = points[-width:]
     known = [point for point in shown if point is not None]
     if not known:
         return " " * width
     least, greatest, last = min(known), max(known), len(_BARS) - 1
-    # Halves, for the difference of two floats may be none.
+    # Halves: the difference of two large floats may overflow.
     spread = greatest / 2 - least / 2
     heights = (
         None if point is None else (point / 2 - least / 2) / spread if spread > 0 else 0.5 for point in shown
@@ -54,7 +60,7 @@ def course(points: tuple[float | None, ...], width: int) -> str:
 
 @_remembered
 def movement(points: tuple[float, ...]) -> float | None:
-    """The last point as a multiple of the median of all; None where that says nothing."""
+    """Return the last point as a multiple of the median; None if there are too few points or the median is zero."""
     if len(points) < _ENOUGH:
         return None
     middle = median(points)
@@ -62,7 +68,7 @@ def movement(points: tuple[float, ...]) -> float | None:
 
 
 def move(points: tuple[float, ...]) -> Move:
-    """`risen` from 1.25 times the median of the trend on, `jumped` from twice."""
+    """Return `risen` from 1.25 times the median of the trend on, `jumped` from twice, else `steady`."""
     ratio = movement(points)
     if ratio is None or ratio < RISEN:
         return "steady"

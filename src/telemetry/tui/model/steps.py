@@ -1,4 +1,4 @@
-"""Steps: how far each axis is, whom it waits for, and the newest values of one of them."""
+"""Steps: the progress of each axis, the producers it waits for, and the newest values of one axis."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from telemetry.tui.model.visible_series import WHOLE_RUN, matches
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot, ProducerStat
 
 _TABS_COLUMNS: Final = 44
-"""Beside the tabs there is so much less room for the caption."""
+"""Columns that the tabs take from the caption."""
 _REQUESTS_COLUMNS: Final = 12
-"""More, where there is that tab, too."""
+"""Further columns taken by the tab of requests, if it exists."""
 _TREND_COLUMNS: Final = ((150, 60), (110, 40), (0, 20))
-"""From so many columns of screen on, so many points of a course."""
+"""Pairs of (least columns of the screen, points of a trend)."""
 _NAMED: Final = 2
-"""Producers that a step waits for: more are counted."""
+"""Producers named as awaited by a step; further ones are counted."""
 _USUAL_OPEN: Final = 1
-"""The step that everybody is at."""
+"""Steps that are normally open: the current one."""
 _AXES: Final = (
     Column("name", "axis", right=False),
     Column("newest", "newest step"),
@@ -44,23 +44,26 @@ _AXES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`caption` says of what time range the rates are, and what the filter leaves of the values."""
+    """The content of the screen. `caption` has the time range of the rates and the filter of the values."""
 
     axes: Grid
     values: Grid
-    """Of the chosen axis."""
+    """Values of the chosen axis."""
     backends: Grid
     caption: Line = ()
 
 
 def has_steps(scene: Scene) -> bool:
-    """Whether there is anything to show here: an axis, or a backend."""
+    """Return whether the screen has any content: an axis or a backend."""
     return scene.snapshot is not None and bool(scene.snapshot.axes or scene.snapshot.backends)
 
 
 def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *, places: bool = False) -> Steps:
-    """`axis` is the one whose values are shown, or else the first; `width` is that of the screen, in columns.
-    `places`: say where backends have their data."""
+    """Return the three tables.
+
+    `axis` is the one whose values are shown; the default is the first. `width` is that of the screen, in columns.
+    `places` adds the location of the backends' data.
+    """
     snapshot = scene.snapshot
     if snapshot is None:
         return Steps(Grid(), Grid(empty="no steps yet"), Grid())
@@ -74,13 +77,13 @@ def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *,
 
 
 def chosen(scene: Scene, axis: str | None) -> AxisStat | None:
-    """The axis of this name, or else the first one."""
+    """Return the axis of this name, or else the first one."""
     axes = scene.snapshot.axes if scene.snapshot else []
     return next((stat for stat in axes if stat.name == axis), axes[0] if axes else None)
 
 
 def steps_per_s(stat: AxisStat, scene: Scene, view: View) -> float | None:
-    """Of the last seconds as far as they were watched, or of the whole run."""
+    """Return the steps per second over the last watched seconds, or over the whole run."""
     if view.figures == "window":
         return scene.steps_per_s.get(stat.name)
     elapsed_s = scene.snapshot.elapsed_s if scene.snapshot else 0.0
@@ -88,7 +91,7 @@ def steps_per_s(stat: AxisStat, scene: Scene, view: View) -> float | None:
 
 
 def values_shown(stat: AxisStat, view: View) -> Iterator[tuple[str, float | None]]:
-    """Those whose names pass the filter."""
+    """Yield the values whose names pass the filter."""
     for name, value in stat.values.items():
         if not view.filter or matches(name, view.filter):
             yield name, value
@@ -121,7 +124,7 @@ def _axes(snapshot: MetricsSnapshot, scene: Scene, view: View) -> Grid:
 
 
 def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | None, view: View) -> dict[str, Cell]:
-    """By the key of their column."""
+    """Return the cells by the key of their column."""
     behind = stat.open > _USUAL_OPEN
     rate = numbers.rate(per_s, "", view.units).removesuffix("/s")
     return {
@@ -138,7 +141,7 @@ def _cells(stat: AxisStat, known: Mapping[str, ProducerStat], per_s: float | Non
 
 
 def _waiting(stat: AxisStat, known: Mapping[str, ProducerStat]) -> str:
-    """`step 17: worker-3`: who has not ended the oldest step that is open."""
+    """Return the producers that have not ended the oldest open step, such as `step 17: worker-3`."""
     if stat.oldest_open is None or not stat.waiting_for:
         return NOTHING
     names = [_short(known.get(each), each) for each in stat.waiting_for[:_NAMED]]
@@ -148,7 +151,7 @@ def _waiting(stat: AxisStat, known: Mapping[str, ProducerStat]) -> str:
 
 
 def _short(stat: ProducerStat | None, producer: str) -> str:
-    """Without the place it runs at: the tab of producers has that."""
+    """Return a short name without host and process: the tab of producers has those."""
     if stat is None:
         return producer
     return f"rank {stat.rank}" if stat.rank is not None else stat.name or producer

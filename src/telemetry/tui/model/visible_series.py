@@ -1,4 +1,4 @@
-"""Which series the viewer sees, in what order, and with the figures of which time range."""
+"""The series shown to the viewer, in order, with the figures of the chosen time range."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSna
 PINNED: Final = "pinned"
 WHOLE_RUN: Final = "whole run"
 FEW: Final = 10
-"""A percentile that fewer values lie beyond is nearly one of them."""
+"""Number of values beyond a percentile below which it counts as uncertain: it is nearly one of these values."""
 _DELTA: Final = "dp"
-"""Columns of differences are called by this and the percentile."""
+"""Prefix of the keys of difference columns; the percentile follows."""
 
 _Item = TypeVar("_Item")
 Stat = SeriesStat | CounterStat | GaugeStat
@@ -32,7 +32,7 @@ Stat = SeriesStat | CounterStat | GaugeStat
 
 @dataclass(frozen=True, slots=True)
 class VisibleSeries:
-    """A series as it is shown. `figures` are those of the time range that `time_range_words` names."""
+    """A series as shown. `figures` are those of the time range that `time_range_words` names."""
 
     series: SeriesId
     stat: SeriesStat
@@ -41,18 +41,18 @@ class VisibleSeries:
     base: SeriesStat | None
     """The same series of the baseline, if it has the same unit."""
     max: float | None = None
-    """The greatest value of the time range; of a window only that of the whole run is known."""
+    """The greatest value of the time range. For a window only the maximum of the whole run is known."""
     pinned: bool = False
 
     def change(self, percentile: str) -> float | None:
-        """Relative difference from the baseline's whole run."""
+        """Return the relative difference from the baseline's whole run."""
         before = self.base.percentiles.get(percentile) if self.base else None
         return numbers.change(self.figures.percentiles.get(percentile), before)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`heading` is empty where nothing is grouped."""
+    """A group of series. `heading` is empty without grouping."""
 
     heading: str
     members: tuple[VisibleSeries, ...]
@@ -60,19 +60,19 @@ class Group:
 
 @lru_cache(maxsize=1 << 12)  # twice as many as there are series
 def key_of(series: SeriesId) -> str:
-    """What a row is called: no two series have the same."""
+    """Return the key of a row, unique for each series."""
     return json.dumps(series, ensure_ascii=False)
 
 
 def moment_words(moment: RangeFigures) -> str:
-    """`12:00:40–12:00:50`: in whole seconds that are as far apart as the time range is long."""
+    """Return a time range such as `12:00:40–12:00:50`: whole seconds that keep its length."""
     start_s = round(moment.start_ns / 1e9)
     seconds = round((moment.end_ns - moment.start_ns) / 1e9)
     return "–".join(formatting.clock_time(at * 1_000_000_000)[:8] for at in (start_s, start_s + seconds))
 
 
 def time_range_words(scene: Scene, view: View) -> str:
-    """What time range the figures are of: `last 10 s`, `whole run`, `12:00:40–12:00:50 UTC`."""
+    """Return the time range of the figures: `last 10 s`, `whole run`, `12:00:40–12:00:50 UTC`."""
     if scene.moment:
         return f"{moment_words(scene.moment)} UTC"
     if view.figures == "run" or scene.snapshot is None:
@@ -82,17 +82,17 @@ def time_range_words(scene: Scene, view: View) -> str:
 
 
 def is_over(scene: Scene) -> bool:
-    """Whether the run goes on no more."""
+    """Return whether the run has ended."""
     return not scene.live or (scene.snapshot is not None and scene.snapshot.state in TERMINAL)
 
 
 def is_read(scene: Scene) -> bool:
-    """Whether anything of the history has come: of a run that is over, all that there is takes a while."""
+    """Return whether any history has arrived. Reading that of a finished run takes a while."""
     return bool(scene.trends) or not is_over(scene)
 
 
 def figures_of(stat: SeriesStat, scene: Scene, view: View) -> Figures:
-    """Of the chosen time range. A window's least and greatest values are not known."""
+    """Return the figures of the chosen time range. The least and greatest values of a window are unknown."""
     if scene.moment:
         seconds = (scene.moment.end_ns - scene.moment.start_ns) / 1e9
         return scene.moment.series.get(series_id(stat.name, stat.labels), Figures(seconds=seconds))
@@ -115,7 +115,7 @@ def run_figures(stat: SeriesStat, elapsed_s: float) -> Figures:
 
 
 def percentile_keys(snapshot: MetricsSnapshot | None) -> tuple[str, ...]:
-    """All that any series has, ascending."""
+    """Return all percentiles that any series has, ascending."""
     if snapshot is None:
         return ()
     keys = {key for stat in snapshot.series for part in (stat, stat.window) for key in part.percentiles}
@@ -124,7 +124,7 @@ def percentile_keys(snapshot: MetricsSnapshot | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)  # a snapshot has 32 at most
 def ratio_of(percentile: str) -> tuple[int, int] | None:
-    """None for what is no percentile."""
+    """Parse a percentile; None if it is invalid."""
     try:
         return parse_percentile(percentile)
     except UsageError:
@@ -132,25 +132,28 @@ def ratio_of(percentile: str) -> tuple[int, int] | None:
 
 
 def beyond(percentile: str, count: int) -> int | None:
-    """How many of `count` values are above the rank of a percentile; None for what is none."""
+    """Return how many of `count` values are above the rank of a percentile; None for an invalid percentile."""
     ratio = ratio_of(percentile)
     return None if ratio is None else count - min(count, rank(ratio, count))
 
 
 def few_beyond(percentile: str, count: int) -> bool:
-    """Whether a percentile rests on few values: `(1 - p) * count < FEW`. The greatest value, "100", does not."""
+    """Return whether a percentile is based on few values: `(1 - p) * count < FEW`.
+
+    False for the greatest value, "100".
+    """
     ratio = ratio_of(percentile)
     return ratio is not None and 0 < (ratio[1] - ratio[0]) * count < FEW * ratio[1]
 
 
 def matches(text: str, wanted: str) -> bool:
-    """Whether all words of the filter are in the text, whatever their case."""
+    """Return whether the text contains all words of the filter, ignoring case."""
     folded = text.casefold()
     return all(word in folded for word in wanted.casefold().split())
 
 
 def shown(scene: Scene, view: View) -> tuple[Group, ...]:
-    """What passes the filter: pinned ones first, then group by group; within a group in the order of the view."""
+    """Return the series that pass the filter: pinned ones, then group by group, each in the order of the view."""
     everything = newest_window_first(passing(scene, view), lambda item: item.stat, scene.snapshot)
     ordered = in_order(everything, _sorter(view.sort), descending=view.descending)
     if not view.group:
@@ -165,7 +168,7 @@ def shown(scene: Scene, view: View) -> tuple[Group, ...]:
 def in_order(
     items: Iterable[_Item], sorter: Callable[[_Item], float | str | None] | None, *, descending: bool
 ) -> list[_Item]:
-    """Sorted; what has no value comes last in either direction, and equals stay as they were."""
+    """Sort items. Items without a value are last in either direction; equal items keep their order."""
     if sorter is None:
         return list(items)
     valued, empty = [], []
@@ -182,8 +185,10 @@ def in_order(
 def newest_window_first(
     items: Iterable[_Item], stat_of: Callable[[_Item], Stat], snapshot: MetricsSnapshot | None
 ) -> list[_Item]:
-    """Instruments that tracking windows tell apart: what is measured now is looked at, not the warm-up before it.
-    They stand below all others, and else as they were. `snapshot` is the one that they are of."""
+    """Sort instruments with a tracking window last, those of the newest window first; keep the order of the rest.
+
+    The current window matters more than the warm-up before it. `snapshot` is the one that the items are from.
+    """
     if snapshot is None:
         return list(items)
     ages = window_ages(snapshot)
@@ -202,7 +207,7 @@ def delta_column(percentile: str) -> str:
 
 
 def by_number(percentile: str) -> tuple[bool, float, str]:
-    """What is no number comes last."""
+    """Return a sort key for percentiles. Text that is not a number is last."""
     try:
         return False, float(percentile), percentile
     except ValueError:
@@ -210,7 +215,7 @@ def by_number(percentile: str) -> tuple[bool, float, str]:
 
 
 def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
-    """What passes the filter, in the order in which it was defined."""
+    """Yield the series that pass the filter, in order of definition."""
     known = {series_id(stat.name, stat.labels): stat for stat in scene.baseline.series} if scene.baseline else {}
     for stat in scene.snapshot.series if scene.snapshot else ():
         if view.filter and not matches(wording.instrument(stat.name, stat.labels, stat.unit), view.filter):
@@ -230,7 +235,7 @@ def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:
 
 
 def _head(item: VisibleSeries, label: str) -> tuple[int, str]:
-    """Order and words of the group that a series belongs to."""
+    """Return the order and the heading of a series' group."""
     if item.pinned:
         return 0, PINNED
     value = item.stat.labels.get(label)
@@ -238,7 +243,7 @@ def _head(item: VisibleSeries, label: str) -> tuple[int, str]:
 
 
 def _sorter(column: str) -> Callable[[VisibleSeries], float | str | None] | None:
-    """What the series are compared by: the values, not what is written of them."""
+    """Return the sort function of a column. It compares values, not their text."""
     fixed: dict[str, Callable[[VisibleSeries], float | str | None]] = {
         "name": lambda item: wording.instrument(item.stat.name, item.stat.labels).casefold(),
         "count": lambda item: item.figures.count,

@@ -1,4 +1,4 @@
-"""The cockpit: its screens, and what each key does."""
+"""The cockpit: its screens, and the actions of its keys."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from telemetry.tui.widgets.grid_view import GridView
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _SWITCH: Final = ""
-"""Among baselines: the one that was chosen last, on or off."""
+"""Entry in the list of baselines: switches the last one on or off."""
 
 
 class Cockpit(Viewer):
-    """Shows what the feed tells and does what keys say. Nothing reaches the run but `stop`, once confirmed."""
+    """The application: it shows news from the feed and executes keys. Only a confirmed `stop` affects the run."""
 
     CSS_PATH = "cockpit.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [keys.PALETTE]
@@ -69,11 +69,11 @@ class Cockpit(Viewer):
         beside_command: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`stop_words` is the question asked before the run is ended. `baselines` gives what `load_baseline` takes,
-        and words for it; both may block and raise TelemetryError, and are called from other threads. Where the
-        cockpit stands `beside_command`, the command has the keyboard after it.
+        """Prepare the cockpit. Raises ConfigError for an unknown theme, key or action.
 
-        Raises ConfigError for a theme, a key or an action that does not exist.
+        `stop_words` is the question before the run is ended. `baselines` returns pairs of (argument for
+        `load_baseline`, text). Both functions may block and raise TelemetryError, and are called from other
+        threads. With `beside_command`, the command gets the keyboard when the cockpit closes.
         """
         super().__init__(feed, title=title, settings=settings, baseline=baseline, clock=clock)
         self._stop_words = stop_words
@@ -83,7 +83,7 @@ class Cockpit(Viewer):
         self._beside_command = beside_command
         self._followed: SeriesId | None = None
 
-    # --- which keys are live ---------------------------------------------------------------------
+    # --- available keys --------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.is_live(action) if action in keys.BY_ID else super().check_action(action, parameters)
@@ -109,12 +109,12 @@ class Cockpit(Viewer):
             or bool(self.view.filter or self._past or self._held)
         ),
     }
-    """Of actions that are not always possible, when they are."""
+    """Conditions of actions that are not always available."""
 
     # --- keys ------------------------------------------------------------------------------------
 
     async def action_back(self) -> None:
-        """One thing after the other: the series, the past, the frozen screen, the filter, the tab."""
+        """Leave one thing, in this order: the series, the past, the frozen screen, the filter, the tab."""
         if isinstance(self.cockpit_screen, SeriesScreen):
             self._leave_series()
         elif self._past is not None:
@@ -146,7 +146,7 @@ class Cockpit(Viewer):
         self.pop_screen()
 
     def _follow(self, series: SeriesId | None) -> None:
-        """The feed tells the history of one series at a time."""
+        """Ask the feed for the history of one series at a time."""
         if series != self._followed:
             self._followed = series
             self._feed.follow(series)
@@ -271,7 +271,7 @@ class Cockpit(Viewer):
         self._enter(tabs[(tabs.index(self.current_mode) + 1) % len(tabs)])
 
     def _go(self, number: int) -> None:
-        """To a tab, if it is there; in it, out of the series that is open."""
+        """Switch to a tab if it exists. In the current tab, leave the open series."""
         tab = TABS[number]
         if tab in self.tabs:
             if tab == self.current_mode and isinstance(self.cockpit_screen, SeriesScreen):
@@ -284,7 +284,7 @@ class Cockpit(Viewer):
             self._follow(self._opened[tab])
 
     def action_help_quit(self) -> None:
-        """Ctrl+C, which in a terminal would end the job: here it does nothing."""
+        """Explain the keys to leave and to stop. Ctrl+C would end the job in a terminal; it is disabled here."""
         leave, stop = keys.shown(self._keys["quit"]), keys.shown(self._keys["stop"])
         if self._beside_command:
             self.say(f"{leave} leaves the viewer, then keys go to the command. {stop} ends it.")
@@ -312,11 +312,14 @@ class Cockpit(Viewer):
                 yield SystemCommand(title, words, partial(self.run_action, key.id))
         yield SystemCommand("Theme", "other colours", self.action_change_theme)
 
-    # --- what takes a while ----------------------------------------------------------------------
+    # --- slow actions ----------------------------------------------------------------------------
 
     @work(exclusive=True, group="baseline")
     async def action_baseline(self) -> None:
-        """Asks which of the finished runs, loads and shows it. `enter` alone turns the one it has off and on."""
+        """Ask for a finished run, load it and compare with it.
+
+        `enter` alone switches the current baseline off or on.
+        """
         known = self._known.scene(0).baseline
         switch = "compare with none" if self.view.compare else f"{known.run_id} once more" if known else ""
         try:
@@ -360,7 +363,7 @@ class Cockpit(Viewer):
             self.say(f"Written: {picture} and {numbers.name}")
 
     async def _take_back_words(self) -> None:
-        """Waits until nothing that was said lies over the screen."""
+        """Remove notifications, and wait until the screen is drawn without them."""
         self.clear_notifications()
         await self.screen.query("Toast").remove()
         drawn = asyncio.Event()

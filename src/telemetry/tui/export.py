@@ -1,4 +1,4 @@
-"""What is on the screen, as files."""
+"""Files with the content of the screen."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from telemetry.store.atomic import write_atomic
 
 _FONT_ADDRESS: Final = re.compile(r",?\s*url\([^)]*\) format\([^)]*\)")
 _NAME_CHARS: Final = 60
-"""Of a run's name in a file's: a name is at most 255 bytes."""
+"""Characters of a run's name in a file name: file names have at most 255 bytes."""
 
 
 def offline(svg: str) -> str:
-    """The picture without addresses of fonts: whoever opens it asks nobody for anything."""
+    """Remove the addresses of fonts from a picture, so that opening it causes no network requests."""
     return _FONT_ADDRESS.sub("", svg)
 
 
 def write(folder: Path, name: str, wall_ns: int, svg: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
-    """`<name>-<UTC time>.svg` and `.json`; a second export within a second replaces the first.
+    """Write `<name>-<UTC time>.svg` and `.json`. A second export within a second replaces the first.
 
     Blocks until both are on the disk. Raises RunDirectoryError.
     """

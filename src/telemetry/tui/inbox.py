@@ -1,4 +1,4 @@
-"""Where the threads of a feed leave news for the app: bounded, the newest wins."""
+"""A bounded inbox in which a feed's threads leave news for the app. A newer item replaces an older one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from telemetry.tui.feed.news import News, Note, Trends
 from telemetry.tui.model.scene import TREND_POINTS
 
 _NOTES: Final = 20
-"""Unread sentences; nobody reads more at once."""
+"""Largest number of unread notes. Users do not read more at once."""
 
 
 class Inbox:
-    """`tell` is for any thread and `take` for one. `wake` is called, by the thread that tells, for the first news
-    after each `take`."""
+    """An inbox. Any thread may call `tell`; one thread calls `take`.
+
+    `wake` is called for the first news after each `take`, by the thread that calls `tell`.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -39,7 +41,7 @@ class Inbox:
             self._wake()
 
     def take(self) -> list[News]:
-        """All that has come since the last call: of each kind the newest, all trends and all notes."""
+        """Return the news since the last call: the newest of each kind, all trends and all notes."""
         with self._lock:
             news = [*self._newest.values(), *self._trends, *self._notes]
             self._newest.clear()

@@ -1,4 +1,4 @@
-"""One key after the other, however fast they come."""
+"""Keys in order, however fast they are typed."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ from textual.events import Event, Key, Paste
 from textual.message import Message
 
 WAITING: Final = 1_000
-"""Keys that are kept; nobody types more ahead."""
+"""Largest number of waiting keys. Users do not type further ahead."""
 LOST_S: Final = 1.0
-"""Whoever has had a key for so long may be gone with it."""
+"""Seconds after which a key counts as lost, together with the widget that handled it."""
 _TURNS: Final = 2
-"""A key is heeded once it has come up to the app; messages that somebody sends because of it come after that."""
+"""Number of times a marker is sent behind a key.
+
+The first arrives once the key has been handled; the second arrives after the messages that the handler sent.
+"""
 
 
 class OrderedKeys(App[None]):
-    """Each key goes to whoever has the keyboard after the one before it: the letters behind the key of a filter are
-    its words, a second `enter` opens what the first has left.
+    """An app in which each key goes to the widget that has focus after the previous key was handled.
 
-    Textual alone sends keys off as they come, to whoever has the keyboard while others are still on their way. Here
-    a message follows each of them, through the same queues, and the next key waits until it has come back.
+    So letters typed after the filter key become words of the filter, and a second `enter` opens what the first one
+    selected. Plain Textual dispatches keys on arrival, to the widget that has focus while earlier keys are still
+    being handled. Here a marker message follows each key through the same queues, and the next key waits for its
+    return.
     """
 
     class Heeded(Message):
-        """A key has come as far as this."""
+        """A marker behind a key."""
 
         def __init__(self, turns: int) -> None:
             super().__init__()
             self.turns = turns
-            """This one included, until all that the key does has been done."""
+            """Passes left, including this one, until the effects of the key are complete."""
 
     def __init__(self, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
         self._typed: deque[Key | Paste] = deque()
         self._patience: asyncio.TimerHandle | None = None
-        """Runs out while a key is under way."""
+        """Timer of the key that is being handled."""
 
     async def on_event(self, event: Event) -> None:
         if not isinstance(event, Key | Paste) or event.is_forwarded:

@@ -1,7 +1,7 @@
-"""Every key: which action, what it is called, and where it is live. The one table of them.
+"""The single table of keys: the action of each key, its name, and its screens.
 
-An action's id is what the configuration calls it (`[tui] keys = { figures = "f" }`); a key is spelled as Textual
-spells it, `ctrl+x`, `full_stop`, or as the character it types.
+The configuration uses the ids of actions (`[tui] keys = { figures = "f" }`). A key is written as in Textual,
+`ctrl+x`, `full_stop`, or as the character it types.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TIMES: Final[tuple[Place, ...]] = ("overview", "series", "requests")
 class Key:
     id: str
     key: str
-    """Its keys, by commas; the first is the one that is shown."""
+    """Keys of the action, separated by commas; the first one is shown."""
     words: str
-    """In the footer; empty: only in the help."""
+    """Text in the footer; empty for keys that only the help shows."""
     help: str
-    """What it does, in 30 columns."""
+    """Effect of the action, in 30 columns."""
     on: tuple[Place, ...] = PLACES
     beside: str = ""
-    """Id of the action whose key stands next to this one in the footer."""
+    """Id of the action whose key is shown beside this one in the footer."""
 
 
 TABLE: Final = (
@@ -72,17 +72,17 @@ TABLE: Final = (
     Key("help", "question_mark,f1", "help", "what the keys do"),
     Key("quit", "q", "quit", "leave; the run goes on"),
 )
-"""In the order of the footer; what has no room there is in the help."""
+"""All keys in the order of the footer. The help has those that do not fit there."""
 
 BY_ID: Final = {key.id: key for key in TABLE}
 TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")
-"""Keys of tables and of Textual itself, which no action can have."""
+"""Keys of tables and of Textual itself, unavailable for actions."""
 
 
 def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Action id → its keys, by commas, as Textual spells them: the defaults under what was chosen.
+    """Return a map of action id → keys as Textual spells them, separated by commas: the defaults under `chosen`.
 
-    Raises ConfigError for an action or a key that does not exist, and for two actions with one key on one screen.
+    Raises ConfigError for an unknown action or key, and for two actions with the same key on one screen.
     """
     for name in chosen:
         if name not in BY_ID:
@@ -96,7 +96,7 @@ def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def bindings(place: Place) -> list[BindingType]:
-    """All that is live on this screen, with the default keys; `App.set_keymap` changes them by their ids."""
+    """Return the bindings of a screen with the default keys. `App.set_keymap` changes keys by action id."""
     return [
         Binding(key.key, f"app.{key.id}", key.words, id=key.id)
         for key in TABLE
@@ -105,16 +105,16 @@ def bindings(place: Place) -> list[BindingType]:
 
 
 PALETTE: Final = Binding("ctrl+p", "command_palette", "palette", show=False, priority=True, id="palette")
-"""Textual's own, which it finds by its action."""
+"""Textual's own binding. Textual finds it by its action."""
 
 
 def shown(keys: str) -> str:
-    """The first of these keys as it stands on a keyboard: `?`, `^x`, `esc`."""
+    """Return the first of these keys as printed on a keyboard: `?`, `^x`, `esc`."""
     return _on_keyboard(keys.split(",", maxsplit=1)[0])
 
 
 def all_shown(keys: str) -> str:
-    """All of them: `? f1`."""
+    """Return all of these keys: `? f1`."""
     return " ".join(_on_keyboard(key) for key in keys.split(","))
 
 
@@ -146,7 +146,7 @@ def _check_single(keys: Mapping[str, str], place: Place) -> None:
 
 
 def _spelled(action: str, keys: str) -> str:
-    # A comma alone is a key; between others it separates.
+    # A single comma is a key; otherwise commas separate keys.
     parts = [keys] if keys == "," else [part.strip() for part in keys.split(",")]
     return ",".join(_key_name(action, part) for part in parts)
 
@@ -167,7 +167,7 @@ _MODIFIERS: Final = {"ctrl", "shift", "alt", "super"}
 _NAMED: Final = frozenset(KEY_NAME_REPLACEMENTS.values()) | {
     key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")
 }
-"""Keys that are no character, and characters that Textual gives other names than Unicode does."""
+"""Names of keys without a character, and of characters that Textual names differently from Unicode."""
 
 
 def _like(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How fast sums grow that a snapshot has only as a whole."""
+"""Growth rates of sums that a snapshot contains as totals only."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 _SUFFIX: Final = f".{OUTPUT_TOKENS}"
 _STEPS: Final = 10
-"""Totals kept of one window: the time range is as long as it within a tenth."""
+"""Totals kept per window: the measured time range is within a tenth of the window."""
 _LEAST_NS: Final = 500_000_000
-"""Over less, one batch more or less would make the rate jump."""
+"""Shortest time range for a rate. In a shorter one, a single batch would make the rate jump."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 def output_tokens(snapshot: MetricsSnapshot) -> dict[SeriesId, float]:
-    """Of each series of them."""
+    """Return the total output tokens of each series."""
     return {
         series_id(stat.name, stat.labels): stat.total for stat in snapshot.series if stat.name.endswith(_SUFFIX)
     }
 
 
 def closed_steps(snapshot: MetricsSnapshot) -> dict[str, float]:
-    """Of each axis."""
+    """Return the closed steps of each axis."""
     return {stat.name: stat.closed for stat in snapshot.axes}
 
 
 class TotalRates(Generic[_Key]):
-    """Totals from snapshot to snapshot. Keeps _STEPS + 2 of them at most."""
+    """A short history of totals. Keeps at most _STEPS + 2 of them."""
 
     def __init__(self, totals: Callable[[MetricsSnapshot], Mapping[_Key, float]]) -> None:
         self._totals = totals
         self._known: deque[tuple[int, Mapping[_Key, float]]] = deque()
 
     def learn(self, snapshot: MetricsSnapshot) -> Mapping[_Key, float]:
-        """Growth a second of each total, over the window or since the first snapshot; empty at first."""
+        """Return the growth per second of each total, over the window or since the first snapshot.
+
+        Returns an empty map at first.
+        """
         totals = self._totals(snapshot)
         now_ns, known, window_ns = round(snapshot.elapsed_s * 1e9), self._known, round(snapshot.window_s * 1e9)
         if known and now_ns < known[-1][0]:

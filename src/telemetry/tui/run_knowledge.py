@@ -1,4 +1,4 @@
-"""What has become known of a run from all news so far."""
+"""The known facts about a run, collected from all news."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from telemetry.tui.step_curves import StepCurves
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 FRESH_S: Final = 2.0
-"""A snapshot comes ten times a second; one this old is worth a word."""
+"""Age in seconds from which silence is shown. Snapshots normally arrive ten times a second."""
 _INTERVALS_FRESH: Final = 3.0
-"""Where snapshots are rarer than that, so many of them may be missing."""
+"""Number of refresh intervals that may pass first if snapshots are rarer."""
 
 
 _Trends = Mapping[SeriesId, tuple[float, ...]]
 
 
 class RunKnowledge:
-    """Folds news into a Scene. One thread; times are of the monotonic clock."""
+    """A collector that folds news into a Scene. Single-threaded; times are from the monotonic clock."""
 
     def __init__(self, now_ns: int) -> None:
         self._scene = Scene()
@@ -35,7 +35,7 @@ class RunKnowledge:
         self._past = False
 
     def learn(self, news: News) -> None:
-        """Notes are for the viewer and change nothing."""
+        """Fold one piece of news into the scene. Notes are for the viewer and change nothing."""
         scene = self._scene
         if isinstance(news, NewSnapshot):
             self._heard_ns = news.at_ns
@@ -59,7 +59,7 @@ class RunKnowledge:
             self._scene = replace(scene, moment=news.moment)
 
     def look_back(self) -> None:
-        """From now on an answer about the past is part of the scene."""
+        """Accept answers about the past into the scene from now on."""
         self._past = True
 
     def return_to_now(self) -> None:
@@ -74,13 +74,13 @@ class RunKnowledge:
         return replace(self._scene, silence_s=silence_s) if silence_s else self._scene
 
     def timeline(self, series: SeriesId) -> Timeline | None:
-        """None while the history of this series has not come."""
+        """Return the timeline of this series; None until its history has arrived."""
         known = self._timeline
         return known.timeline if known is not None and known.series == series else None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to be expected of the run."""
+        """True once the run has ended."""
         snapshot = self._scene.snapshot
         return not self._scene.live or (snapshot is not None and snapshot.state in TERMINAL)
 

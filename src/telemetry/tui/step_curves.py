@@ -1,4 +1,4 @@
-"""How the values of steps went while one watched: a snapshot has the newest only."""
+"""Values of steps over time while the viewer watched: a snapshot has the newest values only."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from telemetry.tui.model.scene import TREND_POINTS, Courses
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
 SAMPLED_NS: Final = 1_000_000_000
-"""A fast loop has thousands of steps in that time: a point is the newest of them."""
+"""Shortest time between points. A fast loop has thousands of steps in it; a point is the newest one."""
 NAMES: Final = 2_000
-"""Of all axes together, the first ones: with TREND_POINTS each a few MiB."""
+"""Largest number of names, over all axes; the first ones are kept. With TREND_POINTS each they take a few MiB."""
 
 
 class StepCurves:
-    """Of each name the value at the newest step, whenever there is one, once a second at most."""
+    """The value of each name at the newest step, recorded at most once a second."""
 
     def __init__(self) -> None:
         self._courses: Courses = {}
         self._names = 0
         self._seen: dict[str, tuple[int, AxisStat]] = {}
-        """When an axis was last looked at, and how it was then."""
+        """Time and state of each axis at its last recording."""
         self._now_ns = 0
 
     def learn(self, snapshot: MetricsSnapshot) -> Courses:
-        """By axis and name, TREND_POINTS at most; the same object where nothing is new."""
+        """Return values by axis and name, at most TREND_POINTS each; the same object if there are no new ones."""
         if snapshot.time_ns < self._now_ns:
             self._seen.clear()
         self._now_ns = snapshot.time_ns

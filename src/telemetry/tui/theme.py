@@ -1,4 +1,4 @@
-"""What each tone looks like: with any Textual theme, in 16 colours, and without colour."""
+"""Styles of tones: for all Textual themes, for 16 colours, and without colours."""
 
 from __future__ import annotations
 
@@ -23,53 +23,59 @@ _DIM: Final = 0.4
 _HEAD: Final = 0.08
 _CURSOR: Final = 0.3
 _RESTING: Final = 0.15
-"""How far towards the other colour: less can't be told from the background, more hides the tones."""
+"""Shares of the other colour to mix in.
+
+Smaller ones can't be told from the background, larger ones hide the tones.
+"""
 _CONTRAST: Final = 4.5
 _DIM_CONTRAST: Final = 3.0
-"""Least ratios by WCAG 2: of text, and of what one need not read."""
+"""Least contrast ratios by WCAG 2: of text, and of dim text, which is less important."""
 _STEPS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """Complete styles, on the background of the widget they were asked for."""
+    """A set of complete styles, on the background of their widget."""
 
     text: Tones
     cursor: Tones
-    """Of the row that the keyboard acts on."""
+    """Styles of the selected row of the widget with focus."""
     resting: Tones
-    """Of that row while another widget has the keyboard."""
+    """Styles of the selected row while another widget has focus."""
     head: Style
     traces: tuple[Style, ...]
-    """Of lines in a plot that have no tone of their own, in turn."""
+    """Styles for traces without a tone of their own, used in turn."""
     colourless: bool
-    """What differs only by colour must differ by something else."""
+    """True if there are no colours, so that everything must differ by something else."""
 
 
 def palette(widget: Widget) -> Palette:
-    """The styles for one painting of this widget; ask again for the next one, for the theme may change."""
+    """Return the styles to paint this widget once. Ask again for the next painting: the theme may change."""
     app = widget.app
     known = tuple(app.theme_variables.get(name, "") for name in _VARIABLES)
     return _mixed(widget.rich_style, known, app.native_ansi_color, app.current_theme.dark, app.no_color)
 
 
 def fitting_theme(wanted: str, colour_system: str | None) -> str:
-    """The wanted Textual theme, or where the terminal has 16 colours or none, the one that uses the terminal's own.
+    """Return the requested theme.
 
-    `colour_system` is what rich calls it: `truecolor`, `256`, `standard`, `windows`; None without colour."""
+    On terminals with at most 16 colours, return the theme with the terminal's own colours.
+
+    `colour_system` is the name that rich uses: `truecolor`, `256`, `standard`, `windows`; None without colour.
+    """
     if colour_system in ("truecolor", "256"):
         return wanted
     theme = BUILTIN_THEMES.get(wanted)
     return "ansi-dark" if theme is None or theme.dark else "ansi-light"
 
 
-# A widget in one theme needs one; so this holds some screens of widgets in some themes.
+# Each widget needs one entry per theme; this is enough for some screens of widgets in some themes.
 @lru_cache(maxsize=64)
 def _mixed(base: Style, known: tuple[str, ...], ansi: bool, dark: bool, no_color: bool) -> Palette:
     if no_color:
         return _without_colour(base)
     primary, secondary, success, warning, error, mark = known
-    # Of the 16, blue can't be read on black; of the others, a light theme's primary is hardly told from black.
+    # Blue is unreadable on black in 16 colours. Elsewhere, a light theme's primary colour looks almost black.
     accent = secondary if ansi == dark else primary
     text: Tones = {
         "plain": base,
@@ -123,7 +129,7 @@ def _shades(base: Style) -> Tones:
 
 
 def _on(text: Tones, background: RichColor | None) -> Tones:
-    """The same on another background, each tone moved towards plain text until it can be read there."""
+    """Put the styles on another background. Each tone is mixed with plain text until it is readable."""
     plain = text["plain"].color
     readable: dict[Tone, Style] = {}
     for tone, style in text.items():
@@ -136,7 +142,7 @@ def _on(text: Tones, background: RichColor | None) -> Tones:
 
 
 def contrast(a: RichColor | None, b: RichColor | None) -> float:
-    """Ratio of luminance by WCAG 2, 1 … 21; of the terminal's own colours, which are as they are, 21."""
+    """Return the contrast ratio by WCAG 2, 1 … 21. Returns 21 for the terminal's own colours, which are unknown."""
     if a is None or b is None or a.triplet is None or b.triplet is None:
         return 21.0
     darker, lighter = sorted((_luminance(a.triplet), _luminance(b.triplet)))
@@ -153,7 +159,7 @@ def _ink(colour: str) -> Style:
 
 
 def _towards(start: RichColor | None, end: RichColor | None, share: float) -> RichColor | None:
-    """None where a colour is the terminal's own, of which nobody knows what it is."""
+    """Mix two colours. Returns `start` if one of them is the terminal's own, which is unknown."""
     if start is None or end is None or start.triplet is None or end.triplet is None:
         return start
     return Color.from_rich_color(start).blend(Color.from_rich_color(end), share).rich_color

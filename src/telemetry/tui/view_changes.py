@@ -1,4 +1,4 @@
-"""What keys do to a View: pure steps from one to the next."""
+"""Changes of a View by keys: pure functions from one view to the next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 from telemetry.tui.model.scene import Scene, SeriesId, View
 
 _NAMES: Final = "name"
-"""The column of words."""
+"""The column of names."""
 ZOOM_MOST: Final = 12
-"""A day halved so often is 21 seconds; a history has no more than one interval a second."""
+"""Largest zoom: a day halved so often is 21 seconds, and a history has at most one interval per second."""
 PAN_STEP: Final = 2
-"""Tenths of the shown time range: what one sees stays in sight."""
+"""Step in tenths of the shown time range, so that most of the plot stays visible."""
 
 
 def next_sort(view: View, keys: Sequence[str]) -> View:
-    """Sorted by the column after the one it is sorted by now, numbers the greatest first."""
+    """Sort by the column after the current one; numbers begin with the greatest."""
     if not keys:
         return view
     index = keys.index(view.sort) + 1 if view.sort in keys else 0
@@ -25,7 +25,7 @@ def next_sort(view: View, keys: Sequence[str]) -> View:
 
 
 def sort_by(view: View, key: str) -> View:
-    """Sorted by this column; turned round if it is so already."""
+    """Sort by this column, or reverse the order if it is the current one."""
     return replace(view, sort=key, descending=not view.descending if key == view.sort else key != _NAMES)
 
 
@@ -42,24 +42,24 @@ def other_units(view: View) -> View:
 
 
 def next_group(view: View, labels: Sequence[str]) -> View:
-    """Grouped by the label after the one it is grouped by; after the last by none."""
+    """Group by the label after the current one; after the last, by none."""
     index = labels.index(view.group) + 1 if view.group in labels else 0
     return replace(view, group=labels[index] if index < len(labels) else "")
 
 
 def pin(view: View, series: SeriesId) -> View:
-    """Pinned, or no longer."""
+    """Pin a series, or unpin it."""
     return replace(view, pinned=view.pinned ^ {series})
 
 
 def zoom(view: View, step: int) -> View:
-    """In by one step or out by one; what is seen at the right edge stays there."""
+    """Zoom in or out by one step. The right edge of the plot keeps its time."""
     to = min(max(view.zoom + step, 0), ZOOM_MOST)
     return _panned(replace(view, zoom=to), int(view.pan * 2.0 ** (to - view.zoom)))
 
 
 def pan(view: View, step: int) -> View:
-    """Back in time for +1, on for -1, and never beyond what there is."""
+    """Move back in time for +1, forward for -1, within the history."""
     return _panned(view, view.pan + step * PAN_STEP)
 
 
@@ -68,7 +68,7 @@ def _panned(view: View, tenths: int) -> View:
 
 
 class PastRange(NamedTuple):
-    """The time range of history that is looked at: `seconds` before `end_ns`, wall clock."""
+    """A time range of the history: `seconds` before `end_ns`, wall clock."""
 
     end_ns: int
     seconds: float
@@ -76,11 +76,11 @@ class PastRange(NamedTuple):
 
 _SECOND_NS: Final = 1_000_000_000
 TIME_RANGES_S: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
-"""Lengths that zooming goes through while looking at the past."""
+"""Lengths of the time range in the past, in the order of zooming."""
 
 
 def scrub(scene: Scene, past: PastRange | None, steps: int) -> PastRange | None:
-    """One time range back for -1, on for +1. None: now, or nothing is known of a past."""
+    """Move back by one time range for -1, forward for +1. None means now, or that no past is known."""
     snapshot = scene.snapshot
     if snapshot is None or not snapshot.started_ns:
         return None
@@ -95,6 +95,6 @@ def scrub(scene: Scene, past: PastRange | None, steps: int) -> PastRange | None:
 
 
 def time_range(past: PastRange, step: int) -> PastRange:
-    """The next longer time range for -1, the next shorter for +1."""
+    """Return the next longer time range for -1, the next shorter for +1."""
     others = [each for each in TIME_RANGES_S if (each > past.seconds if step < 0 else each < past.seconds)]
     return past._replace(seconds=(others[0] if step < 0 else others[-1]) if others else past.seconds)

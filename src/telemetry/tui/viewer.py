@@ -1,4 +1,4 @@
-"""What is known of a run, and how it comes onto the screen: news in, one frame at a time out."""
+"""The state of the cockpit and its drawing: news in, frames out."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 TABS: Final = ("overview", "producers", "log", "requests", "steps")
 _THERE: Final[Mapping[str, Callable[[Scene], bool]]] = {"requests": has_requests, "steps": has_steps}
-"""Of tabs that not every run has, whether a run has them."""
+"""Conditions for tabs that not every run has."""
 _ALWAYS: Final = ("help", "quit")
-"""Have room in the footer before all others."""
+"""Actions that always stay in the footer."""
 _FAILURES_KEPT: Final = 20
-"""More of them say no more."""
+"""Largest number of stored failures; further ones would add little."""
 _WATCH_S: Final = 1.0
-"""How often silence is looked for."""
+"""Interval of the check for silence."""
 
 
 class Viewer(OrderedKeys):
-    """Holds the state of the cockpit and draws it; `Cockpit` changes it.
+    """The state of the cockpit, and its drawing; `Cockpit` changes the state.
 
-    Draws when there is news, at most `tui.frames_per_s` times a second, and at once when a key changed something.
+    It draws when news arrives, at most `tui.frames_per_s` times a second, and at once after a key.
     """
 
     class Arrived(Message):
-        """There is news in the inbox."""
+        """A notice that the inbox has news."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Viewer(OrderedKeys):
         baseline: MetricsSnapshot | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Raises ConfigError for a theme, a key or an action that does not exist."""
-        # Without colour, Textual turns those of themes into greys; colours of the terminal itself it leaves out.
+        """Prepare the state. Raises ConfigError for an unknown theme, key or action."""
+        # Without colour, Textual turns theme colours into greys but leaves out the terminal's own colours.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.animation_level = "none"
         self.title = title
@@ -81,37 +81,40 @@ class Viewer(OrderedKeys):
         self._known.compare_with(baseline)
         self._views = {tab: View(compare=baseline is not None) for tab in TABS}
         self._opened: dict[str, SeriesId] = {}
-        """The series that is open in a tab."""
+        """The open series of each tab."""
         self._past: view_changes.PastRange | None = None
         self._held: Scene | None = None
-        """What was known when the screen was frozen, and the history of the series that was open then."""
+        """Scene when the screen was frozen. `_held_timeline` has the history of the series open at that time."""
         self._held_timeline: tuple[SeriesId, Timeline] | None = None
         self._figures_chosen = False
         self._framed_ns = 0
         self.failures: list[str] = []
-        """What could not be drawn, and why: one line a kind."""
+        """Drawing errors: one line per kind."""
 
     # --- news ------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """From any thread."""
+        """Wake the app. May be called from any thread."""
         self.post_message(self.Arrived())
 
     def on_mount(self) -> None:
         for signal in (SIGTERM, SIGHUP, SIGINT):
             leave = partial(self.exit, return_code=128 + signal)
-            with suppress(ValueError, RuntimeError):  # in a thread that is not the main one
+            with suppress(ValueError, RuntimeError):  # raised outside the main thread
                 asyncio.get_running_loop().add_signal_handler(signal, leave)
-        if hasattr(self._driver, "_must_signal_resume"):  # of a terminal
+        if hasattr(self._driver, "_must_signal_resume"):  # a terminal's driver
             with suppress(ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(SIGCONT, self._go_on)
         self._feed.start(self._inbox.tell)
         self.set_interval(_WATCH_S, self._watch)
 
     def _go_on(self) -> None:
-        """After a stop. Textual takes each for one that it was told of, and would read the keyboard with one more
-        thread after any other: where two wait for a key, one of them goes on waiting and holds up the end. And it
-        would draw only what changes, on a screen that is empty."""
+        """Resume after SIGCONT.
+
+        Textual treats each SIGCONT as the end of a suspension it knows about. It would start one more thread to
+        read the keyboard; of two such threads, one keeps waiting and delays the exit. It would also redraw only
+        changes, on an empty screen.
+        """
         driver = self._driver
         if driver is not None:
             if not getattr(driver, "_must_signal_resume", False):
@@ -124,7 +127,7 @@ class Viewer(OrderedKeys):
 
     def on_viewer_arrived(self) -> None:
         wait_ns = self._framed_ns + self._frame_ns - self._clock.monotonic_ns()
-        # What one has come to see is not waited for.
+        # Draw the first snapshot at once.
         if wait_ns > 0 and self.scene.snapshot is not None:
             self.set_timer(wait_ns / 1e9, self._frame)
         else:
@@ -142,7 +145,7 @@ class Viewer(OrderedKeys):
         self.draw()
 
     def _show_whole_run(self) -> None:
-        """Of a run that is over, that is what one came for."""
+        """Show figures of the whole run: the most useful ones after its end."""
         self._figures_chosen = True
         self._views = {tab: replace(view, figures="run") for tab, view in self._views.items()}
 
@@ -154,7 +157,7 @@ class Viewer(OrderedKeys):
 
     @property
     def scene(self) -> Scene:
-        """What is shown: all that is known, or what was known when the screen was frozen."""
+        """The shown scene: the current one, or the frozen one."""
         scene = self._known.scene(self._clock.monotonic_ns())
         if self._held is None:
             return scene
@@ -171,18 +174,18 @@ class Viewer(OrderedKeys):
 
     @property
     def tabs(self) -> tuple[str, ...]:
-        """Those there are. None goes while one is in it."""
+        """The available tabs. The current tab always stays."""
         scene, here = self.scene, self.current_mode
         return tuple(tab for tab in TABS if tab == here or tab not in _THERE or _THERE[tab](scene))
 
     @property
     def _series(self) -> SeriesId | None:
-        """The one that is open in the tab that is shown."""
+        """The open series of the current tab."""
         return self._opened.get(self.current_mode)
 
     @property
     def timeline(self) -> Timeline | None:
-        """Of the series that is open, as far as it has come."""
+        """The loaded history of the open series."""
         series, held = self._series, self._held_timeline
         if held is not None and held[0] == series:
             return held[1]
@@ -190,16 +193,16 @@ class Viewer(OrderedKeys):
 
     @property
     def view(self) -> View:
-        """Of the tab that is shown: what filters one of them means nothing in another."""
+        """The view of the current tab. Each tab has its own: a filter of one is useless in another."""
         return self._views[self.current_mode]
 
     @property
     def cockpit_screen(self) -> CockpitScreen | None:
-        """The screen that is drawn; dialogs lie above it. None before the first."""
+        """The drawn screen below any dialogs; None before the first."""
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, CockpitScreen)), None)
 
     def on_descendant_focus(self) -> None:
-        """Which keys are live depends on it."""
+        """Redraw: the available keys depend on the focus."""
         self.draw()
 
     def on_cockpit_screen_wanted(self) -> None:
@@ -211,7 +214,7 @@ class Viewer(OrderedKeys):
             return
         try:
             screen.draw(self._shown(screen))
-        except Exception as error:  # noqa: BLE001 – whatever a snapshot holds, the viewer stays; kept and said once
+        except Exception as error:  # noqa: BLE001 – no snapshot may end the viewer; reported once
             words = f"{screen.PLACE}: {type(error).__name__}: {error}"
             if words not in self.failures and len(self.failures) < _FAILURES_KEPT:
                 self.failures.append(words)
@@ -243,7 +246,7 @@ class Viewer(OrderedKeys):
         return Shortcut(key.id, keys.shown(self._keys[key.id]) + beside, words)
 
     def _words(self, key: keys.Key) -> str:
-        """Of a switch, what it leads to."""
+        """Return the footer text of a key; for a switch, the state it leads to."""
         if key.id == "figures":
             return "run" if self.view.figures == "window" else "window"
         return "go on" if key.id == "freeze" and self._held is not None else key.words
@@ -256,5 +259,5 @@ class Viewer(OrderedKeys):
         self.notify(printable(words), severity="error" if bad else "information", markup=False)
 
     def is_live(self, action: str) -> bool:
-        """Whether this action can be had now."""
+        """Return whether this action is available now."""
         return True

@@ -1,1 +1,1 @@
-"""Where news of a run comes from: its aggregator while there is one, its directory afterwards."""
+"""Sources of news about a run: its aggregator while it lives, its directory afterwards."""

@@ -1,4 +1,4 @@
-"""News of a run that is over, from its directory."""
+"""News about an ended run, from its directory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 
 class DiskFeed:
-    """A `telemetry.tui.feed.news.Feed` of what does not change any more. One thread reads the history."""
+    """A `telemetry.tui.feed.news.Feed` of fixed data. One thread reads the history."""
 
     def __init__(self, directory: RunDirectory, fallback_dirs: Sequence[str] = ()) -> None:
-        """Reads the result. Raises RunDirectoryError if there is none that can be read, and says what makes one."""
+        """Read the result. Raises RunDirectoryError with a remedy if there is no readable result."""
         self._directory = directory
         self._result = _result(directory, fallback_dirs)
         self._output = OutputTail(directory.path)

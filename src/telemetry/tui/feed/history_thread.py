@@ -1,4 +1,4 @@
-"""The thread that reads the history of a run, and tells what is asked of it and what is new."""
+"""The thread that reads the history of a run, answers requests, and reports new intervals."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from telemetry.wire.history import Interval
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _SECOND_NS: Final = 1_000_000_000
-_PERIOD_S: Final = 1.0  # a history has an interval each second
-_SHARE: Final = 10  # looking for what is new takes no more than about one part in so many
-_RETRY_S: Final = 10.0  # a history that could not be read is looked for again: the disk may have been far behind
-_PROGRESS_S: Final = 0.5  # what has been read of a long history is shown before all of it is
+_PERIOD_S: Final = 1.0  # a history gets one interval per second
+_SHARE: Final = 10  # reading new intervals takes at most one part in this many of the time
+_RETRY_S: Final = 10.0  # an unreadable history is tried again: the disk may have been far behind
+_PROGRESS_S: Final = 0.5  # interval of showing what has been read of a long history
 _TREND_KEY: Final = "99"
 _TREND_NS: Final = TREND_POINTS * _SECOND_NS
 _CLOSING_NS: Final = _TREND_NS + int((limits.EXACT_BUDGET_S + limits.DRAIN_TIMEOUT_S) * _SECOND_NS)
-"""Before a result: its history ended when the drain did."""
+"""Time before a result in which to look for the last interval: the history ended with the drain."""
 _JOIN_S: Final = 1.0
 
 _Look = tuple[int, float]
 
 
 class HistoryThread:
-    """Tells the trends of the last minute, then each second what is new; the timeline of the series that is
-    followed, which grows; and the moments it is asked for.
+    """A reader thread. It reports the trends of the last minute, then each second the new points.
 
-    Where there is no history, the trends are those of the snapshots' windows. All methods return at once, from any
-    thread; `tell` is called from this one's own.
+    It also reports the growing timeline of the followed series, and answers `look_at`. Without a history, the
+    trends are those of the snapshots' windows. All methods return at once and may be called from any thread; `tell`
+    is called from the reader thread.
     """
 
     def __init__(self, tell: Tell, open_past: Callable[[MetricsSnapshot], IntervalSource]) -> None:
-        """`open_past` is called with the newest snapshot and may raise TelemetryError."""
+        """Prepare the thread. `open_past` is called with the newest snapshot and may raise TelemetryError."""
         self._tell = tell
         self._open_past = open_past
         self._changed = Condition()
         self._closing = False
         self._newest: MetricsSnapshot | None = None
         self._unseen = False
-        """A snapshot came after the last look for what is new."""
+        """True if a snapshot arrived after the last read."""
         self._asked: SeriesId | None = None
         self._asked_anew = False
         self._look: _Look | None = None
         self._next_s = self._retry_s = 0.0
-        """Monotonic: when to look for what is new, and when to try again to read a history."""
+        """Monotonic times: of the next read, and of the next attempt to open a history."""
         self._past: IntervalSource | None = None
         self._keys: dict[int, SeriesKey] = {}
         self._ids: dict[int, SeriesId] = {}
         self._cursor_ns = 0
-        """End of the last interval that is in the trends; 0 before the first."""
+        """End of the last interval in the trends; 0 before the first."""
         self._second_bytes = 0.0
         self._noted = False
         self._followed: SeriesId | None = None
@@ -71,7 +71,7 @@ class HistoryThread:
         self._thread.start()
 
     def saw(self, snapshot: MetricsSnapshot) -> None:
-        """A new snapshot of the run."""
+        """Take a new snapshot of the run."""
         with self._changed:
             self._newest, self._unseen = snapshot, True
             self._changed.notify()
@@ -82,13 +82,13 @@ class HistoryThread:
             self._changed.notify()
 
     def look_at(self, end_ns: int, seconds: float) -> None:
-        """Of several questions the last one is answered."""
+        """Ask for the figures of a time range. Only the last of several requests is answered."""
         with self._changed:
             self._look = end_ns, seconds
             self._changed.notify()
 
     def close(self) -> None:
-        """Waits for the thread, but not for an answer that takes more than a second."""
+        """End the thread. Waits at most a second for it."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -101,14 +101,14 @@ class HistoryThread:
         try:
             while (work := self._next_work()) is not None:
                 work()
-        except Exception as error:  # noqa: BLE001 – thread root: what silently stood still would pass for the truth
+        except Exception as error:  # noqa: BLE001 – thread root: stale figures would look like the truth
             self._tell(Note(f"the history is no longer read: {error!r}", bad=True))
         finally:
             if self._past is not None:
                 self._past.close()
 
     def _next_work(self) -> Callable[[], None] | None:
-        """Waits for something to do; None once there will be nothing any more."""
+        """Wait for the next task; return None after `close`."""
         with self._changed:
             while not self._closing:
                 if self._newest is not None:
@@ -128,7 +128,7 @@ class HistoryThread:
             self._past = self._open_past(self._newest)
         return self._past
 
-    # --- what is new -----------------------------------------------------------------------------
+    # --- new intervals ---------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
         began_s = time.monotonic()
@@ -150,7 +150,7 @@ class HistoryThread:
         self._next_s = began_s + max(_PERIOD_S, min(_SHARE * took_s, _RETRY_S))
 
     def _begin(self, past: IntervalSource, snapshot: MetricsSnapshot) -> None:
-        """The trends of the last minute there is."""
+        """Report the trends of the last minute of the history."""
         over = snapshot.state in TERMINAL
         last = _last(past.intervals(snapshot.time_ns - (_CLOSING_NS if over else _TREND_NS)))
         if over and not last:  # the result was made much later
@@ -184,7 +184,7 @@ class HistoryThread:
                 points.setdefault(self._ids[index], []).append(figures.percentiles[_TREND_KEY])
 
     def _time_range(self, intervals: Sequence[Interval], percentiles: Sequence[str]) -> RangeSums:
-        """All of them added up. Asks for keys once if there are series nobody knew of."""
+        """Return the sum of intervals. Reads the keys again if the intervals contain unknown series."""
         time_range = RangeSums(self._keys.values(), percentiles)
         if not all(time_range.add(interval) for interval in intervals):
             self._learn()
@@ -199,13 +199,16 @@ class HistoryThread:
         self._ids = {index: series_id(key.name, key.labels) for index, key in self._keys.items()}
 
     def _do_without(self, error: TelemetryError, snapshot: MetricsSnapshot) -> None:
-        """Who does not answer sends no snapshots either, and that is told by whoever waits for them."""
+        """Use the trends of windows instead of a history. Reports other errors once.
+
+        A silent aggregator sends no snapshots either, and the snapshot thread reports that.
+        """
         if not self._noted and not isinstance(error, EndpointError | KeysError):
             self._noted = True
             self._tell(Note(f"there is no history to look at: {error.message}", bad=True))
         self._tell(_window_trends(snapshot))
 
-    # --- what is asked for -----------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     def _answer_look(self) -> None:
         with self._changed:
@@ -239,7 +242,7 @@ class HistoryThread:
             self._tell(Note(f"the history of this series can't be read: {error.message}", bad=True))
 
     def _load(self, series: SeriesId) -> None:
-        """Tells all there is of a series so far; of one that no interval has yet nothing, until there is one."""
+        """Report the whole history of a series so far. Reports nothing until an interval contains the series."""
         if series not in self._ids.values():
             self._learn()
         key = next((self._keys[index] for index, known in self._ids.items() if known == series), None)
@@ -265,7 +268,7 @@ def _last(intervals: Iterable[Interval]) -> deque[Interval]:
 
 
 def _within(intervals: Sequence[Interval], start_ns: int, end_ns: int) -> Sequence[Interval]:
-    """Those that lie in the time range with their middle; of longer ones all that touch it."""
+    """Return the intervals whose middle lies in the time range; if there are none, all given ones."""
     return [one for one in intervals if start_ns <= (one.start_ns + one.end_ns) // 2 < end_ns] or intervals
 
 
@@ -274,7 +277,7 @@ def _percentiles(snapshot: MetricsSnapshot) -> tuple[str, ...]:
 
 
 def _window_trends(snapshot: MetricsSnapshot) -> Trends:
-    """One point of each series that had values in the window."""
+    """Return one point for each series with values in the window."""
     return Trends(
         {
             series_id(stat.name, stat.labels): (float(stat.window.percentiles[_TREND_KEY]),)

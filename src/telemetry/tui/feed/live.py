@@ -1,4 +1,4 @@
-"""News of a run from its aggregator; once that is gone, from what it left."""
+"""News about a run from its aggregator, or from its files once the aggregator is gone."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ STOP_REASON: Final = "stopped from the viewer"
 
 
 class LiveFeed:
-    """A `telemetry.tui.feed.news.Feed`. Threads: snapshots, history, output of the command; no socket is shared.
+    """A `telemetry.tui.feed.news.Feed` with threads for snapshots, history and the command's output.
 
-    Where the run's directory can be read here, history comes from there and costs the aggregator nothing.
+    Threads share no socket. If the run's directory is readable here, the history is read from it, which costs the
+    aggregator nothing.
     """
 
     def __init__(
@@ -38,8 +39,12 @@ class LiveFeed:
         *,
         fallback_dirs: Sequence[str] = (),
     ) -> None:
-        """`directory`: where the run's files may be, beside where its aggregator says. `stop` ends what the run
-        belongs to and returns a sentence about that, or raises TelemetryError; None: the aggregator is told."""
+        """Prepare the feed.
+
+        `directory` is where the run's files may be, in addition to the path from the aggregator. `stop` ends the
+        run's owner and returns a sentence about it, or raises TelemetryError. None sends the request to the
+        aggregator.
+        """
         self._endpoint = endpoint
         self._named = directory
         self._fallback_dirs = fallback_dirs
@@ -47,7 +52,7 @@ class LiveFeed:
         self._stopping: Thread | None = None
         self._run_id = ""
         self._directory: RunDirectory | None = None
-        """On this machine. Set, as the next, by the listener's thread, before anybody hears of the run."""
+        """Directory on this machine. The listener thread sets it and `_output` before it reports the run."""
         self._output: OutputTail | None = None
         self._outlet = NewsChannel()
         tell = self._outlet.tell
@@ -66,7 +71,7 @@ class LiveFeed:
         self._history_thread.look_at(end_ns, seconds)
 
     def stop_run(self) -> None:
-        """Once at a time."""
+        """Stop the run. Does nothing while an earlier request is in progress."""
         if self._stopping is None or not self._stopping.is_alive():
             self._stopping = Thread(target=self._ask_to_stop, name="telemetry-stop", daemon=True)
             self._stopping.start()
@@ -90,10 +95,10 @@ class LiveFeed:
         return "the run has been asked to end"
 
     def _open_past(self, snapshot: MetricsSnapshot) -> IntervalSource:
-        """On the historian's thread, once the run has been seen."""
+        """Open the history. Called on the history thread, after the first snapshot."""
         return DiskIntervals(self._directory.history) if self._directory else ControlIntervals(self._endpoint)
 
-    # --- on the listener's thread ----------------------------------------------------------------
+    # --- on the snapshot thread ------------------------------------------------------------------
 
     def _saw(self, snapshot: MetricsSnapshot) -> None:
         if not self._run_id:
@@ -105,12 +110,12 @@ class LiveFeed:
         self._history_thread.saw(snapshot)
 
     def _left(self) -> RunDirectory | None:
-        """Before anything was heard of the run, its directory is what we were told it is."""
+        """Return the run's directory. Before the first snapshot, it is the one given by the caller."""
         return self._directory if self._run_id else directory_of("", self._named)
 
     def _result(self) -> MetricsSnapshot | None:
         run = self._left()
-        with suppress(RunDirectoryError):  # half a result is none
+        with suppress(RunDirectoryError):  # a partial result does not count
             return result_of(run, self._fallback_dirs) if run else None
         return None
 

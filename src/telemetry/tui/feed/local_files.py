@@ -1,4 +1,4 @@
-"""What this machine's disk has of a run."""
+"""Files of a run on this machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 
 def directory_of(run_id: str, *paths: str) -> RunDirectory | None:
-    """The first of these directories that is this run's: on another machine the same path may be another run's.
+    """Return the first of these directories that belongs to the run.
 
-    Without a run id it is anybody's.
+    On this machine, the path of a run of another machine may belong to a different run. Without a run id, any run
+    matches.
     """
     for path in filter(None, paths):
         with suppress(RunDirectoryError):
@@ -28,15 +29,17 @@ def directory_of(run_id: str, *paths: str) -> RunDirectory | None:
 
 
 def result_of(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> MetricsSnapshot | None:
-    """The result of a run that is over, with what its backends have said since; None if there is none. Raises
-    RunDirectoryError if it can't be read."""
+    """Return the result of an ended run with the latest state of its backends; None if there is none.
+
+    Raises RunDirectoryError if it can't be read.
+    """
     final = find_final(run, fallback_dirs)
     snapshot = final.read() if final is not None else None
     return with_backends(snapshot, run) if snapshot is not None and snapshot.state in TERMINAL else None
 
 
 def remedy_of(run: RunDirectory, fallback_dirs: Sequence[str] = ()) -> str:
-    """What makes a result of a dead run, in words; empty if it is not dead or has left nothing to make one of."""
+    """Return the advice to recover a dead run; empty if it is not dead or can't be recovered."""
     if not is_dead(run, fallback_dirs):
         return ""
     left = remains(run)

@@ -1,4 +1,4 @@
-"""What a feed tells, and what it can be asked."""
+"""Messages from a feed, and requests to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """A snapshot has come, at this time of the monotonic clock."""
+    """A new snapshot, and its arrival time on the monotonic clock."""
 
     snapshot: MetricsSnapshot
     at_ns: int
@@ -22,21 +22,21 @@ class NewSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The aggregator can't be reached, in words; empty: it can again."""
+    """A connection problem, in words; empty once it is over."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trends:
-    """p99 of one more second, for the series that had values in it; or of several, oldest first, on attach."""
+    """p99 of the next second, for series with values; on attach, of several seconds, oldest first."""
 
     points: Mapping[SeriesId, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineOf:
-    """The history of the series that was asked for with `follow`; told again when it has grown."""
+    """The history of the series requested by `follow`; sent again when it has grown."""
 
     series: SeriesId
     timeline: Timeline
@@ -58,7 +58,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something asked for could not be had, or was done: one sentence for the viewer."""
+    """The outcome of a request, or its failure: one sentence for the viewer."""
 
     words: str
     bad: bool = False
@@ -66,22 +66,22 @@ class Note:
 
 News = NewSnapshot | Trouble | Trends | TimelineOf | RangeFiguresOf | Output | Note
 Tell = Callable[[News], None]
-"""Called from the feed's threads."""
+"""A function that receives news. Called from the feed's threads."""
 
 
 class Feed(Protocol):
-    """A source of news. All methods return at once, from any thread; answers come as news."""
+    """A source of news. All methods return at once, from any thread; answers arrive as news."""
 
     def start(self, tell: Tell) -> None: ...
 
     def follow(self, series: SeriesId | None) -> None:
-        """From now on tell the whole timeline of this one series; None: of none."""
+        """Send the whole timeline of this one series from now on; None stops it."""
 
     def look_at(self, end_ns: int, seconds: float) -> None:
-        """Tell what all series were like in the seconds before this wall-clock moment."""
+        """Send the figures of all series in the given seconds before this wall-clock moment."""
 
     def stop_run(self) -> None:
         """End the run, or the job it belongs to."""
 
     def close(self) -> None:
-        """Ends all threads; nothing is told afterwards. May be called twice."""
+        """End all threads. No news is sent afterwards. May be called twice."""

@@ -1,4 +1,4 @@
-"""Which feed a run has, and what ends it."""
+"""Choice of the feed for a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from telemetry.tui.feed.news import Feed
 def open_feed(
     endpoint: str, directory: RunDirectory | None, *, fallback_dirs: Sequence[str], job_pid: int = 0
 ) -> Feed:
-    """From the aggregator at `endpoint`; if that is empty, from the directory. Connecting comes later and blocks
-    nothing; a result that is read from disk is read here.
+    """Return a feed of the aggregator at `endpoint`, or of the directory if that is empty.
 
-    `stop_run` sends SIGTERM to process `job_pid`, or without one tells the aggregator to end the run. Raises
-    RunDirectoryError if the directory has no result.
+    Connects later, without blocking. A result on disk is read at once. `stop_run` sends SIGTERM to process
+    `job_pid`; without one it asks the aggregator to end the run. Raises RunDirectoryError if the directory has no
+    result.
     """
     if endpoint:
         where = os.fspath(directory.path) if directory else ""
@@ -32,7 +32,7 @@ def open_feed(
 
 
 def terminate(pid: int) -> str:
-    """SIGTERM for a job. Raises TelemetryError if it can't be sent."""
+    """Send SIGTERM to a job. Raises TelemetryError on failure."""
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:

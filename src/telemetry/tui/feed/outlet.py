@@ -1,4 +1,4 @@
-"""The way from a feed's threads to whoever listens."""
+"""The channel from a feed's threads to the receiver of news."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from telemetry.tui.feed.news import News, Tell
 
 
 class NewsChannel:
-    """Passes news on between `open` and `close`, for any thread."""
+    """A channel that passes news on between `open` and `close`. Thread-safe."""
 
     def __init__(self) -> None:
         self._tell: Tell | None = None

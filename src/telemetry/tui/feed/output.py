@@ -14,15 +14,15 @@ from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT
 from telemetry.tui.feed.news import Output, Tell
 
-LINES: Final = 500  # some screens to scroll through; the rest is in the file
-_READ_BYTES: Final = 512 * KIB  # what is read of a flood between two looks; ten times the lines kept
-_LINE_BYTES: Final = 4 * KIB  # what no terminal shows of one line anyway
+LINES: Final = 500  # a few screens to scroll through; the file has the rest
+_READ_BYTES: Final = 512 * KIB  # read of a flood at each look; ten times the kept lines
+_LINE_BYTES: Final = 4 * KIB  # longer lines do not fit on any terminal
 _PERIOD_S: Final = 0.5
 _JOIN_S: Final = 2.0
 
 
 class OutputTail:
-    """Follows `output.log` in a run directory, also while it is replaced by a new one. No file, no news."""
+    """A follower of `output.log` in a run directory, even across its rotation. Without a file there is no news."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / OUTPUT
@@ -31,17 +31,17 @@ class OutputTail:
         """Inode and size at the last look."""
         self._lines: deque[str] = deque(maxlen=LINES)
         self._rest = b""
-        """After the last line end."""
+        """Bytes after the last line end."""
         self._closing = Event()
         self._thread: Thread | None = None
 
     def start(self, tell: Tell) -> None:
-        """From now on tells the lines whenever there are more, looking twice a second."""
+        """Start a thread that looks twice a second, and reports the lines if there are more."""
         self._thread = Thread(target=self._follow, args=(tell,), name="telemetry-output", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the thread. May be called twice, and without a start."""
+        """Wait for the thread. May be called twice, and without `start`."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
@@ -49,7 +49,7 @@ class OutputTail:
             self._file.close()
 
     def look(self) -> Output | None:
-        """The last lines if there is more than at the last look. For one thread; never raises."""
+        """Return the last lines if the file grew since the last look, else None. Single-threaded; never raises."""
         with suppress(OSError):
             facts = self._path.stat()
             if (facts.st_ino, facts.st_size) == self._seen:
@@ -67,10 +67,10 @@ class OutputTail:
             self._closing.wait(_PERIOD_S)
 
     def _read(self, facts: os.stat_result) -> None:
-        """What has been written since. A file that was replaced is read to its end first."""
+        """Read new output. A file that was replaced is read to its end first."""
         if self._file is not None:
             here = os.fstat(self._file.fileno())
-            if here.st_size < self._file.tell():  # cut short: it is another one now
+            if here.st_size < self._file.tell():  # truncated: its content is new
                 self._start_over()
                 self._file.seek(0)
             self._take(self._file)
@@ -86,7 +86,7 @@ class OutputTail:
         self._take(following)
 
     def _take(self, file: FileIO) -> None:
-        """Up to its end, or the last part of what is too much."""
+        """Read a file to its end, or only the last `_READ_BYTES`."""
         size = os.fstat(file.fileno()).st_size
         more = size - file.tell()
         skipped = more > _READ_BYTES
@@ -106,6 +106,6 @@ class OutputTail:
 
 
 def _shown(line: bytes) -> str:
-    """What a terminal shows of a line that may have been written over by carriage returns."""
+    """Return the visible text of a line: carriage returns overwrite earlier text."""
     segments = line[-_LINE_BYTES:].rstrip(b"\r").rsplit(b"\r", 1)
     return segments[-1].decode("utf-8", "replace")

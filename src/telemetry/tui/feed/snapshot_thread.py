@@ -1,4 +1,4 @@
-"""The thread that takes a run's snapshots, and comes back to an aggregator that was away."""
+"""The thread that receives a run's snapshots, and reconnects to an aggregator that was away."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from telemetry.wire.control import GetStatus, Hello, Status, Welcome
 from telemetry.wire.snapshot import BACKEND_ENDED, TERMINAL, BackendStat, MetricsSnapshot
 from telemetry.wording import is_silent, looked_at_ns
 
-_PERIOD_S: Final = 0.2  # no screen is drawn more often; what comes meanwhile is conflated, not decoded
-_SILENCE_S: Final = 2.0  # an aggregator that says nothing for this long is asked whether it is there
-_PERIODS_MISSED: Final = 3  # of one that publishes less than once a second
+_PERIOD_S: Final = 0.2  # the screen is not drawn more often; snapshots in between are conflated, not decoded
+_SILENCE_S: Final = 2.0  # an aggregator that is silent for this long is asked whether it is alive
+_PERIODS_MISSED: Final = 3  # of an aggregator that publishes less than once a second
 _SLICE_S: Final = 0.25  # of a wait, so that closing is quick
 _HELLO_S: Final = 1.0  # longer than any turn of an aggregator's loop
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0)
-_AFTERWARDS_S: Final = 0.5  # between two looks at what writers leave on disk
+_AFTERWARDS_S: Final = 0.5  # between two checks of the writers' files
 _JOIN_S: Final = 2.0
 
 
 class SnapshotThread:
-    """Tells each snapshot as `NewSnapshot`, at most five a second, and why there are none as `Trouble`.
+    """A thread that reports each snapshot as `NewSnapshot`, at most five per second, and problems as `Trouble`.
 
-    It ends when the aggregator of a run that is over has gone, or has gone leaving a result, and all of the run's
-    backends have ended: their writers go on after it, and leave their last words beside the result.
+    It ends once the aggregator is gone, the run is over or left a result, and all backends of the run have ended.
+    Writers outlive the aggregator and leave their final state beside the result.
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class SnapshotThread:
         result: Callable[[], MetricsSnapshot | None],
         remedy: Callable[[], str],
     ) -> None:
-        """On this thread, `saw` gets each snapshot before it is told, `result` looks for a result on disk while
-        nobody answers, and `remedy` says what to do about a run that will not answer again, if that is certain."""
+        """Prepare the thread, which calls these functions.
+
+        `saw` gets each snapshot before it is reported. `result` looks for a result on disk while the aggregator is
+        silent. `remedy` returns advice for a run that certainly will not answer again.
+        """
         self._endpoint = endpoint
         self._tell = tell
         self._saw = saw
@@ -53,16 +56,16 @@ class SnapshotThread:
         self._over = False
         self._backends: list[BackendStat] = []
         self._words = ""
-        """Of the trouble that was told."""
+        """Text of the reported problem."""
         self._failures = 0
-        """Since the last snapshot."""
+        """Failures since the last snapshot."""
         self._thread = Thread(target=self._run, name="telemetry-listener", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the thread, two seconds at most."""
+        """End the thread. Waits at most two seconds for it."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)
@@ -80,11 +83,14 @@ class SnapshotThread:
                         return
                     self._explain(error)
                     self._closing.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1])
-        except Exception as error:  # noqa: BLE001 – thread root: a viewer that stands still has to say why
+        except Exception as error:  # noqa: BLE001 – thread root: a viewer that stops must give a reason
             self._tell(Note(f"the run is no longer listened to: {error!r}", bad=True))
 
     def _greet(self) -> Welcome:
-        """Raises EndpointError, KeysError or ProtocolError. Tells a first snapshot where the next may take long."""
+        """Say hello to the aggregator. Reports a first snapshot if the next one may take long.
+
+        Raises EndpointError, KeysError or ProtocolError.
+        """
         if refuses(self._endpoint):
             raise EndpointError(f"nobody listens at {self._endpoint}")
         with ControlClient(self._endpoint) as client:
@@ -98,7 +104,10 @@ class SnapshotThread:
         return welcome
 
     def _listen(self, welcome: Welcome) -> None:
-        """Until it is closed. Raises EndpointError after a silence, ProtocolError if it is another run."""
+        """Receive snapshots until closed.
+
+        Raises EndpointError after a silence, ProtocolError if another run answers.
+        """
         longest_s = patience_s(welcome)
         with Subscription(seen_from(welcome.snapshots, self._endpoint)) as snapshots:
             heard_s = time.monotonic()
@@ -118,11 +127,10 @@ class SnapshotThread:
         self._run_id = run_id
 
     def _watch_backends(self) -> None:
-        """Tells the result again whenever they have got any further, and while one is silent, until nothing is to
-        be expected of them."""
+        """Report the result again when backends progress, and while one is silent, until all of them have ended."""
         while any(stat.state not in BACKEND_ENDED for stat in self._backends):
             result = self._result()
-            if result is None:  # of a run on another machine
+            if result is None:  # the run is on another machine
                 return
             if result.backends != self._backends or any(_silent(stat, result) for stat in result.backends):
                 self._take(result, live=False)
@@ -146,7 +154,7 @@ class SnapshotThread:
         return result is not None
 
     def _explain(self, error: TelemetryError) -> None:
-        """Once for each reason."""
+        """Report a problem, once for each reason."""
         self._failures += 1
         certain = self._failures > len(_BACKOFF_S) and self._remedy()
         reason = str(error) if isinstance(error, KeysError) else error.message
@@ -161,7 +169,7 @@ def _silent(stat: BackendStat, result: MetricsSnapshot) -> bool:
 
 
 def patience_s(welcome: Welcome) -> float:
-    """The longest silence of an aggregator that is well."""
+    """Return the longest normal silence of an aggregator."""
     return max(_SILENCE_S, _PERIODS_MISSED * _period_s(welcome))
 
 

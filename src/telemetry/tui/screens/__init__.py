@@ -1,1 +1,1 @@
-"""One screen a file: which widgets, and which models feed them."""
+"""The screens, one per file: their widgets, and the models that fill them."""

@@ -1,4 +1,4 @@
-"""The two thin lines of every screen: tabs with the state of the view, and the keys that are live."""
+"""The two bars of every screen: tabs with the state of the view, and the available keys."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from telemetry.tui.theme import palette
 
 
 class Shortcut(NamedTuple):
-    """An action that can be had here."""
+    """An action that is available on this screen."""
 
     action: str
     key: str
-    """As it stands on the keyboard."""
+    """Key as printed on the keyboard."""
     words: str
 
 
 class Entry(NamedTuple):
-    """A piece of a bar, and the action that a click on it is."""
+    """A piece of a bar, and the action of a click on it."""
 
     text: Line
     action: str
     active: bool = False
-    """Whether this is where one is."""
+    """True for the current tab."""
 
 
 class _Placed(NamedTuple):
@@ -44,7 +44,7 @@ class _Placed(NamedTuple):
 
 
 class Bar(Widget):
-    """One line of entries, some at the left and some at the right edge; between them a note that yields to both."""
+    """A line with entries at the left and right edges. A note between them is shortened first."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
     ALLOW_SELECT = False
@@ -59,7 +59,7 @@ class Bar(Widget):
         self._note: Line = ()
 
     def show_entries(self, left: Sequence[Entry], right: Sequence[Entry], note: Line = ()) -> None:
-        """Of the left ones the last go where there is no room; of the right ones none."""
+        """Show entries. If space is short, the last left ones are left out; all right ones stay."""
         if (left, right, note) != (self._left, self._right, self._note):
             self._left, self._right, self._note = left, right, note
             self.refresh()
@@ -108,16 +108,16 @@ TABS: Final[tuple[tuple[Place, str], ...]] = (
     ("requests", "Requests"),
     ("steps", "Steps"),
 )
-"""In the order of their numbers, which they keep where others are not there."""
+"""All tabs in the order of their numbers. Numbers stay the same if a tab is missing."""
 
 
 class TabsLine(Bar):
-    """Where one is, and in what state the view is."""
+    """The line of tabs and the state of the view."""
 
     GAP = 0
 
     def show(self, here: str, tab_keys: Mapping[str, str], status: Line) -> None:
-        """`here` is a tab. `tab_keys`: of each tab that is there, its key as it stands on the keyboard."""
+        """Show the tabs. `here` is the current one. `tab_keys` maps each available tab to its key."""
         tabs = []
         for number, (name, words) in enumerate(TABS, 1):
             if key := tab_keys.get(name):
@@ -126,10 +126,10 @@ class TabsLine(Bar):
 
 
 class KeysLine(Bar):
-    """What can be done here, and with which key."""
+    """The line of available actions and their keys."""
 
     def show(self, shortcuts: Sequence[Shortcut], always: Sequence[Shortcut]) -> None:
-        """Those in `always` have room first."""
+        """Show the keys. Those in `always` get space first."""
         self.show_entries([_entry(each) for each in shortcuts], [_entry(each) for each in always])
 
 

@@ -1,4 +1,4 @@
-"""What all screens have in common: a header, tabs, keys, and that they are drawn from one value."""
+"""The common parts of all screens: header, tabs, keys, and drawing from one value."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from telemetry.tui.widgets.lines_view import HeaderView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenContent:
-    """All that a screen is drawn from."""
+    """The whole input of a screen."""
 
     scene: Scene
     view: View
     series: SeriesId | None = None
-    """The one that has been opened."""
+    """The open series."""
     timeline: Timeline | None = None
     frozen: bool = False
     now_ns: int = 0
     """Monotonic clock."""
     tab: str = "overview"
-    """The tab that one is in, also where a series is open in it."""
+    """The current tab, also while a series is open in it."""
     tab_keys: Mapping[str, str] = field(default_factory=dict)
-    """Of the tabs that are there."""
+    """Keys of the available tabs."""
     shortcuts: Sequence[Shortcut] = ()
     always: Sequence[Shortcut] = ()
 
 
 class RunHeader(HeaderView):
-    """Its first piece, the state of the run, stands out as a block."""
+    """The header. Its first piece, the state of the run, is drawn as a block."""
 
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
@@ -60,13 +60,13 @@ _MARGIN: Final = 1
 
 
 class CockpitScreen(Screen[None]):
-    """A tab, or something opened from one."""
+    """A tab, or a screen opened from one."""
 
     PLACE: ClassVar[Place]
     AUTO_FOCUS = "GridView, LinesView"
 
     class Wanted(Message):
-        """There is nothing on the screen yet, or it has another size."""
+        """A request to draw: the screen is empty or its size changed."""
 
     def compose(self) -> ComposeResult:
         yield RunHeader(id="header")
@@ -78,7 +78,7 @@ class CockpitScreen(Screen[None]):
         raise NotImplementedError
 
     def draw(self, shown: ScreenContent) -> None:
-        """Puts the whole state on the screen; what has not changed costs nothing."""
+        """Draw the whole state. Unchanged parts cost nothing."""
         width = self.size.width - 2 * _MARGIN
         self.query_one(RunHeader).show(header(shown.scene, shown.view, width))
         self.query_one(KeysLine).show(shown.shortcuts, shown.always)
@@ -88,7 +88,7 @@ class CockpitScreen(Screen[None]):
         self.query_one(TabsLine).show(shown.tab, shown.tab_keys, said)
 
     def draw_body(self, shown: ScreenContent) -> Line:
-        """Returns what is to be said of the screen beside the tabs."""
+        """Draw the body. Returns the text beside the tabs."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:

@@ -1,4 +1,4 @@
-"""One of several, to choose."""
+"""A dialog to choose one of several entries."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from telemetry.formatting import printable
 
 
 class ChooseScreen(ModalScreen[str | None]):
-    """Answers the chosen one's own word, or None."""
+    """A dialog that returns the word of the chosen entry, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", show=False)]
 
     def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
-        """Each choice is a word of its own and what is shown of it. There is one at least."""
+        """Store the choices, at least one: pairs of (word, shown text)."""
         super().__init__()
         self._title = title
         self._choices = choices

@@ -1,4 +1,4 @@
-"""A question before something that can't be undone."""
+"""A question before an action that can't be undone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.widgets import Button, Static
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Answers True for yes. `no` has the keyboard, so that a stray `enter` does nothing."""
+    """A dialog that returns True for yes. `no` has focus, so that a stray `enter` is harmless."""
 
     AUTO_FOCUS = "#no"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -23,7 +23,7 @@ class ConfirmScreen(ModalScreen[bool]):
     ]
 
     def __init__(self, question: str, yes: str) -> None:
-        """`question` is printable text; `yes` says what that answer does."""
+        """Store the question, which is printable text. `yes` names the effect of that answer."""
         super().__init__()
         self._question = question
         self._yes = yes

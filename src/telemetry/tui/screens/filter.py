@@ -1,4 +1,4 @@
-"""The line in which the words of a filter are typed, and screens that have one."""
+"""The input line of a filter, and screens that have one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from telemetry.tui.screens.base import CockpitScreen
 
 
 class FilterLine(Input):
-    """Takes part in the layout only while it is open."""
+    """An input line that is visible only while it is open."""
 
     DEFAULT_CSS = "FilterLine { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -23,7 +23,7 @@ class FilterLine(Input):
     ]
 
     class Typed(Message):
-        """The words as they are now."""
+        """The current words of the filter."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
@@ -45,7 +45,7 @@ class FilterLine(Input):
         self.screen.set_focus(self)
 
     def close(self) -> None:
-        """The keyboard goes back to the table, at once: it must not go anywhere else in between."""
+        """Give focus back to the table at once: no other widget may get it in between."""
         if isinstance(self.screen, FilteringScreen):
             self.screen.set_focus(self.screen.query_one(f"#{self.screen.MAIN}"))
         self.display = False
@@ -72,7 +72,7 @@ class FilteringScreen(CockpitScreen):
         self.query_one(FilterLine).open(words)
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """The columns that its table can be sorted by."""
+        """Return the sort keys of the table."""
         raise NotImplementedError
 
     @property

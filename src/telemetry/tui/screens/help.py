@@ -1,4 +1,4 @@
-"""What every key does."""
+"""The help: the effects of all keys."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ PROSE: Final = (
 )
 _KEY_COLUMNS: Final = 7
 TWO_COLUMNS_FROM: Final = 80
-"""Columns of the screen; an entry has up to 40."""
+"""Columns of the screen from which the help has two columns; an entry has up to 40."""
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys that do something now on the screen it lies above; most keys close it."""
+    """The keys that are available on the screen below. Most keys close it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,f1,enter,space", "close", show=False)]
 
     def __init__(self, place: keys.Place, keymap: Mapping[str, str], is_live: Callable[[str], bool]) -> None:
         super().__init__()
         self._keymap = keymap
-        # Asked now: a dialog has the keyboard later.
+        # Ask now: the dialog gets focus later.
         self._here = [key for key in keys.TABLE if place in key.on and is_live(key.id)]
 
     def compose(self) -> ComposeResult:

@@ -1,4 +1,4 @@
-"""Warnings, marks, and what the wrapped command wrote."""
+"""Warnings, marks, and the output of the wrapped command."""
 
 from __future__ import annotations
 

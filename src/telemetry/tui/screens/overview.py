@@ -1,4 +1,4 @@
-"""All series, counters and gauges of a run, how its backends are, and its last mark."""
+"""All series, counters and gauges of a run, the state of its backends, and its last mark."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView
 
 BESIDE_FROM: Final = 140
-"""Columns from which counters and gauges stand beside the series if they have no room below: the series and
-their trends take 90."""
+"""Columns of the screen from which counters and gauges move beside the series if they do not fit below.
+
+The series with their trends take 90.
+"""
 BESIDE_COLUMNS: Final = 52
-"""That counters and gauges take there."""
+"""Columns of counters and gauges beside the series."""
 FRAME_LINES: Final = 9
-"""At most, of a screen: header, tabs, the titles of both tables, a mark, the keys."""
+"""Lines of the frame at most: header, tabs, the titles of both tables, a mark, the keys."""
 
 
 class OverviewScreen(TablesScreen):
@@ -42,7 +44,7 @@ class OverviewScreen(TablesScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """Of the columns that have room: nobody sees what others are sorted by."""
+        """Return the sort keys of visible columns only: the order would be confusing otherwise."""
         seen = self.query_one("#series", GridView).columns_shown
         return tuple(key for key in sort_keys(scene, view) if not key or key in seen)
 

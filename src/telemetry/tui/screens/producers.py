@@ -1,4 +1,4 @@
-"""All producers: who sends how much, who lags, who has lost something."""
+"""All producers: their rates, lags and losses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
 
 NOTE: Final = "note"
-"""Key of the column with what is the matter with a producer."""
+"""Key of the column of notes on producers."""
 NUMBERS_COLUMNS: Final = 60
-"""That the columns of numbers take: notes are cut rather than they are left out."""
+"""Columns of the numbers. Notes are cut before a number is left out."""
 LEAST_NOTE: Final = 20
 
 
 class ProducersScreen(FilteringScreen):
-    """Below its table stands what the row under the cursor has no room for."""
+    """A table of producers. Below it is the full note of the selected row if it was cut."""
 
     PLACE = "producers"
     MAIN = "producers"
@@ -37,7 +37,7 @@ class ProducersScreen(FilteringScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """Of the columns that have room: nobody sees what others are sorted by."""
+        """Return the sort keys of visible columns only: the order would be confusing otherwise."""
         seen = self.query_one("#producers", GridView).columns_shown
         return tuple(key for key in sort_keys(scene) if not key or key in seen)
 
@@ -57,12 +57,12 @@ class ProducersScreen(FilteringScreen):
 
 
 def notes(grid: Grid, row: Row) -> Line:
-    """What is the matter with this producer."""
+    """Return the note on this producer."""
     return tuple(cell for cell, column in zip(row.cells, grid.columns, strict=True) if column.key == NOTE)
 
 
 def cut_notes(grid: Grid, most: int) -> Grid:
-    """With notes of at most so many columns."""
+    """Return the grid with notes cut to at most this many columns."""
     places = [index for index, column in enumerate(grid.columns) if column.key == NOTE]
     rows = []
     for row in grid.rows:

@@ -1,4 +1,4 @@
-"""Requests of every kind: how many are where, why they failed, and how long they took."""
+"""Requests of every kind: their counts by state, their failure reasons, and their durations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.plot_view import PlotView
 
 FRAME_LINES: Final = 8
-"""At most, of a screen: header, tabs, the titles of both tables and a line between them, the keys."""
+"""Lines of the frame at most: header, tabs, the titles of both tables and a line between them, the keys."""
 
 
 class RequestsScreen(TablesScreen):
-    """The upper table, how many, has half of the screen at most; the lower one, how long, can be opened."""
+    """Two tables. The upper one has counts and takes at most half of the screen.
+
+    The lower one has series to open.
+    """
 
     PLACE = "requests"
     MAIN = "durations"
@@ -37,7 +40,7 @@ class RequestsScreen(TablesScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """None: rows of different units and meaning stand in an order of their own."""
+        """Return no keys: rows have different units and meanings, and a fixed order."""
         return ()
 
     def draw_body(self, shown: ScreenContent) -> Line:

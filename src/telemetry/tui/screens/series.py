@@ -1,4 +1,4 @@
-"""One series: the figures in words, the percentile curve, the histogram, and how it went over time."""
+"""One series: its figures, the percentile curve, the histogram, and the values over time."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from telemetry.wording import instrument
 PLOTS: Final = ("over_time", "curve", "histogram", "rate")
 _FROM_THE_TOP: Final = ("over_time", "rate", "curve", "histogram")
 REDRAWN_NS: Final = 1_000_000_000
-"""Figures of a window and a history move once a second, and plots cost 10 ms each."""
+"""Time between redraws. Figures of a window and a history change once a second, and plots cost 10 ms each."""
 WIDE_FROM: Final = 120
-"""Columns from which the figures stand in few long lines, with the plots below them, not beside."""
+"""Columns from which the figures are in a few long lines above the plots instead of beside them."""
 TALL_FROM: Final = 36
-"""Lines from which several plots stand below each other, with a dozen for each."""
+"""Lines from which several plots are shown below each other, a dozen lines each."""
 FACTS_COLUMNS: Final = 30
-"""Of a column of names, of one of the chosen time range, and of one of the run."""
+"""Columns of the facts: names, the chosen time range, and the run."""
 MOMENT_COLUMNS: Final = 7
-"""More, where the chosen time range is called by its begin and its end."""
+"""Further columns if the title of the chosen time range has its begin and end."""
 COMPARED_COLUMNS: Final = 16
-"""More, for the baseline and the differences from it."""
+"""Further columns for the baseline and the differences from it."""
 
 
 def visible(width: int, height: int, chosen: int) -> tuple[str, ...]:
-    """Which of PLOTS have room on a screen of this size; where only one has, the chosen one."""
+    """Return the plots that fit on a screen of this size; if only one does, the chosen one."""
     if height >= TALL_FROM:
         return PLOTS if width >= WIDE_FROM else ("over_time", "curve", "histogram")
     return ("over_time", "curve", "histogram") if width >= WIDE_FROM else (PLOTS[chosen],)
 
 
 def _facts_columns(shown: ScreenContent) -> int:
-    """Of figures that stand below each other."""
+    """Return the columns of figures that are listed below each other."""
     compared = shown.view.compare and shown.scene.baseline is not None
     return FACTS_COLUMNS + (MOMENT_COLUMNS if shown.scene.moment else 0) + (COMPARED_COLUMNS if compared else 0)
 
 
 class Facts(ScrollableContainer, inherit_bindings=False):
-    """Scrolls where the screen is too low for them. `left`, `right` and `end` are the screen's."""
+    """The figures, scrollable on low screens. Leaves the keys `left`, `right` and `end` to the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll_up", show=False),
@@ -82,7 +82,7 @@ class SeriesScreen(CockpitScreen):
 
     @property
     def shows_one(self) -> bool:
-        """Whether there is room for no more than one plot."""
+        """True if only one plot fits."""
         return len(self._visible()) == 1
 
     def next_plot(self) -> None:
@@ -92,7 +92,7 @@ class SeriesScreen(CockpitScreen):
     def draw_body(self, shown: ScreenContent) -> Line:
         scene = shown.scene
         drawn = (shown.view, shown.series, shown.timeline, scene.moment, scene.baseline, self.size, self._chosen)
-        # A history comes once a second, and anew each time.
+        # A new history arrives once a second, as a new object.
         if drawn != self._drawn or shown.now_ns - self._drawn_ns >= REDRAWN_NS:
             self._drawn, self._drawn_ns = drawn, shown.now_ns
             if shown.series is not None:
@@ -123,7 +123,7 @@ class SeriesScreen(CockpitScreen):
             if view.display:
                 view.show(plot)
         name = instrument(series[0], dict(series[1]))
-        # Where the facts have no room for the whole name.
+        # The tabs line has the name if the facts are too narrow for it.
         self._heading = () if columns(name) <= facts_width else (Cell(name, "strong"),)
 
     def _visible(self) -> tuple[str, ...]:

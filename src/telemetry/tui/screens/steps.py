@@ -1,4 +1,4 @@
-"""Steps of every axis, the newest values of one of them, and the backends that they go to."""
+"""Steps of every axis, the newest values of one axis, and the backends that receive them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from telemetry.tui.screens.tables import ValuesTable
 from telemetry.tui.widgets.grid_view import GridView
 
 FRAME_LINES: Final = 10
-"""At most, of a screen: header, tabs, the titles of three tables and lines between them, the keys."""
+"""Lines of the frame at most: header, tabs, the titles of three tables and lines between them, the keys."""
 TABLES: Final = ("axes", "values", "backends")
 
 
 class StepsScreen(FilteringScreen):
-    """The row under the cursor of the first table says whose values stand in the second."""
+    """Three tables. The selected row of the first one chooses the axis of the second."""
 
     PLACE = "steps"
     MAIN = "values"
@@ -37,11 +37,11 @@ class StepsScreen(FilteringScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """None: values of different names can't be compared."""
+        """Return no keys: values of different names can't be compared."""
         return ()
 
     def next_pane(self) -> None:
-        """The keyboard goes to the next table that is there."""
+        """Give focus to the next visible table."""
         there = [table for name in TABLES if (table := self.query_one(f"#{name}", GridView)).display]
         at = next((place for place, table in enumerate(there) if table.has_focus), -1)
         if there:
@@ -68,7 +68,9 @@ class StepsScreen(FilteringScreen):
         return found.caption
 
     def _most_of_backends(self, found: Steps, *, focused: bool) -> int:
-        """Lines that they may take: what the others leave, or a third of the screen, more while one is there."""
+        """Return the lines for backends: those the others leave, or a third of the screen, or more while in
+        focus.
+        """
         height = self.size.height
         left = height - FRAME_LINES + len(TABLES) - len(found.axes.rows) - len(found.values.rows)
         return max(left, height * 6 // 10 if focused else height // 3)

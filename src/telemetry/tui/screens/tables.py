@@ -1,4 +1,4 @@
-"""Screens with a table of series that can be opened, a second table, and the course of what is under the cursor."""
+"""Screens with a table of series to open, a second table, and a plot of the selected series."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from telemetry.tui.widgets.plot_view import PlotView
 from telemetry.wording import instrument
 
 PREVIEW_FROM: Final = 10
-"""Lines to spare from which the course of the series under the cursor is drawn in them."""
+"""Spare lines from which the plot of the selected series is shown."""
 
 
 class SeriesTable(GridView):
-    """Its `enter` can be another key."""
+    """A table of series whose `enter` can be configured."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False, id="open")]
 
 
 class ValuesTable(GridView):
-    """Nothing in it can be opened, so its cursor is seen only while it is moved."""
+    """A table without rows to open, so its cursor is visible only while it has focus."""
 
     CURSOR_RESTS = False
 
 
 class TablesScreen(FilteringScreen):
-    """MAIN is a SeriesTable. The plot, `#preview`, is there where the tables leave PREVIEW_FROM lines."""
+    """A screen with two tables. MAIN is a SeriesTable. The plot `#preview` needs PREVIEW_FROM spare lines."""
 
     OTHERS: ClassVar[str]
     """Id of the ValuesTable."""
 
     @property
     def cursor(self) -> str | None:
-        """Key of the row of the table of series that the keyboard acts on."""
+        """Key of the selected row in the table of series."""
         return self.query_one(f"#{self.MAIN}", SeriesTable).cursor
 
     def open(self) -> None:
         self.query_one(f"#{self.MAIN}", SeriesTable).action_open()
 
     def next_pane(self) -> None:
-        """The keyboard goes to the other table."""
+        """Give focus to the other table."""
         series, others = self.query_one(f"#{self.MAIN}"), self.query_one(f"#{self.OTHERS}")
         (others if series.has_focus else series).focus()
 
@@ -57,7 +57,7 @@ class TablesScreen(FilteringScreen):
             self.post_message(self.Wanted())
 
     def draw_preview(self, shown: ScreenContent, spare: int) -> None:
-        """`spare` is how many lines the tables leave. The last minute of the series under the cursor."""
+        """Draw the last minute of the selected series. `spare` is the number of lines left by the tables."""
         plot = self.query_one("#preview", PlotView)
         plot.display = spare >= PREVIEW_FROM
         if plot.display:

@@ -1,1 +1,1 @@
-"""Draw Grids, Plots and Lines. No arithmetic on measurements here, and nothing about runs."""
+"""Widgets that draw Grids, Plots and Lines. They do not compute measurements and know nothing about runs."""

@@ -1,4 +1,4 @@
-"""Where the columns of a grid stand, for a width."""
+"""Places of the columns of a grid, for a given width."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from telemetry.tui.model.grid import Grid
 from telemetry.tui.widgets.names import room_needed
 
 MARGIN: Final = 1
-"""Left and right of the row, so that the cursor's bar has shoulders."""
+"""Columns left and right of a row, so that the cursor's bar extends beyond its text."""
 GAP: Final = 2
 WIDE_GAP: Final = 5
-"""On wide screens; with more the eye loses the row."""
+"""Largest gap, for wide screens; with a wider one the eye loses the row."""
 SLACK: Final = 2
-"""A column shrinks only when it has more than this to spare, or every `9.99` → `10.0` would move them all."""
+"""Spare width that a column keeps before it shrinks. Otherwise every `9.99` → `10.0` would move all columns."""
 FIRST: Final = 18
-"""Below this many columns a name can't be told from the next: rather than that, others are left out."""
+"""Least columns of names. With fewer, names look alike, so other columns are left out first."""
 _SMALL: Final = 40
-"""Of the columns beyond this many a name may have half before there are more figures."""
+"""Width beyond which half of the additional columns go to names before more figures are shown."""
 
 
 EVERY: Final = slice(None)
@@ -30,7 +30,7 @@ EVERY: Final = slice(None)
 @dataclass(frozen=True, slots=True)
 class Place:
     index: int
-    """Of the column in its grid."""
+    """Index of the column in its grid."""
     x: int
     width: int
 
@@ -44,17 +44,23 @@ class Layout:
     width: int = 0
     places: tuple[Place, ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
-    """Width that each column was given by its contents, also of those left out."""
+    """Width needed by the content of each column, including hidden columns."""
 
     def column_at(self, x: int) -> int | None:
-        """Index of the column at or nearest left of x: gaps belong to a column too, a mouse is not that exact."""
+        """Return the index of the column at or nearest left of x.
+
+        A gap belongs to a column: a mouse is not that exact.
+        """
         at = [place.index for place in self.places if place.x - GAP <= x]
         return at[-1] if at else None
 
 
 def laid_out(grid: Grid, width: int, before: Layout, looked_at: slice = EVERY) -> Layout:
-    """Columns go by descending `keep` until the rest fits beside a first column that is still readable; the first
-    takes what the others leave. Names have room in all rows, figures in those that are looked at or made anyway."""
+    """Lay out the columns for a width.
+
+    Columns with the highest `keep` are left out until the rest fits beside a readable first column, which gets the
+    remaining width. Widths consider names of all rows, but figures only of visible or already computed rows.
+    """
     if not grid.columns:
         return Layout(width)
     needs = _needs(grid, before.needs, looked_at)

@@ -1,4 +1,4 @@
-"""A table drawn line by line: a frame of it costs what has changed in it."""
+"""A table drawn line by line: a frame costs only what has changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from telemetry.tui.widgets.names import told_apart
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
 
 _HEAD = 1
-"""Lines that the column titles take, above the rows."""
+"""Lines of the column titles, above the rows."""
 
 
 class GridView(ScrollView, inherit_bindings=False):
-    """Shows one Grid after another. The cursor follows its row by `Row.key`; until it has been moved, and again
-    after `home`, it stays on the top row, whichever that is. Where its row is gone, it takes the one now in that
-    place. Column titles don't scroll. `end` is left to the screen."""
+    """A widget that shows one Grid after another.
+
+    The cursor follows its row by `Row.key`. Until it is moved, and again after `home`, it stays on the top row. If
+    its row disappears, it selects the row now in that place. Column titles don't scroll. The key `end` is left to
+    the screen.
+    """
 
     DEFAULT_CSS = """
     GridView {
@@ -49,10 +52,10 @@ class GridView(ScrollView, inherit_bindings=False):
     ]
 
     CURSOR_RESTS: ClassVar[bool] = True
-    """Whether the cursor is seen while another widget has the keyboard."""
+    """True if the cursor is visible while another widget has focus."""
 
     class Opened(Message):
-        """A row that is no heading was double-clicked, or `enter` pressed on it."""
+        """A double click or `enter` on a row that is not a heading."""
 
         def __init__(self, grid: GridView, key: str) -> None:
             super().__init__()
@@ -64,7 +67,7 @@ class GridView(ScrollView, inherit_bindings=False):
             return self.grid
 
     class HeaderClicked(Message):
-        """The title of this column was clicked."""
+        """A click on the title of a column."""
 
         def __init__(self, grid: GridView, key: str) -> None:
             super().__init__()
@@ -76,33 +79,33 @@ class GridView(ScrollView, inherit_bindings=False):
             return self.grid
 
     class Moved(Message):
-        """The cursor was moved to another row, by key or click."""
+        """A move of the cursor to another row, by key or click."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._grid = Grid()
         self._layout = Layout()
         self._names: tuple[str, ...] = ()
-        """What the first column says, row by row; of headings in the whole line."""
+        """Text of the first column, row by row; for headings, the text of the whole line."""
         self._index: int | None = None
         self._follows_top = True
         self._paint: Palette | None = None
 
     @property
     def cursor(self) -> str | None:
-        """Key of the row under the cursor; None where there is no row but headings."""
+        """Key of the selected row; None without rows other than headings."""
         return None if self._index is None else self._grid.rows[self._index].key
 
     @property
     def columns_shown(self) -> frozenset[str]:
-        """Keys of the columns that have room; of all while nothing has been laid out."""
+        """Keys of the visible columns; of all columns before the first layout."""
         places = self._layout.places
         return frozenset(self._grid.columns[place.index].key for place in places) or frozenset(
             column.key for column in self._grid.columns
         )
 
     def show(self, grid: Grid) -> None:
-        """Draws what differs from what was shown. For the app's thread, as often as there is something new."""
+        """Show a grid; draws only the differences. App thread only; may be called often."""
         was, old_index, old_layout, old_names = self._grid, self._index, self._layout, self._names
         key = self.cursor
         self._grid = grid
@@ -112,7 +115,7 @@ class GridView(ScrollView, inherit_bindings=False):
         if self._layout != old_layout or grid.columns != was.columns or not (grid.rows and was.rows):
             self.refresh()
         else:
-            # Where names have no room, one that comes or goes may change the others.
+            # If names are shortened, an added or removed one may change the others.
             names = zip(self._names, old_names, strict=False)
             renamed = {at for at, (new, old) in enumerate(names) if new != old}
             self._refresh_lines(self._changed(was, old_index) | renamed)
@@ -120,7 +123,7 @@ class GridView(ScrollView, inherit_bindings=False):
             self._scroll_to_cursor()
 
     def select(self, key: str) -> None:
-        """Moves the cursor to this row, if it is shown."""
+        """Move the cursor to this row if it exists."""
         for index, row in enumerate(self._grid.rows):
             if row.key == key and not row.heading:
                 self._move_to(index)
@@ -155,7 +158,7 @@ class GridView(ScrollView, inherit_bindings=False):
             if index is not None:
                 self.post_message(self.HeaderClicked(self, self._grid.columns[index].key))
         elif event.chain == 2:
-            # The row of the first click, even if another one has come under the mouse since.
+            # The row of the first click, even if another row is under the mouse by now.
             self.action_open()
         elif event.chain == 1:
             row = self._row_at(offset.y)
@@ -182,7 +185,7 @@ class GridView(ScrollView, inherit_bindings=False):
     def render_lines(self, crop: Region) -> list[Strip]:
         self._paint = palette(self)
         if self._layout.width != self._width:
-            # A grid that came while another screen covered this one was laid out for no width at all.
+            # A grid that arrived while another screen covered this one was laid out for width 0.
             self._lay_out()
         return super().render_lines(crop)
 
@@ -239,7 +242,7 @@ class GridView(ScrollView, inherit_bindings=False):
         return _openable(rows, old_index, 1)
 
     def _changed(self, was: Grid, old_index: int | None) -> set[int | None]:
-        """Rows in view that look otherwise now; -1 are the titles."""
+        """Return the visible rows that changed; -1 stands for the titles."""
         first = self.scroll_offset.y
         new, old = self._grid.rows, was.rows
         changed: set[int | None] = {
@@ -274,10 +277,9 @@ class GridView(ScrollView, inherit_bindings=False):
         index = self._index
         if index is None:
             return
-        # By force: the scrollbar of a table that has just grown, without which nothing scrolls, comes a frame
-        # later.
+        # Forced: a table that has just grown gets its scrollbar, which scrolling needs, one frame later.
         rows, top = self._grid.rows, self.scroll_offset.y
-        # A row's headings come into view with it, or they could never be reached again.
+        # Scroll the headings of a row into view too: they could not be reached otherwise.
         start = index
         while start and rows[start - 1].heading:
             start -= 1
@@ -326,12 +328,12 @@ class GridView(ScrollView, inherit_bindings=False):
 
 
 def _is_head(row: Row) -> bool:
-    """Whether its name has the whole line."""
+    """Return whether the name has the whole line."""
     return row.heading and len(row.cells) == 1
 
 
 def _heading_strip(row: Row, name: str, width: int, tones: Tones) -> Strip:
-    """Across all columns."""
+    """Draw a heading across all columns."""
     cells = (Cell(name, row.name.tone), *row.cells[1:])
     words = tuple(
         Cell(" " + cell.text, "strong" if cell.tone == "plain" else cell.tone) for cell in cells if cell.text
@@ -340,7 +342,7 @@ def _heading_strip(row: Row, name: str, width: int, tones: Tones) -> Strip:
 
 
 def _openable(rows: Sequence[Row], start: int, step: int) -> int | None:
-    """The row at `start` or the nearest one further on that is no heading; else the nearest one before it."""
+    """Return the row at `start` or the next one that is not a heading; else the nearest one before it."""
     if not rows:
         return None
     start = max(0, min(start, len(rows) - 1))

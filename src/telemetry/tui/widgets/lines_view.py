@@ -1,4 +1,4 @@
-"""Lines of text: a log that follows its end, and the few lines above everything."""
+"""Lines of text: a log that follows its end, and the header."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from telemetry.tui.theme import Palette, palette
 from telemetry.tui.widgets.strips import blank_strip, line_strip, wrapped
 
 _ALIKE = 3
-"""Rows that must be the same to believe that it is the place one was reading; single lines repeat."""
+"""Number of equal rows that identify the reading position; single lines may repeat."""
 
 
 class LinesView(ScrollView, inherit_bindings=False):
-    """Shows all given lines, long ones in several rows. Its end stays in view unless it has been scrolled up; then
-    the rows in view stay there while lines come and go. `end` is left to the screen: it may call `follow`."""
+    """A widget that shows lines, long ones in several rows.
+
+    The end stays in view unless the user scrolled up. Then the visible rows stay in place while lines are added and
+    removed. The key `end` is left to the screen, which may call `follow`.
+    """
 
     DEFAULT_CSS = """
     LinesView {
@@ -51,17 +54,17 @@ class LinesView(ScrollView, inherit_bindings=False):
 
     @property
     def following(self) -> bool:
-        """Whether the end stays in view."""
+        """True if the end stays in view."""
         return self._following
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        """All lines there are, from the app's thread; nothing is drawn if they are the same as before."""
+        """Show all lines. Draws nothing if they are unchanged. App thread only."""
         if lines != self._lines:
             self._lines = lines
             self._arrange()
 
     def follow(self) -> None:
-        """Back to the end."""
+        """Scroll to the end and stay there."""
         self._following = True
         self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
 
@@ -115,7 +118,7 @@ class LinesView(ScrollView, inherit_bindings=False):
 
 
 class HeaderView(Widget):
-    """As high as it has lines; what is too long is cut."""
+    """A widget as high as its lines; long lines are cut."""
 
     DEFAULT_CSS = """
     HeaderView {
@@ -131,7 +134,7 @@ class HeaderView(Widget):
         self._paint: Palette | None = None
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        """From the app's thread; only lines that differ are drawn."""
+        """Show lines; draws only those that differ. App thread only."""
         was, self._lines = self._lines, lines
         if len(was) != len(lines):
             self.refresh(layout=True)
@@ -154,7 +157,7 @@ class HeaderView(Widget):
 
 
 def _place(rows: list[Line], alike: list[Line], near: int) -> int:
-    """Where these rows are now, as near as possible to where they were; there, if nowhere."""
+    """Return the present place of these rows nearest to `near`, or `near` if they are gone."""
     if alike:
         for distance in range(len(rows)):
             for at in (near - distance, near + distance):

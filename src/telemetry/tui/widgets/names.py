@@ -1,4 +1,4 @@
-"""Names of rows in less room than they need: what the rows share goes before what tells them apart."""
+"""Shortened names of rows: common parts are removed before distinguishing parts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PIN: Final = "★ "
 _FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
 """`name{key=value,key=value} [unit]`, as `telemetry.wording.instrument` writes it."""
 _TRIED: Final = 8
-"""Labels that are tried in pairs."""
+"""Number of labels that are tried in pairs."""
 _LEAST: Final = 6
-"""Columns of an instrument's name that stay before values are cut to less than tells them apart."""
+"""Columns of an instrument's name that stay before values lose distinguishing parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,19 @@ class _Name:
 
 
 _Labels = Sequence[tuple[str, str]]
-"""Those of a row that are shown."""
+"""The shown labels of a row."""
 
 
-@lru_cache(maxsize=64)  # a few tables at a few widths; rows seldom come and go
+@lru_cache(maxsize=64)  # a few tables at a few widths; rows rarely change
 def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """The same names, each of at most `width` columns. From `room_needed` columns on no two look the same.
+    """Return the names, each shortened to at most `width` columns.
 
-    Where those of one instrument have no room, all of them lose the labels that they share, then the keys of the
-    others, then those without which they still differ, then what stands before the first dot of the instrument's
-    name, then their unit, and only then parts of that name and of values: see `Shortened`. So does other text.
+    From `room_needed` columns on, all look different.
+
+    If the names of one instrument do not fit, all of them are shortened in this order: common labels, the keys of
+    the others, labels that are not needed to tell them apart, the part before the first dot of the instrument's
+    name, the unit, and last parts of that name and of values: see `Shortened`. Other text is also shortened by
+    `Shortened`.
     """
     shown = _table(names).shown(width)
     return tuple(text if cell_len(text) <= width else fitted(text, width) for text in map(shown.__getitem__, names))
@@ -51,8 +54,10 @@ def told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def room_needed(names: tuple[str, ...]) -> int:
-    """Columns from which on no two of these names look the same, unless they hold a `…`: so many as the words that
-    tell each value from the others need, and the same of the instrument's name, or _LEAST columns of it."""
+    """Return the columns from which no two of these names look the same, unless they contain a `…`.
+
+    They cover the distinguishing words of each value, and those of the instrument's name or _LEAST columns of it.
+    """
     return _table(names).room_needed()
 
 
@@ -62,13 +67,13 @@ def _table(names: tuple[str, ...]) -> _Table:
 
 
 class _Table:
-    """Names that are shown together."""
+    """A set of names that are shown together."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._groups: dict[str, dict[str, _Name]] = {}
-        """By instrument, then by the whole text."""
+        """Parsed names by instrument, then by the whole text."""
         self._others: dict[str, tuple[str, str]] = {}
-        """Mark and text of those of another form."""
+        """Mark and text of names in another form."""
         for text in dict.fromkeys(names):
             mark = _mark(text)
             rest = text[len(mark) :]
@@ -83,7 +88,7 @@ class _Table:
         self._values: dict[str, Shortened] = {}
 
     def shown(self, width: int) -> dict[str, str]:
-        """Each name in about so many columns: in too few, one may take more."""
+        """Return each name shortened to about `width` columns; if that is too few, one may take more."""
         shown = {
             text: f"{mark}{self._texts.cut(rest, max(1, width - cell_len(mark)))}"
             for text, (mark, rest) in self._others.items()
@@ -98,7 +103,7 @@ class _Table:
         return shown
 
     def room_needed(self) -> int:
-        """Were there as little as can be of all of them."""
+        """Return the columns needed by the shortest distinguishable forms."""
         others = (cell_len(mark) + self._texts.needs(text) for mark, text in self._others.values())
         rooms = list(others)
         for group in self._groups.values():
@@ -108,7 +113,7 @@ class _Table:
         return max(rooms, default=0)
 
     def _without_fronts(self, width: int) -> list[dict[str, _Name]]:
-        """`…latency` for `chat.latency`: for all that begin with a front with which some have no room."""
+        """Shorten `chat.latency` to `…latency` in all instruments with the same first part if one does not fit."""
         groups = self._groups.items()
         tight = {_front(name) for name, group in groups if not _fitting(list(group.values()), width)}
         return [
@@ -121,7 +126,7 @@ class _Table:
         return replace(row, mark=f"{row.mark}{MORE}", name=rest) if rest else row
 
     def _squeezed(self, row: _Name, labels: _Labels, width: int) -> str:
-        """What tells the parts of a name apart comes first, then all have more alike."""
+        """Shorten the parts of a name. Distinguishing words get space first, then all parts get more."""
         parts = [row.name, *(value for _, value in labels)]
         room = width - _frame(row, labels)
         rooms = shared_out(self._needs(row, labels), [cell_len(part) for part in parts], room)
@@ -137,7 +142,7 @@ class _Table:
         return [max(head, min(_LEAST, cell_len(row.name))), *values]
 
     def _known(self, labels: _Labels) -> Iterator[Shortened]:
-        """What the name of an instrument and each of its values are told apart from."""
+        """Yield the sets from which the instrument's name and each value must be distinguishable."""
         yield self._heads
         for key, _ in labels:
             if key not in self._values:
@@ -147,7 +152,7 @@ class _Table:
 
 
 def _mark(text: str) -> str:
-    """That a row is pinned, or belongs to the one above."""
+    """Return the mark of a row: it is pinned, or belongs to the row above."""
     return _PIN if text.startswith(_PIN) else " " * (len(text) - len(text.lstrip(" ")))
 
 
@@ -158,7 +163,7 @@ def _parsed(mark: str, text: str) -> _Name | None:
     pairs = [label.partition("=") for label in found[2].split(",")]
     labels = {key: value for key, _, value in pairs}
     if not all(sign for _, sign, _ in pairs) or len(labels) < len(pairs):
-        return None  # a value holds a comma: where it ends is not known
+        return None  # a value contains a comma: its end is unknown
     return _Name(mark, found[1], labels, found[3] or "")
 
 
@@ -167,14 +172,14 @@ def _front(name: str) -> str:
 
 
 def _bare(names: Iterable[str]) -> dict[str, str]:
-    """What stands behind the first dot, unless that is said of another, too."""
+    """Return the parts behind the first dot, by name, if they are unique."""
     rests = {name: name.partition(".")[2] for name in names}
     known = Counter((*rests, *rests.values()))
     return {name: rest for name, rest in rests.items() if rest and known[rest] == 1}
 
 
 def _without_units(groups: Sequence[dict[str, _Name]], width: int) -> list[dict[str, _Name]]:
-    """All of the same unit alike."""
+    """Remove a unit from all names that have it, if some of them do not fit."""
     tight = {row.unit for group in groups if not _fitting(list(group.values()), width) for row in group.values()}
     return [
         {text: replace(row, unit="") if row.unit in tight else row for text, row in group.items()}
@@ -183,7 +188,7 @@ def _without_units(groups: Sequence[dict[str, _Name]], width: int) -> list[dict[
 
 
 def _fitting(rows: Sequence[_Name], width: int) -> list[str]:
-    """Rows of one instrument, all written in the first way in which all have room; none if there is no such way."""
+    """Return rows of one instrument, all written in the longest form in which all fit; empty if no form fits."""
     apart, enough = _apart(rows) or list(rows[0].labels), _enough(rows)
     ways = ((apart, False), (apart, True), (enough, False), (enough, True))
     whole = [_said(row, list(row.labels.items()), bare=False) for row in rows]
@@ -194,13 +199,13 @@ def _fitting(rows: Sequence[_Name], width: int) -> list[str]:
 
 
 def _apart(rows: Sequence[_Name]) -> list[str]:
-    """Labels that tell some of them from others."""
+    """Return the labels that tell some rows from others."""
     keys = dict.fromkeys(key for row in rows for key in row.labels)
     return [key for key in keys if len({row.labels.get(key) for row in rows}) > 1]
 
 
 def _enough(rows: Sequence[_Name]) -> Sequence[str]:
-    """The fewest labels by which all differ; all that tell any apart where one and two are not enough."""
+    """Return the fewest labels that tell all rows apart. If one or two are not enough, return all that differ."""
     keys = _apart(rows)
     for kept in chain(combinations(keys, 1), combinations(keys[:_TRIED], 2)):
         if len({tuple(row.labels.get(key) for key in kept) for row in rows}) == len(rows):
@@ -209,8 +214,11 @@ def _enough(rows: Sequence[_Name]) -> Sequence[str]:
 
 
 def _labels(rows: Sequence[_Name], keys: Sequence[str], *, whole: bool) -> list[_Labels]:
-    """Of each row those of these labels that it has; with `–` for those that it has not where rows would look the
-    same without. That can be of any that have as many of other labels, unless their values stand there `whole`."""
+    """Return the labels of each row, limited to `keys`.
+
+    Missing labels become `–` where rows would look the same otherwise. With `whole` values, rows look the same only
+    if all values are equal. Else rows with equally many, but different, labels may look the same.
+    """
     found = [[(key, row.labels[key]) for key in keys if key in row.labels] for row in rows]
     had = {tuple(key for key, _ in labels) for labels in found}
     different = {tuple(value for _, value in labels) for labels in found}
@@ -233,5 +241,5 @@ def _said(row: _Name, labels: _Labels, *, bare: bool) -> str:
 
 
 def _frame(row: _Name, labels: _Labels) -> int:
-    """Columns of what stands around the name of an instrument and its values."""
+    """Return the columns around the name of an instrument and its values."""
     return cell_len(row.mark) + 2 + max(1, len(labels)) - 1 + (0 if labels else 1)

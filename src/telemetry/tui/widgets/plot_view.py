@@ -1,4 +1,4 @@
-"""A Plot through plotext: lines of braille dots, bars of blocks, ticks that the model has written."""
+"""A Plot drawn by plotext: lines of braille dots, bars of blocks, and the model's ticks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _MARKERS: Final = ("braille", "hd", "•", "x")
 _BARS: Final = "hd"
 _LINE: Final = "━━"
 _SAMPLES: Final = {"braille": "⣀⡠", "hd": "▄▀", "•": "••", "x": "xx"}
-"""In the legend: where colour tells the lines apart, and where the markers do."""
+"""Samples in the legend. `_LINE` is used if colours tell the lines apart, `_SAMPLES` if markers do."""
 _LEAST_WIDTH: Final = 16
 _LEAST_HEIGHT: Final = 3
-"""With less room for it, a plot says nothing."""
+"""Smallest size of a useful plot."""
 _LEAST_TITLE: Final = 14
 """Columns of a title that stay beside the names of lines."""
 _EVEN: Final = 1.01
-"""Gaps that differ by no more than this factor are equal but for rounding."""
+"""Largest ratio of gaps that count as equal; it allows for rounding."""
 _NEXT_TO: Final = 1.5
-"""Bars nearer than this many widths are neighbours, with no empty place between them."""
+"""Distance in bar widths below which bars are neighbours, without an empty place between them."""
 
 Points = list[tuple[float, float]]
 
@@ -43,8 +43,12 @@ class _Axes:
     high: float
 
     def inside(self, trace: Trace) -> Points:
-        """What is left and right of the picture is left out; what is far above or below comes nearer. plotext walks
-        along every line dot by dot, and would walk for ever."""
+        """Return the points to draw.
+
+        Drops points left and right of the picture; moves points far above or below closer.
+
+        plotext walks along every line dot by dot, and would walk forever.
+        """
         tall = self.high - self.low
         return [
             (x, min(max(y, self.low - tall), self.high + tall))
@@ -54,7 +58,7 @@ class _Axes:
 
 
 class PlotView(PlotextPlot):
-    """Shows one Plot after another. Drawing one takes 5 to 20 ms, so hand over no more than one a second."""
+    """A widget that shows one Plot after another. Drawing one takes 5 to 20 ms, so show at most one per second."""
 
     ALLOW_SELECT = False
 
@@ -63,7 +67,7 @@ class PlotView(PlotextPlot):
         self._shown = Plot(empty="")
 
     def show(self, plot: Plot) -> None:
-        """From the app's thread; nothing is drawn if it is the same as before."""
+        """Show a plot. Draws nothing if it is unchanged. App thread only."""
         if plot != self._shown:
             self._shown = plot
             self.refresh()
@@ -84,7 +88,7 @@ class PlotView(PlotextPlot):
         figure, width = self.plt, self.size.width
         figure.clear_figure()
         figure.plotsize(width, height)
-        # plotsize alone is limited to the size of the terminal that plotext believes to be in.
+        # plotsize alone is limited to the size of the terminal that plotext detects.
         figure._set_size(width, height)
         figure.canvas_color("default")
         figure.axes_color("default")
@@ -113,7 +117,7 @@ class PlotView(PlotextPlot):
 
 
 def _axes(plot: Plot, traces: list[Trace]) -> _Axes:
-    """As the model says, else around all points; never empty."""
+    """Return the axes of the model, else axes around all points; never of length zero."""
     xs = [x for trace in traces for x in trace.xs]
     ys = [y for trace in traces for y in trace.ys]
     half = _bar_width(xs) / 2 if plot.kind == "bars" else 0.0
@@ -135,17 +139,19 @@ def _mark_axes(figure: Figure, plot: Plot, axes: _Axes, height: int) -> None:
     up = _with_room([tick for tick in plot.y_ticks if axes.low <= tick[0] <= axes.high], axes, height - 2)
     figure.xticks([at for at, _ in across], [text for _, text in across])
     figure.yticks([at for at, _ in up], [text for _, text in up])
-    # plotext sends them through a set, whose order is another one in each process; and of two words that touch each
-    # other, it draws the first.
-    monitor = cast(Any, figure).monitor  # textual-plotext does not tell of it
+    # plotext passes ticks through a set, whose order differs between processes. Of two texts that touch each other,
+    # it draws the first.
+    monitor = cast(Any, figure).monitor  # missing in textual-plotext's types
     monitor.xticks[0], monitor.xlabels[0] = [at for at, _ in across], [text for _, text in across]
     monitor.yticks[0], monitor.ylabels[0] = [at for at, _ in up], [text for _, text in up]
 
 
 def _with_room(ticks: list[Tick], axes: _Axes, rows: int) -> list[Tick]:
-    """Marks of the y axis that `rows` have room for. Of evenly spaced ones those left are so too, with a row
-    between two of them; where there is one row only, it is marked with the upper end: the lower one would lie
-    about whatever is drawn there."""
+    """Return the ticks of the y axis that fit in `rows`.
+
+    Evenly spaced ticks stay evenly spaced, with at least one row between two of them. A single row gets the tick of
+    the upper end: that of the lower end would be wrong for whatever is drawn there.
+    """
     if rows < 2 or len(ticks) < 2:
         return ticks[-1:] if rows < 2 else ticks
     row_of = {at: round((at - axes.low) / (axes.high - axes.low) * (rows - 1)) for at, _ in ticks}
@@ -160,14 +166,16 @@ def _with_room(ticks: list[Tick], axes: _Axes, rows: int) -> list[Tick]:
 
 
 def _bar_width(xs: list[float]) -> float:
-    """Bars are as wide as the nearest two are apart."""
+    """Return the width of bars: the distance of the nearest two."""
     ordered = sorted(set(xs))
     return min((b - a for a, b in pairwise(ordered)), default=1.0)
 
 
 def _bars(points: Points, floor: float) -> list[Points]:
-    """The outlines of bars around these points, one for each group that stands together: a line across a gap would
-    say that something is there."""
+    """Return the outlines of bars around these points, one for each group of neighbours.
+
+    A line across a gap would look like a value.
+    """
     width = _bar_width([x for x, _ in points])
     groups: list[Points] = []
     last = None
@@ -182,14 +190,14 @@ def _bars(points: Points, floor: float) -> list[Points]:
 
 
 def _caption(plot: Plot, traces: list[Trace], width: int, paint: Palette) -> Text | None:
-    """The title and, where there is more than one line, what they are called. None if there is nothing to say."""
+    """Return the title and, with several lines, their names; None if there is neither."""
     legend = traces if len(traces) > 1 else []
     if not plot.title and not legend:
         return None
     text = Text(no_wrap=True)
     samples = (cell_len(_SAMPLES[_marker(at, paint)] if paint.colourless else _LINE) for at in range(len(legend)))
     legend_width = sum(3 + sample + 1 + cell_len(trace.name) for sample, trace in zip(samples, legend, strict=True))
-    # What lines are called can be read nowhere else; of a title that is cut, enough is left.
+    # Names of lines appear only here, so the title is cut first.
     room = max(width - legend_width, min(_LEAST_TITLE, width))
     text.append(
         plot.title if cell_len(plot.title) <= room else set_cell_size(plot.title, room - 1) + MORE,
@@ -205,7 +213,7 @@ def _caption(plot: Plot, traces: list[Trace], width: int, paint: Palette) -> Tex
 
 
 def _words(words: str, width: int, height: int, paint: Palette) -> Text:
-    """In the middle."""
+    """Center a text."""
     before = max(0, (height - 1) // 2)
     left = max(0, (width - cell_len(words)) // 2)
     text = fitted(words, width) if cell_len(words) > width else " " * left + words
@@ -223,7 +231,10 @@ def _marker(at: int, paint: Palette) -> str:
 
 
 def _number(which: int) -> tuple[int, int, int]:
-    """plotext knows colours, not styles: each thing gets a colour that is a number, and its style afterwards."""
+    """Return a colour that encodes a number.
+
+    plotext has colours but no styles, so styles replace the numbers afterwards.
+    """
     return 0, 0, which
 
 

@@ -1,6 +1,6 @@
 """Text with tones → strips of an exact width.
 
-Widths are rich's: the compositor cuts strips by them, and what is measured otherwise ends up beside its column.
+Widths are computed by rich: the compositor cuts strips by them, and other widths would shift columns.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.theme import Tones
 
 MOST_ROWS: Final = 20
-"""That one line is broken into: beyond, a line of megabytes would be all that can be seen."""
+"""Most rows for one line. Without a limit, a line of megabytes would fill the whole view."""
 
 
-# Names come again with every frame; more of them than this don't fit on any screen.
+# Names repeat with every frame; more of them than this don't fit on any screen.
 @lru_cache(maxsize=4096)
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Exactly `width` columns. What is too long loses its middle: names often differ at the end alone."""
+    """Fit text to exactly `width` columns. Long text loses its middle: names often differ at the end only."""
     text = without_middle(text, width, cell_len)
     blank = " " * (width - cell_len(text))
     return blank + text if right else text + blank
 
 
 def line_strip(line: Line, width: int, tones: Tones) -> Strip:
-    """The line from its start, padded or cut."""
+    """Return the line, padded or cut at its end."""
     segments = [Segment(cell.text, tones[cell.tone]) for cell in line if cell.text]
     return Strip(segments).adjust_cell_length(width, tones["plain"])
 
@@ -43,7 +43,7 @@ def blank_strip(width: int, style: Style) -> Strip:
 
 
 def wrapped(line: Line, width: int) -> tuple[Line, ...]:
-    """The same in rows of at most `width` columns, broken at spaces where there are any; at most MOST_ROWS."""
+    """Break a line into at most MOST_ROWS rows of at most `width` columns, at spaces if possible."""
     text = "".join(cell.text for cell in line)
     if cell_len(text) <= width or width < 1:
         return (line,)

@@ -1,6 +1,6 @@
-"""A run as it was recorded: all of it, or any time range of its history.
+"""A recorded run: its result, and figures of any time range of its history.
 
-The names below load on first use: who only wants a result pays for no arrays.
+The names below load on first use, so that reading a result alone does not import numpy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of a run's backends: writers go on after the result was written, and each leaves its last word."""
+"""Results of a run's backends. Writers go on after the result is written, and each leaves a final report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, MetricsSnapshot
 
 
 def with_backends(snapshot: MetricsSnapshot, run: RunDirectory) -> MetricsSnapshot:
-    """A result with the newest reports of its writers; what it says of those that left none stays. Reads files."""
+    """Return a result with the newest reports of its writers. Backends without a newer report stay as they are.
+
+    Reads files.
+    """
     stats = {stat.name: stat for stat in snapshot.backends}
     for folder in writer_folders(run.path):
         with suppress(RunDirectoryError):
@@ -31,7 +34,7 @@ def with_backends(snapshot: MetricsSnapshot, run: RunDirectory) -> MetricsSnapsh
 
 
 def of_backends(report: Report) -> Iterator[str]:
-    """What a reader should know of backends: what they have not got, and the command that delivers it."""
+    """Yield findings about backends: missing data, and the command that delivers it."""
     for stat in report.snapshot.backends:
         if stat.state in BACKEND_ENDED:
             words = wording.shortfall(stat, report.directory)
@@ -45,7 +48,7 @@ def of_backends(report: Report) -> Iterator[str]:
 
 
 def _unfinished(stat: BackendStat) -> str:
-    """Of a writer that had not ended when it was last heard of, though the run had."""
+    """Return a finding about a writer that had not ended at its last report, although the run had."""
     if stat.state in ("idle", "closing") and not stat.queued:
         return ""
     what = number_of(stat.queued, "record was", "records were") if stat.queued else "not all was"
@@ -54,7 +57,7 @@ def _unfinished(stat: BackendStat) -> str:
 
 
 def _last_word(folder: WriterFolder) -> BackendStat | None:
-    """One that died could not say so."""
+    """Return the last report of a writer. A writer that died is marked as `undelivered`."""
     stat = folder.read_status()
     if stat is None or stat.state in BACKEND_ENDED or folder.taken():
         return stat

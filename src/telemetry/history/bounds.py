@@ -1,4 +1,4 @@
-"""Between which of its values each percentile of a series lies, for a whole report."""
+"""Confidence bounds of all percentiles of a report."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ CONFIDENCE: Final = 0.95
 def series_bounds(
     stats: Sequence[SeriesStat], added: Added | None = None, rows: Rows | None = None
 ) -> list[SeriesBounds]:
-    """Of each series with values: from what the history adds up to where that is all of its values, else from the
-    cells of its display histogram, which are wider."""
+    """Return bounds of each series with values.
+
+    They come from the history if it has all values of the series, else from the cells of its display histogram,
+    which give wider bounds.
+    """
     keys = [key for key in dict.fromkeys(key for stat in stats for key in stat.percentiles) if is_percentile(key)]
     fine: dict[SeriesId, tuple[int, Mapping[str, Bounds]]] = {}
     if added is not None and rows is not None:
@@ -46,8 +49,10 @@ def series_bounds(
 
 
 def bound_ranks(counts: Integers, percentiles: Sequence[str]) -> Integers:
-    """The ranks whose values are bounds: a line for each of some series, by how many values they have. Where there
-    is no bound, any rank will do."""
+    """Return the ranks whose values are bounds: a line for each series, given its number of values.
+
+    A missing bound has an arbitrary rank.
+    """
     ratios = [parse_percentile(key) for key in percentiles]
     sides = [[rank_bounds(ratio, count, CONFIDENCE) for ratio in ratios] for count in counts.tolist()]
     lines = [[rank or 1 for pair in line for rank in pair] for line in sides]
@@ -55,7 +60,7 @@ def bound_ranks(counts: Integers, percentiles: Sequence[str]) -> Integers:
 
 
 def is_percentile(key: str) -> bool:
-    """Whether a key of a result that anybody may have written is one."""
+    """Return whether a key is a percentile. Results may be written by other programs."""
     try:
         parse_percentile(key)
     except UsageError:
@@ -64,7 +69,10 @@ def is_percentile(key: str) -> bool:
 
 
 def _from_cells(stat: SeriesStat) -> Mapping[str, Bounds]:
-    """Without cells of all its values only how many there are is known."""
+    """Return bounds from the display histogram.
+
+    Unless its cells have all values, only the number of values beyond is known.
+    """
     so_far = reached(stat)
     bounds = {}
     for key in filter(is_percentile, stat.percentiles):
@@ -79,15 +87,17 @@ def _from_cells(stat: SeriesStat) -> Mapping[str, Bounds]:
 
 
 def reached(stat: SeriesStat) -> list[int] | None:
-    """How many values there are up to the end of each cell; None if cells don't have all values of the series."""
+    """Return the number of values up to the end of each cell; None if the cells lack values of the series."""
     so_far = list(accumulate(max(count, 0) for _, count in stat.histogram))
     usable = so_far and so_far[-1] == stat.count and all(0 <= cell < CELLS for cell, _ in stat.histogram)
     return so_far if usable else None
 
 
 def edges(stat: SeriesStat, so_far: Sequence[int], wanted: int) -> tuple[float, float]:
-    """Between which values that of a rank lies: in its cell, and within all values. The first and the last cell
-    also have the values outside the range of the series. `so_far` is as `reached` has it."""
+    """Return the edges between which the value of a rank lies: those of its cell, within minimum and maximum.
+
+    The first and the last cell also hold values outside the range of the series. `so_far` comes from `reached`.
+    """
     place = bisect_left(so_far, wanted)
     cell = stat.histogram[place][0]
     low, high = edge(cell) * stat.cell_unit, edge(cell + 1) * stat.cell_unit
@@ -99,7 +109,10 @@ def edges(stat: SeriesStat, so_far: Sequence[int], wanted: int) -> tuple[float, 
 
 
 def _around(bounds: Bounds, value: float) -> Bounds:
-    """Those and the value itself, which may be an order statistic: rounding to ticks puts none outside."""
+    """Extend bounds to include the value itself.
+
+    It may be an order statistic outside of them, due to rounding to ticks.
+    """
     low = None if bounds.low is None else min(bounds.low, value)
     high = None if bounds.high is None else max(bounds.high, value)
     return Bounds(low=low, high=high, beyond=bounds.beyond)

@@ -1,4 +1,4 @@
-"""What percentiles are surely below, as MLPerf's early stopping has it, from what a run has on disk."""
+"""Bounds of percentiles by MLPerf's early stopping, computed from the files of a run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from telemetry.wire.snapshot import SeriesStat
 
 _USUAL: Final = EarlyRule()
 _FROM: Final = (1, 2)
-"""Limits are set from the median on."""
+"""The lowest percentile with a bound: limits are set from the median on."""
 _MOST: Final = 10**12
-"""No run has more samples; where a file says so, ranks of them would take hours to count."""
+"""Largest number of samples. No run has more; a file that claims more would take hours to compute."""
 
 
 def early_stops(
     stat: SeriesStat, added: Added | None = None, rows: Rows | None = None, rule: EarlyRule = _USUAL
 ) -> dict[str, EarlyStop]:
-    """Of each percentile of a series from the median on, but for the maximum.
+    """Return the bound of each percentile of a series from the median on, except the maximum.
 
-    A bound is the highest value of what holds the sample: a bucket of the history if that has all values of the
-    series, else a cell of its display histogram. None has one where neither has all.
+    A bound is the highest value of the bucket that holds the sample: a bucket of the history if that has all values
+    of the series, else a cell of the display histogram. If neither has all values, there is no bound.
     """
     ratios = _ratios(stat.percentiles)
     if stat.count > _MOST:
@@ -52,8 +52,10 @@ def early_ranks(
     series: Collection[SeriesId],
     rule: EarlyRule = _USUAL,
 ) -> Integers:
-    """The ranks of the samples that are bounds: a line for each of the rows, by how many values it has. Where there
-    is no bound, and in rows of other series, any rank will do."""
+    """Return the ranks of the samples that are bounds: a line for each row, given its number of values.
+
+    A missing bound, and rows of other series, have an arbitrary rank.
+    """
     ratios = _ratios(percentiles) if series else {}
     lines = np.ones((len(rows), len(ratios)), dtype=np.int64)
     for row in (rows.place[one] for one in series if one in rows.place):
@@ -71,14 +73,14 @@ def _ratios(percentiles: Collection[str]) -> dict[str, Ratio]:
 
 
 def _from_history(stat: SeriesStat, ranks: Mapping[str, int], added: Added, rows: Rows) -> dict[str, float] | None:
-    """None if the history does not have all values."""
+    """Return bounds from the history, or None if it lacks values of the series."""
     row = rows.place.get(series_id(stat))
     one = None if row is None else added.only(row, rows)
     if one is None or int(one.count[0]) != stat.count or int(one.counts.sum()) != stat.count:
         return None
     places = np.searchsorted(np.cumsum(one.counts), list(ranks.values()))
     highest = Layout.of(int(one.digits[0])).highest_of(one.slots[places]) / float(one.ticks_per_unit[0])
-    # The last slot also counts what is above the range of the histogram.
+    # The last slot also counts values above the range of the histogram.
     values = np.where(places == one.slots.size - 1, one.max[0], np.clip(highest, one.min[0], one.max[0]))
     return dict(zip(ranks, values.tolist(), strict=True))
 

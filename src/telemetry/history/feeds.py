@@ -1,4 +1,4 @@
-"""What a reader should know of the feeds of a run."""
+"""Findings about the feeds of a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _WHY: Final = {
     TOOL_CALLS: "the answer calls tools, which only a chat template could turn into tokens",
     NO_TEXT: "the benchmark sent no text of the answer",
 }
-"""Reason of UNCOUNTED → why, and what to do about it."""
+"""Map of reason of UNCOUNTED → explanation and advice."""
 
 
 def of_feeds(report: Report) -> Iterator[str]:
-    """An account of events says nothing of what never got to the feed, or was none."""
+    """Yield findings about feeds.
+
+    The accounting of events does not cover messages that a feed missed or could not use.
+    """
     counters = report.snapshot.counters
     if said := interruption(counters):
         yield printable(f"{said}: what it would still have done is in no figure")

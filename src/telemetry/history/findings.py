@@ -1,4 +1,4 @@
-"""What a reader of a report should know before trusting its numbers, in plain words, most important first."""
+"""Findings of a report: warnings about its numbers in plain words, most important first."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from telemetry.wire.report import Report, SeriesBounds
 from telemetry.wire.snapshot import SeriesStat
 
 _NAMED: Final = 3
-"""Series in one line; the others are counted."""
+"""Series named in one line; further ones are counted."""
 _LINES: Final = 8
-"""About series with too few values: they are grouped, but there are many ways to be short."""
+"""Lines about series with too few values. They are grouped by missing percentiles, but there can be many groups."""
 _EDGE_S: Final = 2.0
-"""A history begins with the run and ends with it, within the seconds it is made of."""
+"""Tolerance for the start and the end of a history: it consists of intervals of seconds."""
 _LATE: Final = 0.05
-"""Of the ticks: below that a machine was a little busy now and then."""
+"""Share of late ticks. Below it the machine was a little busy now and then."""
 _CLOCK_S: Final = 1.0
 _OF_TURNS: Final = tuple(f".{word}" for word in (words.TURN_LATENCY, words.TURN_TTFT))
 _PARTS: Final = {
@@ -39,27 +39,32 @@ _PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What the history has of what a report is of; seconds since the run's start."""
+    """The coverage of a report's time range by the history; in seconds since the run's start."""
 
     start_s: float
     end_s: float
     seconds: float
     values: int
-    """Of all series together."""
+    """Number of values, over all series."""
     whole: bool = True
-    """Not of a part of the run, or of one that was looked for and not found."""
+    """True for the whole run, also if a requested time range was not found in it."""
 
 
 def alone(report: Report, passed_over: str = "") -> Report:
-    """With all that a result says without its files: bounds from its display histograms, what is known of requests,
-    and findings. `passed_over`: as in `findings`."""
+    """Return a result with everything that needs no other files.
+
+    This adds bounds from its display histograms, figures of requests, and findings. For `passed_over` see
+    `findings`.
+    """
     report = with_requests(replace(report, bounds=series_bounds(report.snapshot.series)))
     return replace(report, findings=findings(report, None, passed_over))
 
 
 def findings(report: Report, covered: Covered | None, passed_over: str = "") -> list[str]:
-    """`covered`: None if the report is made without its history; `passed_over` says why, if there is one. A line is
-    about one thing, however many series share it."""
+    """Return all findings. One line is about one issue, for all series that share it.
+
+    `covered` is None for a report made without its history; `passed_over` then has the reason, if any.
+    """
     return [
         *_losses(report),
         *_part(report, covered),
@@ -125,8 +130,10 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
 
 
 def _too_few(report: Report) -> Iterator[str]:
-    """Percentiles without bounds, series that lack the same ones together; those of many values come first. The
-    turns of conversations, which lack different ones, are one line."""
+    """Yield lines about percentiles without bounds, grouped by missing percentiles, groups with most values first.
+
+    Turns of conversations lack different percentiles, and share one line.
+    """
     groups: dict[tuple[str, ...], list[SeriesStat]] = {}
     turns: list[tuple[SeriesStat, tuple[str, ...]]] = []
     for stat in report.snapshot.series:
@@ -159,7 +166,7 @@ def _short(report: Report, lacking: Sequence[str], stats: Sequence[SeriesStat]) 
 
 
 def _short_turns(turns: Sequence[tuple[SeriesStat, tuple[str, ...]]]) -> str:
-    """Each turn may lack others; what is named is lacking in one of them at least."""
+    """Return the line about turns. Each named percentile is missing in at least one turn."""
     stats = [stat for stat, _ in turns]
     labels = [{key: value for key, value in stat.labels.items() if key != words.TURN} for stat in stats]
     names = dict.fromkeys(wording.instrument(stat.name, own) for stat, own in zip(stats, labels, strict=True))
@@ -206,7 +213,7 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _claims(key: str) -> bool:
-    """Whether a percentile says anything beyond the values themselves."""
+    """Return whether a percentile is an estimate. The maximum, 100, is not."""
     return not key.startswith("100")
 
 
@@ -221,7 +228,7 @@ def _ticks(report: Report) -> Iterator[str]:
 
 
 def _clock(report: Report) -> Iterator[str]:
-    """Times of the history are those of the wall clock; how long the run took is not."""
+    """Yield a finding if the wall clock was set. The history uses the wall clock; the elapsed time does not."""
     snapshot = report.snapshot
     if not snapshot.started_ns or not snapshot.time_ns or report.sources:
         return

@@ -1,4 +1,4 @@
-"""What tells an instrument from all others of its kind."""
+"""Identity of an instrument among those of its kind."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from telemetry.wire.report import SeriesBounds, SeriesOverTime
 from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
-"""Name and labels, these sorted."""
+"""Name and sorted labels."""
 
 
 def series_id(of: SeriesKey | SeriesStat | CounterStat | GaugeStat | SeriesBounds | SeriesOverTime) -> SeriesId:
-    """By name and labels."""
+    """Return the id: name and sorted labels."""
     return of.name, tuple(sorted(of.labels.items()))

@@ -1,4 +1,4 @@
-"""Where the intervals of a run's history come from: its aggregator, or its directory."""
+"""Sources of the intervals of a run's history: its aggregator, or its directory."""
 
 from __future__ import annotations
 
@@ -20,36 +20,42 @@ _COARSEST_S: Final = LEVELS[-1]
 
 
 class IntervalSource(Protocol):
-    """One thread's. All methods block, and raise TelemetryError if the history can't be had."""
+    """A source of intervals. Single-threaded.
+
+    All methods block, and raise TelemetryError if the history is unavailable.
+    """
 
     budget: int
-    """Bytes of intervals that one question may come to, about."""
+    """Approximate largest size in bytes of the intervals of one request."""
 
     def keys(self) -> list[SeriesKey]:
-        """What the indices stand for, of all kinds."""
+        """Return the keys of all indices, of all kinds."""
 
     def intervals(self, start_ns: int, end_ns: int = FOREVER, level_s: int = 0) -> Iterator[Interval]:
-        """Those that overlap `[start_ns, end_ns)`, in order; of the finest level each with level 0."""
+        """Yield intervals that overlap `[start_ns, end_ns)`, in order.
+
+        With level 0 each is of the finest level available.
+        """
 
     def before(self, end_ns: int) -> Iterator[Interval]:
-        """All until then in order, of levels as coarse as can be had: for adding up."""
+        """Yield all intervals up to a moment, in order and as coarse as possible: for sums."""
 
     def damage(self) -> list[str]:
-        """What the last question found damaged and left out; of a run that is over."""
+        """Return the damage found and skipped by the last request. Valid for an ended run."""
 
     def close(self) -> None: ...
 
 
 class ControlIntervals:
-    """What the aggregator tells, page by page. Raises EndpointError or KeysError where it does not answer."""
+    """Intervals from the aggregator, page by page. Raises EndpointError or KeysError if it does not answer."""
 
-    budget = 64 * MIB  # whoever has no directory to read from may sit behind a thin line
+    budget = 64 * MIB  # without a local directory, the connection may be slow
 
     def __init__(self, endpoint: str) -> None:
         self._client = ControlClient(endpoint)
 
     def keys(self) -> list[SeriesKey]:
-        # keys come with a question that begins at 0; the coarsest level is the least to search through in vain
+        # a request that begins at 0 returns keys; the coarsest level has the least to search
         return self._ask(GetHistory(start_ns=0, end_ns=1, level_s=_COARSEST_S)).keys
 
     def intervals(self, start_ns: int, end_ns: int = FOREVER, level_s: int = 0) -> Iterator[Interval]:
@@ -61,7 +67,7 @@ class ControlIntervals:
             except Malformed as malformed:
                 raise ProtocolError(f"an interval of the history can't be read: {malformed}") from malformed
             forward = page.next_ns is not None and page.next_ns > following
-            following = page.next_ns if forward else None  # a clock that was set back must not make a circle
+            following = page.next_ns if forward else None  # a clock that was set back must not loop forever
 
     def before(self, end_ns: int) -> Iterator[Interval]:
         return self.intervals(0, end_ns)
@@ -80,7 +86,7 @@ class ControlIntervals:
 
 
 class DiskIntervals:
-    """What lies in a run directory, whether its aggregator lives or not. Raises RunDirectoryError."""
+    """Intervals from a run directory, whether or not its aggregator is alive. Raises RunDirectoryError."""
 
     budget = GIB  # a second or two of reading from the page cache
 
@@ -100,4 +106,4 @@ class DiskIntervals:
         return damage_of(self._reader)
 
     def close(self) -> None:
-        """No file is open between two questions."""
+        """Do nothing: no file stays open between requests."""

@@ -1,4 +1,4 @@
-"""Intervals of many series added up: few of them by sorting, many into pages."""
+"""Sums of intervals of many series: few intervals are sorted, many are added into pages."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.histograms import Histograms, added_up
 from telemetry.wire.control import SeriesKey
 
-_PENDING_SLOTS: Final = 1 << 20  # sorting up to so many costs less than making pages; these take 16 MiB
+_PENDING_SLOTS: Final = 1 << 20  # sorting up to this many is cheaper than pages; they take 16 MiB
 _NARROW: Final = 1 << 32
-"""Sums below it fit into 32 bits, which halves the pages of most runs."""
+"""Limit below which sums fit into 32 bits, which halves the pages of most runs."""
 _OFFSETS: Final = PAGE_SLOTS - 1
-_BLOCK_PAGES: Final = 2_048  # what is made of so many on the way stays in the cache
+_BLOCK_PAGES: Final = 2_048  # temporary arrays of this many pages fit into the cache
 
 
 class Rows:
-    """Some series in the order of their indices, which is that of the rows of all sums of them. Immutable."""
+    """A set of series in the order of their indices, which is the row order of all their sums. Immutable."""
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
-        """Of an index that comes twice, the last one counts."""
+        """Sort the keys by index. Of keys with the same index, the last one counts."""
         known = {key.index: key for key in keys}
         self.keys = [known[index] for index in sorted(known)]
         self.index = np.array(sorted(known), dtype=np.int64)
@@ -37,19 +37,19 @@ class Rows:
         self.ticks_per_unit = np.array([key.ticks_per_unit for key in self.keys], dtype=np.float64)
         slots = max((Layout.of(key.digits).slots for key in self.keys), default=1)
         self.span = -(-slots // PAGE_SLOTS) << PAGE_BITS
-        """`row * span + slot` is the place of a slot among all: whole pages of them for each row."""
+        """Places of a row: whole pages of slots. `row * span + slot` is the place of a slot among all."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def key_of(self, series: SeriesId) -> SeriesKey:
-        """Raises KeyError for one that is not among them."""
+        """Return the key of a series. Raises KeyError for an unknown one."""
         return self.keys[self.place[series]]
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a sum has come to: one line for each series with values, by ascending row."""
+    """The result of a sum: one line for each series with values, by ascending row."""
 
     rows: Integers
     seconds: float
@@ -62,7 +62,7 @@ class Added:
     counts: Integers
 
     def histograms(self, of: Rows) -> Histograms:
-        """`of`: those the sum was made of."""
+        """Return the histograms. `of` has the rows that the sum was made of."""
         begins = self.rows * of.span
         ends = np.searchsorted(self.places, begins + of.span)
         return Histograms(
@@ -79,7 +79,7 @@ class Added:
         )
 
     def some(self, chosen: NDArray[np.bool_], of: Rows) -> Added:
-        """Only those of the chosen rows that have values."""
+        """Return the result for the chosen rows only, as far as they have values."""
         kept = chosen[self.rows]
         rows = self.rows[kept]
         begins = np.searchsorted(self.places, rows * of.span).tolist()
@@ -97,7 +97,7 @@ class Added:
         )
 
     def only(self, row: int, of: Rows) -> Histograms:
-        """Of one row, with values or without."""
+        """Return the histogram of one row, even if it is empty."""
         begin, end = np.searchsorted(self.places, (row * of.span, (row + 1) * of.span))
         line = int(np.searchsorted(self.rows, row))
         own = slice(line, line + 1)
@@ -116,8 +116,11 @@ class Added:
 
 
 class Sum:
-    """One owner. Holds `_PENDING_SLOTS` slots and, once it had more, pages of 256 where there are values: no more
-    than the aggregator of the run."""
+    """A sum of intervals. Not thread-safe.
+
+    It holds `_PENDING_SLOTS` slots and, once it had more, pages of 256 slots for ranges with values. It needs no
+    more memory than the aggregator of the run.
+    """
 
     def __init__(self, rows: Rows) -> None:
         size = len(rows)
@@ -131,7 +134,7 @@ class Sum:
         self._pages: _Pages | None = None
 
     def add(self, columns: Columns, seconds: float) -> None:
-        """Of a decoded interval. Series that are not among the rows are passed over."""
+        """Add a decoded interval. Ignores series that are not among the rows."""
         rows = np.searchsorted(self._rows.index, columns.index)
         known = np.append(self._rows.index, -1)[rows] == columns.index
         slots, counts, occupied = columns.slots, columns.counts, columns.occupied
@@ -146,11 +149,11 @@ class Sum:
         self.include(Added(rows, seconds, count, total, least, most, places, counts.astype(np.int64)))
 
     def include(self, other: Added) -> None:
-        """What another sum of the same rows has come to; a place may come twice in it."""
+        """Add the result of another sum of the same rows. A place may occur twice in it."""
         rows = other.rows
         self._seconds += other.seconds
         self._count[rows] += other.count
-        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats allow
             self._total[rows] += other.total
         self._min[rows] = np.minimum(self._min[rows], other.min)
         self._max[rows] = np.maximum(self._max[rows], other.max)
@@ -162,10 +165,10 @@ class Sum:
             self._settle()
 
     def added(self, wanted: Callable[[Integers], Integers] | None = None) -> Added:
-        """All that was added so far.
+        """Return the sum so far.
 
-        `wanted` tells, for the counts of all rows, some ranks of each, a line a row: who asks for no others may
-        find counts of many slots together at the first of them, which is less work.
+        `wanted` maps the counts of all rows to the needed ranks, one line per row. With it, counts of many slots
+        may be merged at the first of them, which is less work; only these ranks are valid then.
         """
         if self._pages is not None:
             self._settle()
@@ -181,7 +184,7 @@ class Sum:
         else:
             places, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
         ends = np.searchsorted(places, np.arange(1, len(self._rows) + 1) * self._rows.span)
-        # In a damaged history one may be without the other.
+        # In a damaged history, a row may have a count without slots or slots without a count.
         rows = np.flatnonzero((self._count != 0) | (np.diff(ends, prepend=0) != 0))
         count, total, least, most = self._count[rows], self._total[rows], self._min[rows], self._max[rows]
         return Added(rows, self._seconds, count, total, least, most, places, counts)
@@ -195,7 +198,7 @@ class Sum:
 
 
 class _Pages:
-    """Counts by place, in pages that are made on first use. Page 0 of the pool stays empty."""
+    """Counts by place, in pages that are created on first use. Page 0 of the pool stays empty."""
 
     def __init__(self, places: int) -> None:
         self._table = np.zeros(places >> PAGE_BITS, dtype=np.int64)
@@ -205,7 +208,7 @@ class _Pages:
         self._sum = 0
 
     def add(self, places: Integers, counts: Integers) -> None:
-        """Places in ascending order are added fastest."""
+        """Add counts. Places in ascending order are fastest."""
         self._sum += int(counts.sum())
         if self._sum >= _NARROW and self._pool.dtype == np.uint32:
             self._pool = self._pool.astype(np.int64)
@@ -214,19 +217,21 @@ class _Pages:
         firsts = numbers.take(begins)
         own = np.repeat((self._pages(firsts) - firsts) << PAGE_BITS, np.diff(begins, append=places.size))
         own += places
-        # A place may come twice, so this is no plain assignment.
+        # A place may occur twice, so a plain assignment would lose counts.
         np.add.at(self._pool.reshape(-1), own, counts.astype(self._pool.dtype))
 
     def occupied(self) -> tuple[Integers, Integers]:
-        """Places, ascending, and their counts."""
+        """Return places, ascending, and their counts."""
         return self._spread(np.argsort(self._numbers[: self._used]))
 
     def around(self, row_pages: int, wanted: Integers) -> tuple[Integers, Integers]:
-        """The same, but pages that hold none of some ranks of their row count as a whole, at their first place.
-        `wanted`: a line for each row, ranks from 1; rows have so many pages."""
+        """Return places and counts like `occupied`, but merge each page without a wanted rank at its first place.
+
+        `wanted` has a line of ranks, from 1, for each row. Each row has `row_pages` pages.
+        """
         order = np.argsort(self._numbers[: self._used])[1:]
         numbers = self._numbers[order]
-        # A page holds no more than the pool, and that fits into its type.
+        # A page holds no more than the whole pool, whose sum fits into its type.
         sums = self._pool[: self._used].sum(axis=1, dtype=self._pool.dtype)
         reached = np.append(0, np.cumsum(sums[order], dtype=np.int64))
         firsts = np.searchsorted(numbers, np.arange(len(wanted)) * row_pages)
@@ -240,13 +245,13 @@ class _Pages:
         return places[ascending], counts[ascending]
 
     def _spread(self, order: Integers) -> tuple[Integers, Integers]:
-        """What some pages hold, in this order."""
+        """Return places and counts of some pages, in this order."""
         room = np.count_nonzero(self._pool[: self._used])
         places, counts, end = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), 0
         for first in range(0, order.size, _BLOCK_PAGES):
             block = order[first : first + _BLOCK_PAGES]
             pages = self._pool[block]
-            taken = pages != 0  # finding places takes several times as long among numbers
+            taken = pages != 0  # finding places takes several times as long in an array of numbers
             found = np.flatnonzero(taken)
             own = slice(end, end := end + found.size)
             counts[own] = pages.reshape(-1).take(found)
@@ -265,7 +270,7 @@ class _Pages:
             missing = missing[_changes(missing)]
             first, self._used = self._used, self._used + missing.size
             if self._used > len(self._pool):
-                # What is not used of it takes no memory yet, and copies are few.
+                # Unused room takes no memory yet, and makes copies rare.
                 room = max(self._used, len(self._pool)) * 3 // 2
                 self._pool, self._numbers = grown(self._pool, room), grown(self._numbers, room)
             self._numbers[first : self._used] = missing
@@ -275,7 +280,7 @@ class _Pages:
 
 
 def _changes(numbers: Integers) -> Integers:
-    """Where a number differs from the one before."""
+    """Return the indices of numbers that differ from the one before."""
     begins = np.empty(numbers.size, dtype=np.bool_)
     begins[:1] = True
     np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])

@@ -17,36 +17,36 @@ from telemetry.wire.report import SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat
 
 STEPS: Final = 60
-"""About so many, unless somebody asks for others."""
+"""Approximate number of steps by default."""
 POINTS: Final = 250_000
-"""Of all series together, in one report: 80 MB of JSON."""
+"""Points of all series together in one report: 80 MB of JSON."""
 OWN_POINTS: Final = 6_000
-"""That a report has if nobody asks for more."""
+"""Points of all series together in a report by default."""
 _NICE_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400)
 _ROUNDING: Final = 1.02
-"""Seconds of a history are a little longer than seconds."""
+"""Allowance for intervals of a history, which are a little longer than seconds."""
 _SHOWN: Final = ("50", "90", "99", "99.9")
 
 
 def step_for(seconds: float) -> float:
-    """A step that people count in, for about `STEPS` of them."""
+    """Return a round step that gives about `STEPS` steps."""
     wanted = seconds / STEPS / _ROUNDING
     return float(next((step for step in _NICE_S if step >= wanted), _NICE_S[-1]))
 
 
 def shown(percentiles: Sequence[str]) -> list[str]:
-    """Those that figures over time have: a few that people look at."""
+    """Return the percentiles of figures over time: the few most used ones."""
     return [key for key in percentiles if key in _SHOWN] or list(percentiles[: len(_SHOWN)])
 
 
 def check_step(step_s: float) -> None:
-    """Raises UsageError for one that leads nowhere."""
+    """Raise UsageError for a step that is not positive and finite."""
     if not 0.0 < step_s < math.inf:
         raise UsageError(f"a step of {step_s:g} s leads nowhere", hint="write it like 10s or 1m")
 
 
 def check_points(steps: float, series: int, step_s: float) -> None:
-    """Raises UsageError where somebody asks for more points than a report holds."""
+    """Raise UsageError for more points than a report can hold."""
     if steps * series > POINTS:
         least_s = step_s * steps * series / POINTS
         raise UsageError(
@@ -57,26 +57,26 @@ def check_points(steps: float, series: int, step_s: float) -> None:
 
 
 def busiest(stats: Sequence[SeriesStat], steps: float) -> list[SeriesStat]:
-    """As many series as a report has by itself, those with the most values, in their order."""
+    """Return the series with the most values, as many as fit in a report by default, in their order."""
     room = int(OWN_POINTS // max(steps, 1.0))
     most = sorted(range(len(stats)), key=lambda place: -stats[place].count)[:room]
     return [stats[place] for place in sorted(most)]
 
 
 class OverTime:
-    """Gathers points as windows come. One owner."""
+    """A collector of points, window by window. Not thread-safe."""
 
     def __init__(self, of: Sequence[SeriesStat]) -> None:
         self._of = {series_id(stat): stat for stat in of}
         self._points: dict[SeriesId, list[SeriesPoint]] = {}
         self._rows: Rows | None = None
         self._mask = np.zeros(0, dtype=np.bool_)
-        """Which of these rows are among `of`."""
+        """Mask of the rows that are among `of`."""
         self._empty: list[SeriesPoint] = []
-        """A point without values for each window."""
+        """An empty point for each window."""
 
     def add(self, window: RangeTotals) -> None:
-        """With the percentiles that the points are to have."""
+        """Add a window. It must have the percentiles of the points."""
         of = self._chosen(window)
         for one, figures in window.figures(of).items() if of is not None else ():
             points = self._points.setdefault(one, [])
@@ -103,7 +103,7 @@ class OverTime:
         return window.added if self._mask.all() else window.added.some(self._mask, window.rows)
 
     def series(self) -> list[SeriesOverTime]:
-        """Those with values, each with a point for every window."""
+        """Return series with values, each with a point for every window."""
         for points in self._points.values():
             points.extend(self._empty[len(points) :])
         return [

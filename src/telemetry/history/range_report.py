@@ -1,4 +1,4 @@
-"""The result of a run once more, of what its history says of a part of it."""
+"""The result of a run, computed again for a time range of its history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REASON: Final = "percentiles of a part of a run come from its history"
 
 @dataclass
 class RangeReport:
-    """Windows added up, in order of time. One owner."""
+    """A sum of windows in order of time. Not thread-safe."""
 
     rows: Rows
     start_s: float = 0.0
@@ -42,7 +42,7 @@ class RangeReport:
         self._sum = Sum(self.rows)
 
     def add(self, window: RangeTotals) -> None:
-        """One that was made of the same rows."""
+        """Add a window that was made of the same rows."""
         assert window.added is not None
         self.start_s = min(self.start_s, window.start_s) if self.windows else window.start_s
         self.end_s = max(self.end_s, window.end_s)
@@ -59,8 +59,11 @@ class RangeReport:
         early: Collection[SeriesId] = (),
         rule: EarlyRule = _USUAL,
     ) -> Added:
-        """All values. With percentiles: only good for their bounds, of `early` series also for those of early
-        stopping, and less work."""
+        """Return the sum of all values.
+
+        With `percentiles` the sum is valid for their bounds only, and for early stopping of the `early` series, but
+        takes less work.
+        """
 
         def wanted(counts: Integers) -> Integers:
             early_lines = early_ranks(counts, percentiles, self.rows, early, rule)
@@ -70,7 +73,10 @@ class RangeReport:
 
 
 def snapshot_of(run: MetricsSnapshot, part: RangeReport, added: Added) -> MetricsSnapshot:
-    """The run's own with series, counters, gauges and marks of a part of it; all else is that of the whole run."""
+    """Return the run's snapshot with series, counters, gauges and marks of a time range.
+
+    The rest covers the whole run.
+    """
     start_ns, end_ns = (run.started_ns + round(at_s * 1e9) for at_s in (part.start_s, part.end_s))
     return replace(
         run,
@@ -106,7 +112,7 @@ def _empty(stat: SeriesStat) -> SeriesStat:
 
 
 def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
-    """Values outside the range are in edge slots, and nobody knows of which part they are."""
+    """Return the stat of a series. Values outside its range are counted in edge slots, without their time."""
     total = plain(figures.total) if isinstance(run.total, int) else figures.total
     return SeriesStat(
         name=run.name,
@@ -128,7 +134,7 @@ def _stat(run: SeriesStat, figures: Figures, digest: Digest) -> SeriesStat:
 
 
 def _counter(stat: CounterStat, part: RangeReport) -> CounterStat:
-    """How many events made the increase is not in the history."""
+    """Return a counter of a time range. The history lacks its number of events."""
     increase = part.counters.get(series_id(stat), 0.0)
     value = plain(increase) if isinstance(stat.value, int) else increase
     rate = increase / part.seconds if part.seconds > 0.0 else 0.0
@@ -136,7 +142,7 @@ def _counter(stat: CounterStat, part: RangeReport) -> CounterStat:
 
 
 def _gauge(stat: GaugeStat, values: Mapping[SeriesId, float]) -> GaugeStat:
-    """Without a value where it was not set in this part."""
+    """Return a gauge; without a value if it was not set in the time range."""
     value = values.get(series_id(stat))
     return GaugeStat(
         name=stat.name, labels=stat.labels, unit=stat.unit, value=None if value is None else plain(value)
@@ -144,5 +150,5 @@ def _gauge(stat: GaugeStat, values: Mapping[SeriesId, float]) -> GaugeStat:
 
 
 def plain(value: float) -> int | float:
-    """An int where that is exact, as in every snapshot."""
+    """Return an int if that is exact, as in every snapshot."""
     return int(value) if abs(value) < EXACT_INTEGER and value == int(value) else value

@@ -1,4 +1,4 @@
-"""What a history says of all series between two moments."""
+"""Figures of all series between two moments, from the history."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ from telemetry.wire.report import Bounds
 
 @dataclass(frozen=True, kw_only=True)
 class RangeTotals:
-    """Seconds since the run's start. Edges are those of the intervals that the history has."""
+    """The figures of a time range, in seconds since the run's start. Its edges are edges of intervals."""
 
     start_s: float
     end_s: float
     seconds: float
-    """Of these that are in the history; after a gap less than `end_s - start_s`."""
+    """Seconds covered by the history; less than `end_s - start_s` if there is a gap."""
     counters: Mapping[SeriesId, float] = field(default_factory=dict)
-    """Increases in the window, of those that have one."""
+    """Increases in the time range, without zeros."""
     gauges: Mapping[SeriesId, float] = field(default_factory=dict)
-    """Last values, of those that were set in the window."""
+    """Last values of gauges that were set in the time range."""
     percentiles: Sequence[str] = ()
-    """That the figures of `series` have."""
+    """Percentiles of the figures in `series`."""
     rows: Rows = field(default_factory=lambda: Rows([]), repr=False)
-    """Series that were looked at."""
+    """Series that were read."""
     added: Added | None = field(default=None, repr=False)
-    """Their values."""
+    """Sums of their values."""
 
     @cached_property
     def series(self) -> Mapping[SeriesId, Figures]:
-        """Those with values in the window. Computed when it is asked for."""
+        """Figures of series with values in the time range. Computed on first use."""
         return self.figures(self.added) if self.added is not None else {}
 
     def figures(self, of: Added) -> dict[SeriesId, Figures]:
-        """Of some of `added`."""
+        """Return the figures of a subset of `added`."""
         ids = (self.rows.ids[row] for row in of.rows.tolist())
         return dict(zip(ids, of.histograms(self.rows).figures(self.percentiles), strict=True))
 
     def bounds(self, series: SeriesId, percentiles: Sequence[str], confidence: float = 0.95) -> dict[str, Bounds]:
-        """Confidence bounds of percentiles of a series in this window; empty without values. Raises UsageError for
-        a percentile outside (0, 100]."""
+        """Return confidence bounds of percentiles of a series; empty without values.
+
+        Raises UsageError for a percentile outside (0, 100].
+        """
         if self.added is None or series not in self.rows.place:
             return {}
         return self.added.only(self.rows.place[series], self.rows).bounds(percentiles, confidence)[0]

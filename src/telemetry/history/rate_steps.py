@@ -16,24 +16,27 @@ from telemetry.store.history import LEVELS, Picked
 from telemetry.wire.control import SeriesKey
 
 _COARSE_SHARE: Final = 0.1
-"""Of the time: where more of it is left in coarser intervals only, steps are as long as these."""
+"""Share of the time. If more than it is left in coarser intervals only, steps are as long as these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """One entry a step."""
+    """Arrays with one entry per step."""
 
     step_s: float
     start_s: Floats
     end_s: Floats
     rate: Floats
-    """Values a second; NaN for a step of which less than half is known."""
+    """Values per second; NaN for a step of which less than half is known."""
     median: Floats
-    """NaN without values."""
+    """Median of each step; NaN without values."""
 
 
 def steps_of(past: RunHistory, key: SeriesKey, start_ns: int, end_ns: int) -> Steps:
-    """Of a part of the run, in steps of a second, or of what is still kept of it. Blocks on the disk."""
+    """Return a time range of a run in steps of a second, or of the finest level that is still kept.
+
+    Blocks on the disk.
+    """
     picked = list(past.reader.pick(key.index, start_ns, end_ns))
     if not picked:
         none = np.zeros(0)
@@ -64,7 +67,7 @@ def _step_s(lasted_s: Floats) -> float:
 
 
 def _merged(picked: Sequence[Picked], key: SeriesKey, begins: Integers, seconds: Floats) -> Histograms:
-    """Those from one of `begins` up to the next become one."""
+    """Merge the histograms from each of `begins` up to the next into one."""
     rows, span = begins.size, Layout.of(key.digits).slots
     of_pick = np.repeat(np.arange(rows), np.diff(begins, append=len(picked)))
     places = np.repeat(of_pick * span, [one.slots.size for one in picked])
@@ -87,5 +90,5 @@ def _merged(picked: Sequence[Picked], key: SeriesKey, begins: Integers, seconds:
 
 
 def _finite(values: Floats, known: NDArray[np.bool_]) -> Floats:
-    """NaN for all others."""
+    """Replace unknown and infinite values by NaN."""
     return np.where(known & np.isfinite(values), values, np.nan)

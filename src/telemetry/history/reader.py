@@ -1,4 +1,4 @@
-"""The history of one run: its instruments, and its intervals, one by one or in steps."""
+"""The history of one run: its instruments, and its intervals, one by one or in windows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from telemetry.wire.history import Interval, ValueColumns
 
 FAR_NS: Final = (1 << 63) - 1
 _LATE_NS: Final = 120_000_000_000
-"""Few results come later than that after the last interval."""
+"""Usual limit of the time between the last interval and the result."""
 
 
 class RunHistory:
-    """One owner. Every method may block on the disk, and raises RunDirectoryError for files that can't be read."""
+    """A history on disk. Not thread-safe.
+
+    Every method may block, and raises RunDirectoryError for unreadable files.
+    """
 
     def __init__(self, directory: Path, started_ns: int, time_ns: int) -> None:
-        """Wall clock: of the run's start, and of its result. Reads what the indices stand for."""
+        """Read the keys of the indices. Both times are wall clock: the run's start, and its result."""
         self._directory = directory
         self.reader = HistoryReader(directory)
         self._time_ns = time_ns
@@ -43,27 +46,29 @@ class RunHistory:
         self.started_ns = started_ns or next((one.start_ns for one in self.reader.intervals()), 0)
 
     def damage(self) -> list[str]:
-        """What the last reading of intervals found damaged and left out. For a run that is over: the end of a file
-        that is being written looks the same."""
+        """Return the damage found and skipped by the last reading of intervals.
+
+        Valid for an ended run: the end of a file that is being written looks like damage.
+        """
         return damage_of(self.reader)
 
     def rows_of(self, series: Collection[SeriesId] | None) -> Rows:
-        """Of these, as far as there are any; None: of all."""
+        """Return the rows of these series, as far as they exist; None means all."""
         if series is None:
             return self.rows
         return Rows([self.rows.key_of(one) for one in series if one in self.rows.place])
 
     def ns(self, at_s: float) -> int:
-        """Wall clock of a moment of the run, as far as 64 bits go."""
+        """Return the wall-clock time of a moment of the run, limited to 64 bits."""
         return max(min(self.started_ns + round(min(max(at_s, -1e10), 1e10) * 1e9), FAR_NS), 0)
 
     def seconds(self, at_ns: int) -> float:
-        """Since the run's start."""
+        """Return seconds since the run's start."""
         return (at_ns - self.started_ns) / 1e9
 
     @cached_property
     def end_s(self) -> float:
-        """Where the last interval ends; 0 without any."""
+        """End of the last interval in seconds since the run's start; 0 without intervals."""
         for start_ns in (max(self._time_ns - _LATE_NS, 0), 0):
             ends_ns = [picked.end_ns for picked in self.reader.pick(0, start_ns)]
             if ends_ns:
@@ -71,7 +76,7 @@ class RunHistory:
         return 0.0
 
     def stored_bytes(self, step_s: float) -> int:
-        """On disk, of the intervals that steps are made of."""
+        """Return the size on disk of the intervals used for these steps."""
         level = _level(step_s)
         try:
             return sum(one.path.stat().st_size for one in segments(self._directory) if one.level == level)
@@ -81,7 +86,7 @@ class RunHistory:
     def windows(
         self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: Rows
     ) -> Iterator[RangeTotals]:
-        """Those of `RecordedRun.windows`."""
+        """Yield the windows of `RecordedRun.windows`."""
         number, gathered = -1, _Gathered(self, rows)
         for interval in self.reader.coarse(start_ns, end_ns, _level(step_s)):
             middle_ns = interval.start_ns // 2 + interval.end_ns // 2
@@ -95,7 +100,10 @@ class RunHistory:
             yield gathered.window(percentiles)
 
     def digest(self, series: SeriesId, start_ns: int, end_ns: int) -> Digest:
-        """All values of a series in the intervals that overlap this part. Raises KeyError."""
+        """Return all values of a series in the intervals that overlap this time range.
+
+        Raises KeyError for an unknown series.
+        """
         key = self.rows.key_of(series)
         rows, start, end = Rows([key]), FAR_NS, 0
         total = Sum(rows)
@@ -108,7 +116,7 @@ class RunHistory:
 
 
 def damage_of(reader: HistoryReader) -> list[str]:
-    """A sentence for each file of which the last reading could not read all."""
+    """Return a sentence for each file that the last reading could not read completely."""
     return [
         f"{path} is damaged: its last {number_of(count, 'byte')} can't be read, and what they say is left out where"
         " no other file has it"
@@ -117,7 +125,7 @@ def damage_of(reader: HistoryReader) -> list[str]:
 
 
 def _picked(picked: Picked, rows: Rows) -> Added:
-    """As what is added to the only row."""
+    """Return intervals of one series as the sum of a single row."""
     return Added(
         np.zeros(1, dtype=np.int64),
         max(picked.end_ns - picked.start_ns, 0) / 1e9,  # the clock may have been set back
@@ -134,14 +142,14 @@ class Values:
     """Counters or gauges by index."""
 
     def __init__(self, keys: Sequence[SeriesKey]) -> None:
-        """Of an index that comes twice, the last one counts."""
+        """Sort the keys by index. Of keys with the same index, the last one counts."""
         known = {key.index: key for key in keys}
         self.ids = [series_id(known[index]) for index in sorted(known)]
         self.index = np.array(sorted(known), dtype=np.int64)
 
 
 class _Gathered:
-    """Some neighbouring intervals."""
+    """A sum of neighbouring intervals."""
 
     def __init__(self, past: RunHistory, rows: Rows) -> None:
         self._past = past
@@ -157,7 +165,7 @@ class _Gathered:
         # The clock may have been set back.
         self._sum.add(Columns.of(interval), max(interval.end_ns - interval.start_ns, 0) / 1e9)
         places, increases = _values(self._past.counters, interval.counters)
-        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats allow
             np.add.at(self._increases, places, increases)
         places, values = _values(self._past.gauges, interval.gauges)
         self._values[places] = values
@@ -178,7 +186,7 @@ class _Gathered:
 
 
 def _values(of: Values, columns: ValueColumns) -> tuple[Integers, Floats]:
-    """Places among the ids, and what is said of them; what no key stands for is passed over."""
+    """Return places among the ids, and their values. Ignores indices without a key."""
     index = np.frombuffer(columns.index, "<u4").astype(np.int64)
     values = np.frombuffer(columns.value, "<f8")
     places = np.searchsorted(of.index, index)
@@ -191,5 +199,5 @@ def _by_id(of: Values, places: Integers, values: Floats) -> dict[SeriesId, float
 
 
 def _level(step_s: float) -> int:
-    """The coarsest whose intervals fill steps as a whole."""
+    """Return the coarsest level whose intervals divide the step."""
     return next((level for level in reversed(LEVELS) if not step_s % level), LEVELS[0])

@@ -1,6 +1,6 @@
-"""Requests of a report: where they are, how fast they went, and what their percentiles are surely below.
+"""Requests of a report: counts by state, rates, and bounds of percentiles.
 
-Light where there are none: nothing is loaded for them.
+Cheap for reports without requests: no further module is loaded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from telemetry.history.interval_sums import Added, Rows
 
 BOUNDED: Final = (words.LATENCY, words.CORRECTED, words.TTFT, words.TPOT)
-"""What early stopping is about: limits are set on these."""
+"""Series with early stopping: limits are set on these."""
 
 _KINDS: Final = 8
-"""That findings are about; so of windows."""
+"""Kinds, and windows of each kind, with findings."""
 _LATE_AT: Final = "99"
 _CLEARLY: Final = (5, 4)
-"""Of the raw percentile: below that a load generator was a little late, as all are. Being late has to account for
-it: where only some requests were planned, they may have been slower by themselves."""
+"""Ratio to the raw percentile. Below it a load generator was a little late, as all are.
+
+The lateness must explain the ratio: if only some requests were planned, these may be slower by themselves.
+"""
 
 Stops = Callable[[SeriesStat], dict[str, EarlyStop]]
 
@@ -36,10 +38,10 @@ Stops = Callable[[SeriesStat], dict[str, EarlyStop]]
 def with_requests(
     report: Report, added: Added | None = None, rows: Rows | None = None, *, part: bool = False
 ) -> Report:
-    """The report with its `requests`.
+    """Return the report with its `requests`.
 
-    `added` is the sum of the history over the same time range, `rows` what it was made of. Without them bounds come
-    from display histograms. `part`: the report is not of the whole run.
+    `added` is the sum of the history over the same time range, `rows` the rows it was made of. Without them bounds
+    come from display histograms. `part` is True for a report of a part of the run.
     """
     found = request_counts(report.snapshot)
     if not found:
@@ -50,14 +52,14 @@ def with_requests(
     own = {id(stat) for stat in report.snapshot.series}
 
     def stops(stat: SeriesStat) -> dict[str, EarlyStop]:
-        # Windows together are no series: nobody has their values in order.
+        # The sum of windows is not a series: its values are not in order.
         return early_stops(stat, added, rows, rule) if id(stat) in own else {}
 
     return replace(report, requests=[_figures(one, stops, part, rule) for one in found])
 
 
 def of_requests(report: Report) -> Iterator[str]:
-    """What a reader of the numbers should know of requests, of the busiest kinds and windows."""
+    """Yield findings about requests, for the busiest kinds and the first windows."""
     kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
     for one in kinds[:_KINDS]:
         yield from filter(None, map(late_words, one.windows[:_KINDS] or (one,)))
@@ -67,13 +69,15 @@ def of_requests(report: Report) -> Iterator[str]:
 
 
 def late_words(of: RequestCounts) -> str:
-    """That its requests went out late, and what users who came on time saw; empty unless that is clearly worse than
-    what was measured from the issue on."""
+    """Return a finding about late requests: the lateness, and the latency counted from the planned times.
+
+    Empty unless that latency is clearly worse than the one measured from the issue.
+    """
     return _late(of) if _is_late(of) else ""
 
 
 def bounded_series(snapshot: MetricsSnapshot) -> Iterable[SeriesStat]:
-    """Those that early stopping is about."""
+    """Yield the series with early stopping."""
     for one in request_counts(snapshot):
         for part in (one, *one.windows):
             yield from (part.series[word] for word in BOUNDED if word in part.series)
@@ -105,7 +109,7 @@ def _late(of: RequestCounts) -> str:
 
 
 def _unended(of: RequestCounts) -> Iterator[str]:
-    """What became of requests that are in no latency."""
+    """Yield findings about requests that have no latency."""
     for what, number in (("in flight at the end", of.in_flight), ("expired", of.expired)):
         if number > 0:
             share = f"{formatting.count(number)} of {number_of(of.issued, 'request')}"
@@ -113,7 +117,7 @@ def _unended(of: RequestCounts) -> Iterator[str]:
 
 
 def _uncounted(of: RequestCounts) -> Iterator[str]:
-    """That tokens a second are of some of the requests alone."""
+    """Yield a finding if tokens per second cover only some of the requests."""
     tokens = of.series.get(words.OUTPUT_TOKENS)
     if tokens is not None and 0 < tokens.count < of.completed:
         known = f"{formatting.count(tokens.count)} of {number_of(of.completed, 'completed request')}"

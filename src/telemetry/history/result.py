@@ -1,4 +1,4 @@
-"""A run's report from what lies on disk. A run that is still going is asked over control, not here."""
+"""A run's report from its files. For a live run, ask the aggregator instead."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def load_report(
     fallback_dirs: Sequence[str] = (),
     early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> Report:
-    """The report of a run given by directory, run id, name, `latest`, or its final file. Reads files, blocks.
+    """Return the report of a run given by directory, run id, name, `latest`, or its final file.
 
-    `fallback_dirs`: as in the settings of the run; a result that could not be written to its directory is there, or
-    among the temporary files. The report's `source` and `source_reason` say what was read, and why nothing better.
-    `early_rule`: the confidence and tolerance of early stopping.
-    Raises RunNotFoundError, or RunDirectoryError if the run left nothing that can be read.
+    Reads files, blocks.
+
+    `fallback_dirs` are those of the run's settings: a result that could not be written to its directory is there,
+    or among the temporary files. The report's `source` and `source_reason` say what was read, and why no better
+    source was available. `early_rule` has the confidence and tolerance of early stopping.
+
+    Raises RunNotFoundError, or RunDirectoryError if the run left no readable result.
     """
     return find_result(spec, root, fallback_dirs, early_rule)[0]
 
@@ -43,8 +46,10 @@ def find_result(
     fallback_dirs: Sequence[str],
     early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> tuple[Report, RunDirectory | None]:
-    """The same, and the directory of the run. None: what was given is a result that lies alone, whatever it is
-    called."""
+    """Return the report and the directory of a run.
+
+    The directory is None if `spec` is a result file outside a run directory.
+    """
     alone = _alone(Path(spec))
     if alone is not None:
         return with_requests(Report(snapshot=read_final(alone), source="file", early_rule=early_rule)), None
@@ -72,7 +77,10 @@ def find_result(
 
 
 def _gates(run: RunDirectory) -> list[GateResult]:
-    """What the run's gates came to: inconclusive where nobody can read that, and the numbers don't depend on it."""
+    """Return the results of the run's gates.
+
+    An unreadable file gives an inconclusive one: the numbers do not depend on it.
+    """
     try:
         return read_gates(run.path)
     except RunDirectoryError as error:
@@ -80,9 +88,8 @@ def _gates(run: RunDirectory) -> list[GateResult]:
 
 
 def _alone(path: Path) -> Path | None:
-    """A result that was copied out of its directory: a JSON file, but for one that stands for the directory it is
-    in."""
-    with suppress(OSError, ValueError):  # of what can't be a path
+    """Return the path if it is a result file outside a run directory: a JSON file with a name of its own."""
+    with suppress(OSError, ValueError):  # for text that can't be a path
         if (
             path.suffix == ".json"
             and path.name not in (run_directory.FINAL, run_directory.MANIFEST)

@@ -1,4 +1,4 @@
-"""A finished run from its files: the result as it was written, and its history for any part of it."""
+"""A finished run from its files: the result as written, and its history for any time range."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.report import EarlyRule, Report
 
 OWN_BYTES: Final = 128 * MIB
-"""Of history: five seconds' work, five hours of a thousand busy series."""
+"""Largest history read by default: five seconds of work, five hours of a thousand busy series."""
 
 
 def open_run(
@@ -41,13 +41,18 @@ def open_run(
     fallback_dirs: Sequence[str] = (),
     early_rule: EarlyRule = EarlyRule(),  # noqa: B008 – frozen
 ) -> RecordedRun:
-    """The run that `load_report` finds, with its history. Raises as that does. Nothing of the history is read."""
+    """Return the run that `load_report` finds, with its history. Raises what that raises.
+
+    Does not read the history yet.
+    """
     return RecordedRun(*find_result(spec, root, fallback_dirs, early_rule))
 
 
 def with_history(report: Report, *, over_time: bool = False) -> Report:
-    """Return a result with what its run directory adds: bounds, findings, figures of requests, and, if asked for,
-    the curves over time. Return the report itself if there is no directory. Reads the history, blocks.
+    """Return a result with everything that its run directory adds: bounds, findings, figures of requests.
+
+    With `over_time` it also has the curves over time. Returns the report itself if there is no directory. Reads the
+    history, blocks.
     """
     if not report.directory or not report.final:
         return report
@@ -60,34 +65,35 @@ def with_history(report: Report, *, over_time: bool = False) -> Report:
 
 
 class RecordedRun:
-    """One owner. Every method but the constructor may read files, and blocks on them.
+    """A finished run. Not thread-safe. Every method except the constructor may read files and block.
 
-    Without a history (it was switched off, or is gone) `report` has what the result alone says, and all else raises
-    RunDirectoryError. So does a history that is damaged, but for `report`, which says so among its findings.
+    Without a history (it was switched off, or is gone) `report` has what the result alone contains, and all other
+    methods raise RunDirectoryError. A damaged history raises it too, except in `report`, which lists the damage
+    among its findings.
     """
 
     def __init__(self, result: Report, directory: RunDirectory | None) -> None:
         self.result = result
-        """As it was written: the whole run, with no bounds and nothing over time."""
+        """The result as written: the whole run, without bounds and figures over time."""
         self.directory = directory
-        """None for a result that lies alone."""
+        """The run directory; None for a result file outside of one."""
 
     @property
     def has_history(self) -> bool:
-        """Whether parts of the run can be asked for."""
+        """True if time ranges of the run are available."""
         return self.directory is not None and self.directory.history.is_dir()
 
     @property
     def end_s(self) -> float:
-        """Where the history ends, in seconds since the run's start. Raises RunDirectoryError without one."""
+        """End of the history in seconds since the run's start. Raises RunDirectoryError without a history."""
         return self._past.end_s
 
     def report(self, step_s: float | None = None) -> Report:
-        """The whole run with bounds, findings, and figures over time in steps of `step_s`, or in about sixty.
+        """Return the whole run with bounds, findings, and figures over time in steps of `step_s`.
 
-        By itself it reads no history of more than `OWN_BYTES`, and says so. Raises UsageError for a step that is
-        not positive, or so short that no report holds the points; with a step also RunDirectoryError where there is
-        no history.
+        Without `step_s` there are about sixty steps, and at most `OWN_BYTES` of history are read; a finding reports
+        a larger one. Raises UsageError for a step that is not positive, or so short that a report can't hold the
+        points. With a step it also raises RunDirectoryError if there is no history.
         """
         if step_s is not None:
             return self._whole(self.result, step_s)
@@ -106,11 +112,12 @@ class RecordedRun:
             return alone(self.result, f"the history can't be read: {error.message}")
 
     def time_range(self, choice: TimeRangeChoice, step_s: float | None = None) -> Report:
-        """The same of a part of the run: series, counters, gauges and marks are those of this part, as the history
-        has them; `Report.time_range` says from where to where. All else is that of the run.
+        """Return the report of a time range: its series, counters, gauges and marks come from the history.
 
-        A choice that leaves nothing out has the figures of `report`, and so has one that finds nothing in the whole
-        run. Raises RunDirectoryError without a history, UsageError if the part lies outside of it, and as `report`.
+        `Report.time_range` has the exact edges. The rest describes the whole run. A choice that excludes nothing
+        has the figures of `report`, and so has one that finds no such time range in the whole run. Raises
+        RunDirectoryError without a history, UsageError if the time range lies outside of it, and whatever `report`
+        raises.
         """
         if choice.whole:
             return self.report(step_s)
@@ -141,13 +148,15 @@ class RecordedRun:
         percentiles: Sequence[str] | None = None,
         series: Collection[SeriesId] | None = None,
     ) -> Iterator[RangeTotals]:
-        """The run in steps of `step_s`, which begin at multiples of it since the run's start, in order of time.
+        """Yield the run in windows of `step_s`, in order of time.
 
-        Intervals that overlap `[start_s, end_s)`, each in the window that its middle is in, so that every value is
-        in one of them. Where only coarser intervals are left, windows are as long as these; there is none of what
-        the history knows nothing of. `percentiles`: default those of the result. `series`: only these are added up.
-        Raises RunDirectoryError without a history, UsageError for a step that is not positive or a percentile
-        outside (0, 100].
+        Windows begin at multiples of `step_s` since the run's start. Intervals that overlap `[start_s, end_s)`
+        belong to the window of their middle, so that every value is in exactly one window. If only coarser
+        intervals are left, windows are as long as these. Gaps in the history have no window.
+
+        `percentiles` defaults to those of the result. `series` limits the sums to these series. Raises
+        RunDirectoryError without a history, UsageError for a step that is not positive or a percentile outside (0,
+        100].
         """
         keys = self._percentiles if percentiles is None else list(percentiles)
         for key in keys:
@@ -158,12 +167,14 @@ class RecordedRun:
         return past.windows(step_s, past.ns(start_s), end_ns, keys, past.rows_of(series))
 
     def digest(self, series: SeriesId, start_s: float = 0.0, end_s: float | None = None) -> Digest:
-        """All values of a series between two moments together, edges as in the history. Raises KeyError for a
-        series that the run does not have, RunDirectoryError without a history."""
+        """Return all values of a series between two moments, with edges as in the history.
+
+        Raises KeyError for a series that the run does not have, RunDirectoryError without a history.
+        """
         past = self._past
         return past.digest(series, past.ns(start_s), FAR_NS if end_s is None else past.ns(end_s))
 
-    # --- how -------------------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------
 
     @cached_property
     def _past(self) -> RunHistory:
@@ -182,7 +193,7 @@ class RecordedRun:
         return [key for key in keys if is_percentile(key)]
 
     def _gathered(self, start_ns: int, end_ns: int, seconds: float, step_s: float | None) -> _Gathered:
-        """One pass over the windows of a part that takes about so many seconds."""
+        """Gather figures in one pass over the windows of a time range of about this many seconds."""
         past, stats = self._past, self.result.snapshot.series
         if step_s is None:
             step_s = step_for(seconds)
@@ -208,7 +219,7 @@ class RecordedRun:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """No garbage is looked for: nothing of what a report is made of is garbage, and there is a lot of it."""
+    """Switch garbage collection off: a report has many objects, and none of them is garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -223,11 +234,11 @@ class _Gathered(NamedTuple):
     over_time: OverTime
     step_s: float
     damage: list[str]
-    """What could not be read of the history."""
+    """Unreadable parts of the history."""
 
 
 def _finished(report: Report, gathered: _Gathered, added: Added, *, whole: bool) -> Report:
-    """With all that the windows and their sum say of it."""
+    """Return the report with all that the windows and their sum add to it."""
     part = gathered.part
     report = replace(
         report,

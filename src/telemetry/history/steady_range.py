@@ -1,4 +1,4 @@
-"""Where the chosen part of a run begins and ends, found in its figures where that is asked for."""
+"""Begin and end of the chosen time range, searched for in the figures of the run if requested."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from telemetry.wire.report import TimeRange
 from telemetry.wire.snapshot import SeriesStat
 
 _MOST_SERIES: Final = 4
-"""Looked at, where the values of a run spread over many."""
+"""Series to examine if the values of a run are spread over many."""
 
 
 def settled(choice: TimeRangeChoice, past: RunHistory, stats: Sequence[SeriesStat]) -> TimeRange:
-    """The part as it is asked for or found, not yet at the edges of intervals. Blocks on the disk.
+    """Return the time range as given or found, not yet aligned to intervals. Blocks on the disk.
 
-    Raises UsageError for a part that is empty.
+    Raises UsageError for an empty time range.
     """
     start_s, end_s = _between(choice, past)
     if not choice.trim_warmup and not choice.steady:
@@ -53,7 +53,7 @@ def settled(choice: TimeRangeChoice, past: RunHistory, stats: Sequence[SeriesSta
 
 
 def _between(choice: TimeRangeChoice, past: RunHistory) -> tuple[float, float]:
-    """What lies between the given moments, as far as there is a history."""
+    """Return the time range between the given moments, limited to the history. Raises UsageError if it is empty."""
     start_s = _moment(choice.from_s, past) if choice.from_s is not None else 0.0
     end_s = _moment(choice.to_s, past) if choice.to_s is not None else past.end_s
     if start_s >= end_s:
@@ -65,12 +65,12 @@ def _between(choice: TimeRangeChoice, past: RunHistory) -> tuple[float, float]:
 
 
 def _moment(at_s: float, past: RunHistory) -> float:
-    """Negative ones, -0.0 among them, are before the end."""
+    """Return seconds since the start. Negative numbers, including -0.0, count back from the end."""
     return max(past.end_s + at_s, 0.0) if math.copysign(1.0, at_s) < 0 else at_s
 
 
 def busiest(stats: Sequence[SeriesStat]) -> list[SeriesStat]:
-    """The fewest series that hold most of the values of a run, and no more than `_MOST_SERIES`."""
+    """Return the fewest series that hold most of the values of a run, at most `_MOST_SERIES`."""
     ordered = sorted(stats, key=lambda stat: -stat.count)
     wanted = sum(stat.count for stat in stats) / 2
     found: list[SeriesStat] = []

@@ -1,4 +1,4 @@
-"""Which part of a run is asked for."""
+"""The choice of a time range of a run."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _HINT: Final = "write it like 30s, 5m, 1h or 90; -10s is ten seconds before the 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeRangeChoice:
-    """Seconds since the run's start; negative ones, and -0.0, are before its end. None: the start, or the end.
+    """A time range in seconds since the run's start. Negative numbers, and -0.0, count back from its end.
 
-    At most one of `trim_warmup` and `steady`; each looks only at what lies between `from_s` and `to_s`.
+    None means the start, or the end. At most one of `trim_warmup` and `steady` may be set; each searches only
+    between `from_s` and `to_s`.
     """
 
     from_s: float | None = None
     to_s: float | None = None
     trim_warmup: bool = False
-    """Without what comes before the figures settle."""
+    """Leave out the time before the figures settle."""
     steady: bool = False
-    """The longest part in which they don't change."""
+    """Take the longest time range in which the figures stay the same."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a choice that can't be."""
+        """Check the choice. Raises UsageError for an invalid one."""
         if self.trim_warmup and self.steady:
             raise UsageError("a part is chosen by trim_warmup or by steady, not by both", hint="use one of them")
         for at_s in (self.from_s, self.to_s):
@@ -39,13 +40,15 @@ class TimeRangeChoice:
 
     @property
     def whole(self) -> bool:
-        """Nothing is left out."""
+        """True if the choice excludes nothing."""
         return self == TimeRangeChoice()
 
 
 def parse_time(text: str) -> float:
-    """`"30s"`, `"5m"`, `"1h"`, `"90"` or `"1.5s"` in seconds; `"-10s"`, negative, is before the end. Raises
-    UsageError."""
+    """Parse `"30s"`, `"5m"`, `"1h"`, `"90"` or `"1.5s"` into seconds. Raises UsageError.
+
+    `"-10s"` gives a negative number: ten seconds before the end.
+    """
     found = _TIME.fullmatch(text.strip())
     factor = _UNITS.get(found[3]) if found else None
     if found is None or factor is None:

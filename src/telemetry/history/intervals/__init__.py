@@ -1,1 +1,1 @@
-"""What the intervals of a history say: any percentile over any time range. Pure: no files, no sockets."""
+"""Figures from the intervals of a history: any percentile over any time range. Pure: no files, no sockets."""

@@ -11,35 +11,35 @@ from numpy.typing import NDArray
 from telemetry.wire.history import Interval
 
 _U32: Final = np.dtype("<u4")
-_COUNT: Final = np.dtype("<i8")  # u64 in the interval, but no count comes near 2**63
+_COUNT: Final = np.dtype("<i8")  # u64 in the interval, but counts stay far below 2**63
 _F64: Final = np.dtype("<f8")
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesColumns:
-    """What one series did in one interval."""
+    """The figures of one series in one interval."""
 
     count: int
     total: float
     min: float
     max: float
     slots: NDArray[np.uint32]
-    """HDR slots, ascending; where one comes again, both counts are of it."""
+    """HDR slots, ascending. If a slot repeats, its counts add up."""
     counts: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Read-only views of an interval whose columns fit together, as those that were decoded do."""
+    """Read-only views of an interval whose columns have matching lengths, as decoded intervals do."""
 
     index: NDArray[np.uint32]
-    """Ascending."""
+    """Indices, ascending."""
     count: NDArray[np.int64]
     total: NDArray[np.float64]
     min: NDArray[np.float64]
     max: NDArray[np.float64]
     occupied: NDArray[np.uint32]
-    """Entries of `slots` and `counts` of each series."""
+    """Number of entries in `slots` and `counts` of each series."""
     slots: NDArray[np.uint32]
     counts: NDArray[np.uint32]
 
@@ -58,7 +58,7 @@ class Columns:
         )
 
     def pick(self, index: int) -> SeriesColumns | None:
-        """One series; None if it had no values."""
+        """Return the columns of one series; None if it had no values."""
         row = int(np.searchsorted(self.index, index))
         if row == self.index.size or self.index[row] != index:
             return None

@@ -1,4 +1,4 @@
-"""The values of one series in one time range, as far as a histogram tells them."""
+"""The values of one series in one time range, as far as a histogram represents them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_TICK: Final = float((1 << TICK_BITS) - 1)
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Immutable, so for any thread."""
+    """A histogram with its time range. Immutable, so thread-safe."""
 
     key: SeriesKey
     start_ns: int
@@ -35,17 +35,21 @@ class Digest:
         return int(self.histogram.count[0])
 
     def figures(self, percentiles: Sequence[str]) -> Figures:
-        """Raises UsageError for a percentile outside (0, 100]."""
+        """Return the figures. Raises UsageError for a percentile outside (0, 100]."""
         return self.histogram.figures(percentiles)[0]
 
     def bounds(self, percentiles: Sequence[str], confidence: float = 0.95) -> dict[str, Bounds]:
-        """Empty without values. Raises UsageError for a percentile outside (0, 100]."""
+        """Return the confidence bounds; empty without values.
+
+        Raises UsageError for a percentile outside (0, 100].
+        """
         return self.histogram.bounds(percentiles, confidence)[0]
 
     def curve(self, points: int) -> list[tuple[float, float]]:
-        """(fraction of the values, the value in units that so many are not above), from (0, min) to (1, max).
+        """Return points (fraction of the values, value that this fraction does not exceed).
 
-        At most so many points, 2 or more, evenly spread over `log(1 / (1 - fraction))`; none without values.
+        They go from (0, min) to (1, max), in the unit of the series. There are at most `points` of them, 2 or more,
+        evenly spread over `log(1 / (1 - fraction))`; none without values.
         """
         reached = np.cumsum(self.histogram.counts)
         count = int(reached[-1]) if reached.size else 0
@@ -63,7 +67,10 @@ class Digest:
         return [(0.0, least), *zip(fractions[chosen].tolist(), values.tolist(), strict=True), (1.0, most)]
 
     def cells(self) -> list[tuple[int, int]]:
-        """The display histogram: (cell, count), edges in `telemetry.wire.cells`, times `cell_unit`."""
+        """Return the display histogram as (cell, count).
+
+        Edges of cells are those of `telemetry.wire.cells`, times `cell_unit`.
+        """
         lowest = Layout.of(self.key.digits).lowest_of(self.histogram.slots)
         ticks = np.minimum(lowest * self._cells_per_tick, _LAST_TICK).astype(np.int64)
         cells, counts = added_up(cells_of(ticks), self.histogram.counts)
@@ -76,7 +83,7 @@ class Digest:
 
     @property
     def _cells_per_tick(self) -> float:
-        """Display ticks in one histogram tick."""
+        """Display ticks per histogram tick."""
         of_unit = ticks_per_unit(self.key.unit)
         if self.key.ticks_per_unit == of_unit:
             return 1.0
@@ -84,7 +91,9 @@ class Digest:
 
 
 def _lowest(ticks: float) -> float:
-    """The `low` that a series was defined with, from its ticks in a unit, which are `1 / low`. One that was written
-    with up to 15 digits comes back to the last bit."""
+    """Return the `low` that a series was defined with, from its ticks per unit, which are `1 / low`.
+
+    A number written with up to 15 digits is restored exactly.
+    """
     written = float(f"{1.0 / ticks:.15g}")
     return written if 1.0 / written == ticks else 1.0 / ticks

@@ -1,4 +1,4 @@
-"""What can be said of the values of one series in one time range."""
+"""Figures of the values of one series in one time range."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """Values are in the series' unit. Percentiles have the error bound of the series' digits and lie between `min`
-    and `max`; without values there are none."""
+    """The figures. Values are in the series' unit.
+
+    Percentiles have the error bound of the series' digits and lie between `min` and `max`. Without values there are
+    no percentiles.
+    """
 
     seconds: float = 0.0
     count: int = 0
     rate: float = 0.0
-    """Values a second."""
+    """Values per second."""
     total: float = 0.0
     min: float | None = None
     max: float | None = None

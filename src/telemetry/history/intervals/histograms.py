@@ -1,4 +1,4 @@
-"""Sparse histograms beside each other: adding them up, and the percentiles of many at once."""
+"""Sparse histograms side by side: their sums, and the percentiles of many at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from telemetry.statistics.confidence import rank_bounds
 from telemetry.wire.report import Bounds
 
 _SPARSE: Final = 8
-"""Where the range of keys is no more than so many times their number, counting is faster than sorting."""
+"""Limit for counting: if the range of keys is at most this many times their number, counting beats sorting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """One a row; all columns but the last two are as long as there are rows."""
+    """One histogram per row. All columns but the last two have one entry per row."""
 
     digits: Integers
     ticks_per_unit: Floats
@@ -31,14 +31,16 @@ class Histograms:
     min: Floats
     max: Floats
     ends: Integers
-    """Where in `slots` and `counts` those of the row end; they begin with the end of the row before, or 0."""
+    """End of each row's part of `slots` and `counts`; it begins at the end of the row before, or at 0."""
     slots: Integers
-    """Ascending in a row."""
+    """Slots, ascending in a row."""
     counts: Integers
 
     def figures(self, percentiles: Sequence[str]) -> list[Figures]:
-        """Of each row. A percentile is the highest value of the slot that holds rank `ceil(p * n)`,
-        but within `[min, max]`. Raises UsageError for a percentile outside (0, 100]."""
+        """Return the figures of each row. Raises UsageError for a percentile outside (0, 100].
+
+        A percentile is the highest value of the slot that holds rank `ceil(p * n)`, limited to `[min, max]`.
+        """
         ratios = [parse_percentile(key) for key in percentiles]
         found = [Figures(seconds=seconds) for seconds in self.seconds.tolist()]
         places = _Places.of(self)
@@ -63,9 +65,11 @@ class Histograms:
         return found
 
     def bounds(self, percentiles: Sequence[str], confidence: float = 0.95) -> list[dict[str, Bounds]]:
-        """Of each row: where the percentiles of the process lie whose values these are, if they don't depend on
-        each other. From the lowest value of the slot that holds the lower rank to the highest of the other's,
-        within `[min, max]`: the percentile that `figures` tells is between them. A row without values has none.
+        """Return confidence bounds of each row, for percentiles of the process that produced independent values.
+
+        A bound reaches from the lowest value of the slot that holds the lower rank to the highest value of the slot
+        of the upper rank, within `[min, max]`. The percentile from `figures` lies between them. A row without
+        values has none.
 
         Raises UsageError for a percentile outside (0, 100], ValueError for a confidence outside (0, 1).
         """
@@ -74,12 +78,12 @@ class Histograms:
         places = _Places.of(self)
         rows, counts = places.rows, places.held.tolist()
         sides = [[rank_bounds(ratio, count, confidence) for ratio in ratios] for count in counts]
-        # Where there is no such rank, any will do: nobody asks for its value.
+        # A missing rank becomes 1: its value is not used.
         wanted = np.array([[(low or 1, high or 1) for low, high in line] for line in sides], dtype=np.int64)
         wanted = wanted.reshape(rows.size, len(ratios), 2)
         slots = places.slots(wanted[:, :, 1])
         highest = self._values(rows, slots, Layout.highest_of)
-        # The last slot also counts what is above the range of the histogram.
+        # The last slot also counts values above the range of the histogram.
         highest = np.where(slots == places.last_slots, self.max[rows][:, None], highest)
         lowest = self._values(rows, places.slots(wanted[:, :, 0]), Layout.lowest_of)
         lines = zip(rows.tolist(), counts, sides, lowest.tolist(), highest.tolist(), strict=True)
@@ -95,7 +99,7 @@ class Histograms:
         return found
 
     def _values(self, rows: Integers, slots: Integers, edge: Callable[[Layout, Integers], Integers]) -> Floats:
-        """The edge, in units and within `[min, max]`, of some slots of each row."""
+        """Return an edge of some slots of each row, in units and limited to `[min, max]`."""
         values = np.empty(slots.shape)
         own_digits = self.digits[rows]
         for digits in set(own_digits.tolist()):
@@ -109,13 +113,13 @@ class Histograms:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where ranks lie in the rows that are not empty."""
+    """The places of ranks in rows that are not empty."""
 
     histograms: Histograms
     rows: Integers
     cumulative: Integers
     before: Integers
-    """What is counted in all rows before each row, and at last in all."""
+    """Number of values in all rows before each row, then that of all rows."""
 
     @staticmethod
     def of(histograms: Histograms) -> _Places:
@@ -126,19 +130,19 @@ class _Places:
 
     @property
     def held(self) -> Integers:
-        """Values in the slots of each row."""
+        """Number of values in the slots of each row."""
         held: Integers = np.diff(self.before)
         return held
 
     def slots(self, ranks: Integers) -> Integers:
-        """Of some ranks of each row, counted from 1."""
+        """Return the slots of some ranks of each row, counted from 1."""
         places = np.searchsorted(self.cumulative, ranks + self.before[:-1, None])
         slots: Integers = self.histograms.slots[np.minimum(places, self._lasts)]
         return slots
 
     @property
     def last_slots(self) -> Integers:
-        """The highest one of each row."""
+        """Highest slot of each row."""
         slots: Integers = self.histograms.slots[self._lasts]
         return slots
 
@@ -149,7 +153,7 @@ class _Places:
 
 
 def added_up(keys: NDArray[Any], counts: NDArray[Any]) -> tuple[Integers, Integers]:
-    """Distinct keys, ascending, and the sum of the counts of each. Sums are exact below 2**53."""
+    """Return distinct keys, ascending, and the sum of the counts of each. Sums are exact below 2**53."""
     keys, counts = keys.astype(np.int64, copy=False), counts.astype(np.int64, copy=False)
     if (keys[1:] > keys[:-1]).all():
         return keys, counts

@@ -1,4 +1,4 @@
-"""All series over one time range, added up from intervals."""
+"""Sums of all series over one time range, made from intervals."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ _PENDING_SLOTS: Final = 1 << 20  # adding up many at once is cheaper; these take
 
 
 class RangeSums:
-    """Adds decoded intervals up, in any order. Holds their sum and slots that are not yet in it: as many as the sum
-    has, or `_PENDING_SLOTS`. One thread owns it."""
+    """A sum of decoded intervals, in any order. Single-threaded.
+
+    Holds the sum and slots that are not yet added to it: at most as many as the sum has, or `_PENDING_SLOTS`.
+    """
 
     def __init__(self, keys: Iterable[SeriesKey], percentiles: Sequence[str]) -> None:
-        """Keys of other kinds than `series` are passed over; of an index that comes twice, the last one counts."""
+        """Sort the keys by index.
+
+        Ignores keys of other kinds than `series`; of keys with the same index, the last one counts.
+        """
         known = {key.index: key for key in keys if key.kind == "series"}
         self._keys = [known[index] for index in sorted(known)]
         self._percentiles = tuple(percentiles)
         self._index = np.array(sorted(known), dtype=np.int64)
         self._span = max((Layout.of(key.digits).slots for key in self._keys), default=1)
-        """Slots of a row. `row * span + slot` is the place of a slot among all."""
+        """Slots per row. `row * span + slot` is the place of a slot among all."""
         size = len(self._keys)
         self._seconds = 0.0
         self._count = np.zeros(size, dtype=np.int64)
@@ -42,14 +47,14 @@ class RangeSums:
         self._pending_slots = 0
 
     def add(self, interval: Interval) -> bool:
-        """False if there are series in it that no key stands for: they are passed over."""
+        """Add an interval. Returns False if it has series without a key, which are ignored."""
         columns = Columns.of(interval)
         self._seconds += max(interval.end_ns - interval.start_ns, 0) / 1e9
         rows = np.searchsorted(self._index, columns.index)
         known = np.append(self._index, -1)[rows] == columns.index
         kept = rows[known]
         self._count[kept] += columns.count[known].astype(np.int64)
-        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats allow
             self._total[kept] += columns.total[known]
         self._min[kept] = np.minimum(self._min[kept], columns.min[known])
         self._max[kept] = np.maximum(self._max[kept], columns.max[known])
@@ -63,11 +68,11 @@ class RangeSums:
         return bool(known.all())
 
     def figures(self) -> dict[int, Figures]:
-        """By index, of every series there is a key of. Raises UsageError for a percentile outside (0, 100]."""
+        """Return figures by index, for every key. Raises UsageError for a percentile outside (0, 100]."""
         return dict(zip(self._index.tolist(), self._histograms().figures(self._percentiles), strict=True))
 
     def bounds(self, confidence: float = 0.95) -> dict[int, dict[str, Bounds]]:
-        """By index, as `figures`: within which values the percentiles lie; none where there are no values."""
+        """Return confidence bounds of the percentiles by index; empty for a series without values."""
         found = self._histograms().bounds(self._percentiles, confidence)
         return dict(zip(self._index.tolist(), found, strict=True))
 

@@ -1,4 +1,4 @@
-"""One series over time: any time range of it, at any step."""
+"""One series over time, for any time range and any step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval
 
 PARTS: Final = 1 << 14  # a history has two hours of seconds and a day of tens of seconds: 15,840
-SLOTS: Final = 1 << 22  # of all parts together: 48 MiB
+SLOTS: Final = 1 << 22  # of all intervals together: 48 MiB
 
 _SECOND_NS: Final = 1_000_000_000
 _SHORT_NS: Final = _SECOND_NS // 2
@@ -35,7 +35,7 @@ _PART: Final = np.dtype(
 
 
 class Point(NamedTuple):
-    """Some neighbouring intervals, from the start of the first to the end of the last."""
+    """The figures of neighbouring intervals, from the start of the first to the end of the last."""
 
     start_ns: int
     end_ns: int
@@ -43,14 +43,14 @@ class Point(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Time ranges one after the other. The slots of a part begin where those of the part before end."""
+    """Consecutive time ranges. The slots of each begin where those of the previous one end."""
 
     rows: NDArray[Any]
     slots: NDArray[np.uint32] | Integers
     counts: Integers
 
     def between(self, first: int, last: int) -> _Parts:
-        """Parts from `first` up to before `last`."""
+        """Return the time ranges from `first` up to, but excluding, `last`."""
         begin = int(self.rows["slots_end"][first - 1]) if first else 0
         end = int(self.rows["slots_end"][last - 1]) if last else 0
         rows = self.rows[first:last].copy()
@@ -58,12 +58,12 @@ class _Parts(NamedTuple):
         return _Parts(rows, self.slots[begin:end], self.counts[begin:end])
 
     def merged(self, begins: Integers) -> _Parts:
-        """Those from one of `begins` up to the next become one. There is one, and the first of them is 0."""
+        """Merge the time ranges from each of `begins` up to the next into one. The first of `begins` must be 0."""
         lasts = np.append(begins[1:], self.rows.size) - 1
         merged = np.zeros(begins.size, _PART)
         merged["start_ns"] = self.rows["start_ns"][begins]
         merged["end_ns"] = self.rows["end_ns"][lasts]
-        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats go
+        with np.errstate(over="ignore", invalid="ignore"):  # values may be as large as floats allow
             for name in ("covered_ns", "count", "total"):
                 merged[name] = np.add.reduceat(self.rows[name], begins)
         merged["min"] = np.minimum.reduceat(self.rows["min"], begins)
@@ -94,19 +94,19 @@ class _Parts(NamedTuple):
 
 
 class Timeline:
-    """What each interval says of one series, in the order they are added: that of time.
+    """The figures of one series in each interval, added in order of time.
 
-    A time range is all from the first interval to the last one that overlap it. One thread adds; others are
-    given a `copy`. At most PARTS intervals and SLOTS histogram slots are held: where there are more, neighbours are
-    merged in all but the newest quarter, which costs detail in time and nothing else.
+    A time range covers all intervals from the first to the last one that overlap it. One thread adds; other threads
+    use a `copy`. It holds at most PARTS intervals and SLOTS histogram slots. Beyond that, neighbours in all but the
+    newest quarter are merged, which only costs detail in time.
     """
 
     def __init__(self, key: SeriesKey) -> None:
-        """`key` is that of a series."""
+        """Create an empty timeline. `key` must be that of a series."""
         self.key = key
         self._parts = _Parts(np.zeros(0, _PART), np.zeros(0, np.uint32), np.zeros(0, np.int64))
         self._size = 0
-        """Parts; where they and their slots end, arrays have room that no copy sees."""
+        """Number of intervals. Behind them and their slots, the arrays have room that copies do not see."""
         self._slots = 0
         self._step_s = 1
 
@@ -115,12 +115,12 @@ class Timeline:
 
     @property
     def start_ns(self) -> int:
-        """Of the first interval; 0 without any."""
+        """Start of the first interval; 0 without intervals."""
         return int(self._parts.rows["start_ns"][0]) if self._size else 0
 
     @property
     def end_ns(self) -> int:
-        """Of the last interval; 0 without any."""
+        """End of the last interval; 0 without intervals."""
         return int(self._parts.rows["end_ns"][self._size - 1]) if self._size else 0
 
     def add(self, interval: Interval) -> bool:
@@ -143,7 +143,7 @@ class Timeline:
         return part is not None
 
     def copy(self) -> Timeline:
-        """The same as it is now, for any other thread. What both know is shared."""
+        """Return a copy for another thread. Existing data is shared."""
         twin = Timeline(self.key)
         rows, slots, counts = self._parts
         twin._parts = _Parts(rows[: self._size], slots[: self._slots], counts[: self._slots])
@@ -151,9 +151,13 @@ class Timeline:
         return twin
 
     def points(self, start_ns: int, end_ns: int, most: int, percentiles: Sequence[str]) -> list[Point]:
-        """At most `most` of them, 1 or more, for this time range; neighbours are merged by the same whole seconds
-        wherever it begins, and intervals of less than half a second with those before them. Raises UsageError for
-        a percentile outside (0, 100]."""
+        """Return at most `most` points, 1 or more, of this time range.
+
+        Raises UsageError for a percentile outside (0, 100].
+
+        Neighbours are merged by the same whole seconds for every start. Intervals of less than half a second are
+        merged into the one before them.
+        """
         parts = self._overlapping(start_ns, end_ns)
         if not parts.rows.size:
             return []
@@ -162,7 +166,7 @@ class Timeline:
         return [Point(*one) for one in zip(*times, merged.histograms(self.key).figures(percentiles), strict=True)]
 
     def between(self, start_ns: int, end_ns: int) -> Digest:
-        """All values of this time range together. Where nothing overlaps it, there are none in no time."""
+        """Return all values of this time range together; an empty digest if no interval overlaps it."""
         parts = self._overlapping(start_ns, end_ns)
         if not parts.rows.size:
             empty = np.zeros(1, _PART)
@@ -177,7 +181,7 @@ class Timeline:
         return self._parts.between(int(found[0]), int(found[-1]) + 1) if found.size else self._parts.between(0, 0)
 
     def _begins(self, rows: NDArray[Any], most: int) -> Integers:
-        """Where to begin anew, to come to `most` parts at the most, none of them short."""
+        """Return the begins of at most `most` points, none of them short."""
         lasting = _lasting(rows["covered_ns"])
         if lasting.size <= most:
             return lasting
@@ -189,15 +193,17 @@ class Timeline:
         return begins
 
     def _seconds(self, rows: NDArray[Any]) -> Integers:
-        """From the earliest start to the middle of each part: a second that begins a little early or late is still
-        the same one."""
+        """Return the seconds from the earliest start to the middle of each interval.
+
+        The middle stays in the same second even if an interval begins a little early or late.
+        """
         origin_ns = self._parts.rows["start_ns"][: self._size].min()
         middles = (rows["start_ns"] - origin_ns) // 2 + (rows["end_ns"] - origin_ns) // 2
         seconds: Integers = np.maximum(middles // _SECOND_NS, 0)
         return seconds
 
     def _make_room(self, slots: int) -> None:
-        """For one more part with so many slots."""
+        """Make room for one more interval with this many slots."""
         rows, all_slots, counts = self._parts
         if self._size == rows.size:
             rows = grown(rows, max(64, 2 * self._size))
@@ -207,18 +213,18 @@ class Timeline:
         self._parts = _Parts(rows, all_slots, counts)
 
     def _fills(self, quarters: int) -> bool:
-        """Whether there is more than so many quarters of what may be held."""
+        """Return whether more than this many quarters of the limits are used."""
         return 4 * self._size > quarters * PARTS or 4 * self._slots > quarters * SLOTS
 
     def _coarsen(self) -> None:
-        """Frees a quarter, so that the next add doesn't do it all again."""
+        """Free a quarter of the limits, so that the next `add` need not merge again."""
         self._merge_old()
         while self._fills(3) and self._size > 1:
             self._step_s *= 2
             self._merge_old()
 
     def _merge_old(self) -> None:
-        """All but the newest quarter, to steps of `_step_s`."""
+        """Merge all but the newest quarter into steps of `_step_s`."""
         parts = self._parts.between(0, self._size)
         old = max(self._size * 3 // 4, 2)
         begins = _changes(self._seconds(parts.rows[:old]) // self._step_s)
@@ -228,8 +234,11 @@ class Timeline:
 
 
 def _lasting(covered_ns: Integers) -> Integers:
-    """Where to begin anew, so that parts shorter than half a second stand with those before them. What came late
-    comes all at once in such a part, and belongs to the gap before; alone it would make a rate that never was."""
+    """Return begins such that intervals shorter than half a second are joined with those before them.
+
+    Late events arrive together in such an interval, and belong to the gap before it. Alone, it would show a rate
+    that never occurred.
+    """
     begins = covered_ns >= _SHORT_NS
     gathered_ns = 0
     for index in np.flatnonzero(~begins).tolist():
@@ -237,7 +246,7 @@ def _lasting(covered_ns: Integers) -> Integers:
         gathered_ns = (gathered_ns if follows else 0) + int(covered_ns[index])
         if gathered_ns >= _SECOND_NS:
             begins[index], gathered_ns = True, 0
-    # What is short at the very beginning stands with what comes after it.
+    # Short intervals at the very beginning are joined with those after them.
     first = int(np.argmax(begins)) if begins.any() else 0
     if covered_ns[:first].sum() < _SHORT_NS:
         begins[first] = False
@@ -246,5 +255,5 @@ def _lasting(covered_ns: Integers) -> Integers:
 
 
 def _changes(numbers: Integers) -> Integers:
-    """Where a number differs from the one before."""
+    """Return the indices of numbers that differ from the one before."""
     return np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))

@@ -68,9 +68,7 @@ class StepsScreen(FilteringScreen):
         return found.caption
 
     def _most_of_backends(self, found: Steps, *, focused: bool) -> int:
-        """Return the lines for backends: those the others leave, or a third of the screen, or more while in
-        focus.
-        """
+        """Return the lines for backends: those left by the others, a third of the screen, or more with focus."""
         height = self.size.height
         left = height - FRAME_LINES + len(TABLES) - len(found.axes.rows) - len(found.values.rows)
         return max(left, height * 6 // 10 if focused else height // 3)

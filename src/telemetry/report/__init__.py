@@ -1,4 +1,4 @@
-"""Reading a finished run and saying what it came to, in every form people and programs ask for."""
+"""Reports of finished runs: reading them, and rendering them for people and programs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _RENDERERS: Final = {
     "hgrm": ("telemetry.report.hgrm", "render_hgrm"),
     "junit": ("telemetry.report.junit", "render_junit"),
 }
-"""Format → where it is made; each loads on first use, for some of them take arrays or XML."""
+"""Map of format → module and function. Each loads on first use: some import numpy or XML."""
 _BARE: Final = frozenset({"hgrm", "junit"})
-"""Without bounds and findings."""
+"""Formats without bounds and findings."""
 FORMATS: Final = ("text", *_RENDERERS)
 
 
 def render(
     report: Report, format: Format = "text", *, width: int = 100, color: bool = False, steps: bool = False
 ) -> str:
-    """The report in a form people or programs read, ending with a newline.
+    """Return the report as text in a format, ending with a newline.
 
-    A result that nobody has read with its history, such as `run.report`, gets what it says without: bounds from its
-    display histograms, and findings. No file is read. `width` (columns), `color` (ANSI) and `steps` (what is over
-    time is a table of steps) concern text alone. Raises UsageError for an unknown format.
+    A result that was read without its history, such as `run.report`, gets the bounds of its display histograms, and
+    findings. No file is read. `width` (columns), `color` (ANSI) and `steps` (figures over time as a table of steps)
+    affect the text format only. Raises UsageError for an unknown format.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -48,7 +48,10 @@ def render(
 
 
 def _judged(report: Report) -> Report:
-    """With bounds and findings, if it has neither. A run that goes on is left as it is: there is more to come."""
+    """Add bounds and findings unless the report has them.
+
+    Leaves the report of a live run unchanged: it will get more data.
+    """
     going_on = report.source == "status" and not report.final
     if going_on or report.bounds or report.findings or report.time_range is not None:
         return report

@@ -1,4 +1,4 @@
-"""What a report says of accounts: what was lost and why, and how each producer fared."""
+"""Sections of a report about losses and producers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAPS_SHOWN: Final = 4
 
 
 def losses(snapshot: MetricsSnapshot) -> Section:
-    """Events and frames that are in no number, by reason."""
+    """Return events and frames that are missing from the numbers, by reason."""
     account = snapshot.accounting
     lost = [
         *((reason, number, "event") for reason, number in account.dropped_by_producer.items()),
@@ -37,7 +37,7 @@ def losses(snapshot: MetricsSnapshot) -> Section:
 
 
 def producers(report: Report) -> Section:
-    """One line if all went well, else a table of those that did not."""
+    """Return one line if all producers are complete, else a table of the others."""
     everyone, account = report.snapshot.producers, report.snapshot.accounting
     troubled = [stat for stat in everyone if stat.completeness != "complete" or stat.missing]
     if not everyone:
@@ -65,12 +65,12 @@ def producers(report: Report) -> Section:
 
 
 def _is_over(report: Report) -> bool:
-    """Whether the run goes on no more, as far as anybody knows."""
+    """Return whether the run is over, as far as is known."""
     return report.source != "status" or report.final
 
 
 def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
-    """`over`: the run is, and nobody is live."""
+    """Return the row of a producer. `over` means that the run has ended, so no producer is live."""
     status = "not ended" if over and stat.status == "live" else stat.status
     lacks = stat.missing or stat.unrepairable or stat.dropped or stat.dropped_by_producer
     well = status == "live" and stat.completeness == "incomplete" and not lacks
@@ -84,7 +84,7 @@ def _producer_row(stat: ProducerStat, *, over: bool) -> list[str]:
 
 
 def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Iterator[str]:
-    """What happened to it. Losses of the only producer are those of the run."""
+    """Yield the problems of a producer. Losses of a single producer are in the losses of the run."""
     if said := _whereabouts(stat, report):
         yield said
     losses = {**stat.dropped_by_producer, **stat.dropped}
@@ -101,7 +101,7 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
 
 
 def _whereabouts(stat: ProducerStat, report: Report) -> str:
-    """Of one that has not ended, unless it is well."""
+    """Return the last sign of life of a producer that has not ended; empty if it is well."""
     over = _is_over(report)
     if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
         return ""

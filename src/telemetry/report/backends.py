@@ -1,4 +1,4 @@
-"""What a report says of backends: what they have got, what not and why, and where it is."""
+"""The section of a report about backends: delivered and missing data, reasons, and places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNDELIVERED: Final = ("undelivered", "failed")
 
 
 def backends(report: Report) -> Section:
-    """One row each; below the table what there is to do, why something is missing, and where the data is."""
+    """Return a table with a row per backend. Notes below it have advice, reasons for missing data, and places."""
     heads = [
         Column("backend"),
         Column("state", right=False),
@@ -32,7 +32,7 @@ def backends(report: Report) -> Section:
 
 
 def state(stat: BackendStat, report: Report) -> tuple[str, wording.Health]:
-    """In words, and whether that is well. Of a run that is over, writers have no business but to end."""
+    """Return the state in words, and its health. After the end of a run, a writer should end too."""
     if report.final and stat.state not in BACKEND_ENDED:
         return f"{stat.state}, not ended", "warn"
     words, health = wording.backend_state(stat, report.snapshot.time_ns)
@@ -40,7 +40,7 @@ def state(stat: BackendStat, report: Report) -> tuple[str, wording.Health]:
 
 
 def notes(report: Report) -> Iterator[str]:
-    """What is not delivered comes first, with the command that delivers it."""
+    """Yield notes. Undelivered data comes first, with the command that delivers it."""
     known = report.snapshot.backends
     left = [stat for stat in known if stat.state in BACKEND_ENDED and wording.undelivered(stat)]
     yield from map(wording.undelivered, left)
@@ -48,7 +48,7 @@ def notes(report: Report) -> Iterator[str]:
     if resumable:
         mended = "; once that is mended, it" if all(stat.state == "failed" for stat in resumable) else ", and"
         what = f"what is not delivered waits in the run directory{mended} goes out with"
-        yield f"{what}\n{wording.resume_command(report.directory)}"  # a line of its own can be copied
+        yield f"{what}\n{wording.resume_command(report.directory)}"  # on its own line, the command can be copied
     for stat in known:
         name = printable(stat.name)
         if stat.dropped:
@@ -65,12 +65,15 @@ def notes(report: Report) -> Iterator[str]:
 
 
 def at_place(stat: BackendStat) -> str:
-    """Where users find what it has delivered."""
+    """Return where users find the data that a backend received."""
     return f"{printable(stat.name)} is at {printable(stat.place)}"
 
 
 def line(report: Report) -> str:
-    """All of them in one: `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`."""
+    """Return all backends in one line.
+
+    Such as `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`.
+    """
     stats = [(stat, wording.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
     return " · ".join(f"{printable(stat.name)} {wording.backend(stat, now_ns)}" for stat, now_ns in stats)
 

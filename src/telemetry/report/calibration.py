@@ -1,4 +1,4 @@
-"""A calibration as people read it: how much figures differ from run to run, and what can be found all the same."""
+"""A calibration as text: the noise of each figure, and the smallest difference that a comparison can find."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from telemetry.report.text import INDENT, render_section
 from telemetry.store.calibrations import Calibration, MetricNoise
 
 _SHOWN: Final = ("5", "10", "20")
-"""Runs a side."""
+"""Numbers of runs per side."""
 
 
 def calibration_text(calibration: Calibration, width: int = 100, color: bool = False) -> str:
-    """Lines that end with a newline; the noisiest figures last."""
+    """Return lines that end with a newline; the noisiest figures are last."""
     head = printable(f"calibration {calibration.name}: {calibration.runs} runs that were the same")
     table = Section(
         "",

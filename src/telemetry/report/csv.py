@@ -1,4 +1,4 @@
-"""The report as CSV: one figure a row, with the columns of `telemetry.report.rows.Row`."""
+"""The report as CSV: one figure per row, with the columns of `telemetry.report.rows.Row`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from telemetry.report.rows import Number, Row, labels_json, rows
 from telemetry.wire.report import Report
 
 _FORMULA: Final = ("=", "+", "-", "@")
-"""What spreadsheets begin to calculate at."""
+"""First characters of a formula in spreadsheets."""
 
 
 def render_csv(report: Report) -> str:
-    """A header and a line for each figure, ending with a newline. All text is in quotes, numbers are not.
+    """Return a header and a line for each figure, ending with a newline. All text is quoted, numbers are not.
 
-    Labels are a JSON object. A cell is empty where there is no number, or one that is not finite. Text that a
-    spreadsheet would take for a formula has `'` before it.
+    Labels are a JSON object. A cell is empty if there is no number, or if it is not finite. Text that a spreadsheet
+    would take for a formula has `'` before it.
     """
     cells = _Cells()
     lines = [",".join(map(cells.text, Row._fields))]
@@ -29,12 +29,15 @@ def render_csv(report: Report) -> str:
 
 
 class _Cells:
-    """Cells of text, each made once."""
+    """A cache of text cells."""
 
     def __init__(self) -> None:
         self._text: dict[str, str] = {}
         self._labels: dict[int, tuple[Mapping[str, str], str]] = {}
-        """By identity; the labels are kept, so that no others get it."""
+        """Cells by identity of the labels.
+
+        The labels are kept alive, so that no other object gets the same identity.
+        """
 
     def text(self, text: str) -> str:
         if text not in self._text:

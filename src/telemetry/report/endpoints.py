@@ -1,6 +1,6 @@
-"""A report in the form of an endpoints benchmark's `result_summary.json`, for scripts that read that.
+"""A report in the form of an endpoints benchmark's `result_summary.json`, for scripts that read that form.
 
-docs/ENDPOINTS.md has a table of the fields and of what is different in them.
+docs/ENDPOINTS.md has a table of the fields and their differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from telemetry.wire.units import TIME_NS
 from telemetry.wording import instrument
 
 PERCENTILES: Final = ("99.9", "99", "97", "95", "90", "80", "75", "50", "25", "10", "5", "1")
-"""Those that an endpoints benchmark reports. One that the run was not asked for is null."""
+"""Percentiles that an endpoints benchmark reports. A percentile that the run did not compute is null."""
 BLOCKS: Final = {
     "ttft": words.TTFT,
     "tpot": words.TPOT,
@@ -32,7 +32,7 @@ BLOCKS: Final = {
     "input_sequence_lengths": words.INPUT_TOKENS,
     "output_sequence_lengths": words.OUTPUT_TOKENS,
 }
-"""Block of the summary → word of ours."""
+"""Map of block in the summary → word of a request metric."""
 _BOUNDED: Final = frozenset({"ttft", "tpot", "latency"})
 """Blocks with the bounds of early stopping."""
 _KIND: Final = "request"
@@ -41,12 +41,14 @@ _KIND: Final = "request"
 def result_summary(
     report: Report, *, kind: str = "", window: str | None = None, legacy_window: bool = True
 ) -> dict[str, Any]:
-    """The summary of one kind of request: by default the only one, or that called `request`; `kind` is the name of
-    another, or name{label=value,…} as tables show it.
+    """Return the summary of one kind of request.
 
-    It is of the requests in a tracking window, of all of them if there are several, and of all requests if there is
-    none; `window` picks one. With `legacy_window` qps and tps are LoadGen's, where there is enough for that. Values
-    are JSON's: what is not known is None. Raises UsageError if the run has no such requests.
+    `kind` is its name, or name{label=value,…} as tables show it. The default is the only kind, or the one called
+    `request`.
+
+    The summary covers the requests in a tracking window; all windows if there are several; all requests if there is
+    none. `window` selects one window. With `legacy_window`, qps and tps use LoadGen's definition if there is enough
+    data. Values are those of JSON; an unknown value is None. Raises UsageError if the run has no such requests.
     """
     whole = _of_kind(report, kind)
     chosen = _tracked(whole, window)
@@ -78,11 +80,14 @@ def result_summary(
 
 
 def render_summary(report: Report, kind: str = "") -> str:
-    """`result_summary` as strict JSON, ending with a newline: no number that is not finite. Raises UsageError."""
+    """Return `result_summary` as strict JSON, ending with a newline; all its numbers are finite.
+
+    Raises UsageError.
+    """
     return msgspec.json.format(msgspec.json.encode(result_summary(report, kind=kind)), indent=2).decode() + "\n"
 
 
-# --- which requests ------------------------------------------------------------------------------
+# --- selection of requests -----------------------------------------------------------------------
 
 
 def _of_kind(report: Report, kind: str) -> RequestCounts:
@@ -107,7 +112,7 @@ def _shown(one: RequestCounts) -> str:
 
 
 def _tracked(whole: RequestCounts, window: str | None) -> RequestCounts:
-    """The requests that a benchmark would have tracked."""
+    """Return the requests that a benchmark would have tracked."""
     if window is not None:
         for one in whole.windows:
             if one.window == window:
@@ -120,7 +125,7 @@ def _tracked(whole: RequestCounts, window: str | None) -> RequestCounts:
 
 
 def _added(whole: RequestCounts, tracked: Sequence[RequestCounts]) -> RequestCounts:
-    """All windows, without what was outside."""
+    """Return the sum of all windows, without requests outside of them."""
     known = dict.fromkeys(word for one in tracked for word in one.series)
     return replace(
         whole,
@@ -139,7 +144,7 @@ def _sums(parts: Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
 
 
 def _early_stopping(report: Report, whole: RequestCounts, chosen: RequestCounts) -> dict[str, dict[str, EarlyStop]]:
-    """Those of the report, if it has looked for them among these very requests."""
+    """Return the bounds of early stopping from the report, if it has them for exactly these requests."""
 
     def is_it(figures: RequestFigures, counts: RequestCounts) -> bool:
         return (figures.kind, figures.labels) == (counts.kind, dict(counts.labels))
@@ -151,18 +156,21 @@ def _early_stopping(report: Report, whole: RequestCounts, chosen: RequestCounts)
     return parts[0].early_stopping
 
 
-# --- what is said of them ------------------------------------------------------------------------
+# --- their figures -------------------------------------------------------------------------------
 
 
 def _duration_ns(extents: Sequence[Extent | None]) -> int | None:
-    """From the first issue to the last completion, of each window; their sum."""
+    """Return the sum of the windows' durations, each from the first issue to the last completion."""
     if not extents or joined(extents) is None:
         return None
     return sum(one.end_ns - one.first_ns for one in extents if one is not None) or None
 
 
 def _legacy_ns(latency: SeriesStat | None, completed: int | float) -> int | None:
-    """LoadGen's: from the first issue to the completion of what was issued last. Two completions make a rate."""
+    """Return LoadGen's duration: from the first issue to the completion of the request issued last.
+
+    None for fewer than two completions, which make no rate.
+    """
     extent = latency.extent if latency is not None else None
     if extent is None or completed < 2:
         return None
@@ -171,7 +179,7 @@ def _legacy_ns(latency: SeriesStat | None, completed: int | float) -> int | None
 
 
 def _throughput(chosen: RequestCounts, duration_ns: int | None, legacy_ns: int | None) -> dict[str, float | None]:
-    """Requests and tokens a second of the same time."""
+    """Return requests and tokens per second over the same duration."""
     spent_ns = legacy_ns or duration_ns
     if spent_ns is None:
         return {"qps": None, "tps": None}
@@ -185,7 +193,7 @@ def _throughput(chosen: RequestCounts, duration_ns: int | None, legacy_ns: int |
 
 
 def _block(stat: SeriesStat | None, stops: Mapping[str, EarlyStop] | None) -> dict[str, Any]:
-    """Durations in nanoseconds. Empty without values."""
+    """Return the block of a series, with durations in nanoseconds. Empty without values."""
     if stat is None or not stat.count:
         return {}
     ns = TIME_NS.get(stat.unit, 1)
@@ -215,12 +223,12 @@ def _block(stat: SeriesStat | None, stops: Mapping[str, EarlyStop] | None) -> di
 
 
 def _key(percentile: str) -> str:
-    """As a benchmark writes it: 99 is "99.0"."""
+    """Return the key that a benchmark uses: 99 is "99.0"."""
     return str(float(percentile))
 
 
 def _sample_deviation(stat: SeriesStat) -> float | None:
-    """Of the process that the values are a sample of; ours is that of the values."""
+    """Return the sample standard deviation. `stat.stddev` is that of the values as a whole population."""
     if stat.stddev is None or stat.count < 2:
         return 0.0 if stat.count == 1 else None
     return stat.stddev * math.sqrt(stat.count / (stat.count - 1))

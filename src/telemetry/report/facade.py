@@ -26,7 +26,7 @@ SUFFIXES: Final[dict[str, Format]] = {
     ".hgrm": "hgrm", ".xml": "junit",
 }  # fmt: skip
 _ROWS: Final = 10
-"""Of each table in a notebook, which is no place for hundreds."""
+"""Rows of each table in a notebook, where hundreds would be too many."""
 _COLORS: Final = {"complete": "#14713a", "lossy": "#8a4b00", "incomplete": "#8a4b00", "interrupted": "#b3261e"}
 
 
@@ -40,7 +40,7 @@ class RunFacts(Protocol):
 
 
 def save(report: Report, path: str | os.PathLike[str], format: str | None) -> None:
-    """Write a report to a file, whole or not at all. See `Report.save`."""
+    """Write a report to a file atomically. See `Report.save`."""
     target = Path(path)
     form = format or SUFFIXES.get(target.suffix.lower())
     if form is None:
@@ -65,7 +65,7 @@ def report_html(report: Report) -> str:
 
 
 def run_html(run: RunFacts, report: Report | None) -> str:
-    """Return a run as a fragment of HTML: its state, where it is, its live line or result, and what opens it."""
+    """Return a run as a fragment of HTML: state, directory, live line or result, and commands to open it."""
     title = f"<p><strong>{escape(printable(run.name))}</strong> · {escape(_state(run, report))}</p>"
     if report is None:
         return f"<div>{title}</div>"

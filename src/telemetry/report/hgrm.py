@@ -1,4 +1,4 @@
-"""Percentile distributions as HdrHistogram prints them, for the plotters of that world.
+"""Percentile distributions in HdrHistogram's text format, for its plotters.
 
 #[Series  = latency{op=read}, Unit = ms]
        Value     Percentile TotalCount 1/(1-Percentile)
@@ -34,18 +34,18 @@ from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit
 
 _ROWS_A_HALVING: Final = 5
-"""Of the distance to 100 %: as the tools of HdrHistogram print them."""
+"""Rows for each halving of the distance to 100 %, as HdrHistogram's tools print them."""
 _ALL_S: Final = 6e9
-"""A step that no run is longer than."""
+"""A step that is longer than any run."""
 _NEAREST: Final = 1e-13
-"""No run has a value this near to 100 %, as a fraction."""
+"""Smallest distance to 100 %, as a fraction. No run has enough values for a smaller one."""
 
 
 class Line(NamedTuple):
     value: float
     fraction: float
     reached: int
-    """Values that are not above it."""
+    """Number of values that are not above `value`."""
 
 
 class Footer(NamedTuple):
@@ -56,10 +56,10 @@ class Footer(NamedTuple):
 
 
 def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: TimeRange | None) -> dict[int, Digest]:
-    """All values of series, by their place in `stats`; reads the history once.
+    """Return all values of series, by their place in `stats`. Reads the history once.
 
-    `part` is what the stats are of. Those are missing of which the history has not as many values as the stats say;
-    without a history that is all. Raises RunDirectoryError for one that can't be read.
+    `part` is the time range of the stats. A series is missing if the history lacks some of its values; without a
+    history, all are. Raises RunDirectoryError for an unreadable history.
     """
     if not run.has_history:
         return {}
@@ -77,17 +77,17 @@ def digests(run: RecordedRun, stats: Sequence[SeriesStat], part: TimeRange | Non
 
 
 def render_hgrm(report: Report) -> str:
-    """Every series in a section of its own: with the percentiles of the result, and no others."""
+    """Return a section for every series, with the percentiles of the result only."""
     return sections(result_distribution(stat) for stat in report.snapshot.series)
 
 
 def sections(distributions: Iterable[str]) -> str:
-    """Several in one text; plotters want each in a file of its own."""
+    """Join several distributions into one text. Plotters want each in a file of its own."""
     return "\n".join(distributions)
 
 
 def result_distribution(stat: SeriesStat) -> str:
-    """Without a history: the percentiles that a result has, and its extremes."""
+    """Return the distribution without a history: the percentiles of the result, and its extremes."""
     lines = []
     if stat.count:
         known = {}
@@ -106,7 +106,10 @@ def result_distribution(stat: SeriesStat) -> str:
 
 
 def distribution(digest: Digest, stddev: float | None = None) -> str:
-    """All values of a digest. `stddev`, in the unit of the series, where it is known better than from buckets."""
+    """Return the distribution of all values of a digest.
+
+    `stddev`, in the unit of the series, replaces the estimate from buckets.
+    """
     key, histogram = digest.key, digest.histogram
     layout, per_unit = Layout.of(key.digits), key.ticks_per_unit
     reached = np.cumsum(histogram.counts)
@@ -132,7 +135,10 @@ def distribution(digest: Digest, stddev: float | None = None) -> str:
 
 @cache
 def _levels() -> list[float]:
-    """Percentiles that are asked for: the distance to 100 % is halved, and each half cut into equal parts."""
+    """Return the percentiles of the rows.
+
+    The distance to 100 % is halved again and again, and each half is cut into equal parts.
+    """
     levels, level = [], 0.0
     while 100.0 - level > 100.0 * _NEAREST:
         levels.append(level)
@@ -150,7 +156,7 @@ def _title(name: str, labels: Mapping[str, str], unit: str) -> str:
 
 
 def _section(title: str, lines: Iterable[Line], footer: Footer, digits: int, per_unit: float) -> str:
-    # So many decimals that one tick shows, as far as people count.
+    # Enough decimals to show one tick, within the usual range.
     places = min(max(math.ceil(math.log10(per_unit)) if 1.0 < per_unit < math.inf else 0, 3), 9)
     half_bits = Layout.of(digits).half_bits
     return "".join(
@@ -174,5 +180,8 @@ def _rows(lines: Iterable[Line], places: int) -> Iterator[str]:
 
 @lru_cache(maxsize=1_024)
 def _fraction(fraction: float) -> tuple[str, str]:
-    """Its two columns; the second is empty at the end. Those of the levels come again with each series."""
+    """Return the two columns of a fraction; the second is empty at the end.
+
+    Cached: each series has the same levels.
+    """
     return f"{fraction:2.12f}", f" {1 / (1 - fraction):14.2f}" if fraction < 1.0 else ""

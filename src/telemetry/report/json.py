@@ -1,4 +1,4 @@
-"""The report as JSON: the final file and all that was made of it. Its schema is docs/report.schema.json."""
+"""The report as JSON: the final file and all that was derived from it. Its schema is docs/report.schema.json."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ SAID: Final = {
     "verdict": "How complete the result is, in one word; what the run does while it goes on and could be asked.",
     "headline": "One line: how complete, what run, how many events, how many lost, or what is unknown of that.",
 }
-"""What is in the JSON and no field, but is said of it by `Report`."""
+"""Descriptions of JSON members that are not fields but methods of `Report`."""
 OWN: Final = tuple(field for field in Report.__struct_fields__ if field != "snapshot")
 
 
 def render_json(report: Report) -> str:
-    """One strict JSON object with the names of `final_snapshot.json` and those of `Report`, indented, ending with a
-    newline. A number that is not finite is null, and a warning says which."""
+    """Return one strict JSON object, indented, ending with a newline.
+
+    Its names are those of `final_snapshot.json` and of `Report`. A number that is not finite is null, and a warning
+    names it.
+    """
     document = msgspec.to_builtins(report.snapshot)
     document |= {"verdict": report.verdict, "headline": report.headline()}
     document |= {name: msgspec.to_builtins(getattr(report, name)) for name in OWN}

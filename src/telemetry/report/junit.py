@@ -17,8 +17,11 @@ _SUITE: Final = "telemetry"
 
 
 def render_junit(report: Report) -> str:
-    """One XML document, ending with a newline. An inconclusive gate is skipped, and so is the completeness of a run
-    that goes on. Characters that XML has no place for become visible escapes."""
+    """Return one XML document, ending with a newline.
+
+    An inconclusive gate is skipped, and so is the completeness of a live run. Characters that are invalid in XML
+    become visible escapes.
+    """
     snapshot = report.snapshot
     cases = list(_cases(report))
     suite = _element("testsuite", name=snapshot.name or _SUITE, tests=len(cases))
@@ -62,7 +65,7 @@ def _gate(gate: GateResult) -> Element:
 
 
 def _said(tag: str, message: str, kind: str = "") -> Element:
-    """Some readers show the message, others the text."""
+    """Return an element with its message both as attribute and as text: some readers show only one of them."""
     element = _element(tag, message, message=message)
     if kind:
         element.set("type", kind)

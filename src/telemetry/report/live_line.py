@@ -1,4 +1,4 @@
-"""One line a second about a run, for a log rather than a screen."""
+"""One line per second about a run, for a log rather than a screen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from telemetry.wire.snapshot import MetricsSnapshot, Progress, SeriesStat
 from telemetry.wording import backend, instrument
 
 _SHOWN: Final = 2
-"""Series that a line has room for, kinds of requests, and axes of steps."""
+"""Largest number of series, of kinds of requests, and of axes in a line."""
 _ETA_S: Final = 120.0
-"""From here on in minutes, as durations are."""
+"""Seconds from which the remaining time is shown in minutes, like other durations."""
 
 
 def describe(snapshot: MetricsSnapshot) -> str:
-    """`12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`"""
+    """Return the line of a snapshot.
+
+    `12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`
+    """
     account = snapshot.accounting
     parts = [
         f"telemetry {snapshot.elapsed_s:4.0f} s {snapshot.state} {number_of(account.applied, 'event')} "
@@ -33,7 +36,7 @@ def describe(snapshot: MetricsSnapshot) -> str:
 
 
 def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:
-    """Backends that are not well: `wandb retrying, 3,200 queued`."""
+    """Yield backends with problems: `wandb retrying, 3,200 queued`."""
     for stat in snapshot.backends:
         words = backend(stat, snapshot.time_ns)
         if words.health not in ("good", "calm"):
@@ -41,7 +44,7 @@ def _troubled(snapshot: MetricsSnapshot) -> Iterator[str]:
 
 
 def _requests(kind: RequestCounts) -> str:
-    """`chat 2,400 issued 9 in flight 2,343 completed 48 failed`"""
+    """Return the counts of a kind of request: `chat 2,400 issued 9 in flight 2,343 completed 48 failed`."""
     expired = f" {count(kind.expired)} expired" if kind.expired else ""
     return (
         f"{instrument(kind.kind, kind.labels)} {count(kind.issued)} issued {count(kind.in_flight)} in flight "
@@ -50,7 +53,10 @@ def _requests(kind: RequestCounts) -> str:
 
 
 def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
-    """Of requests how long they took, however many chunks there were."""
+    """Yield the series worth showing.
+
+    For requests these are their durations, even if other series have more values.
+    """
     others = {id(stat) for stat in without_requests(snapshot.series, snapshot)}
     for stat in snapshot.series:
         if id(stat) in others or stat.name.rpartition(".")[2] in (words.TTFT, words.LATENCY):
@@ -58,7 +64,7 @@ def _telling(snapshot: MetricsSnapshot) -> Iterator[SeriesStat]:
 
 
 def _newest(series: Iterable[SeriesStat], snapshot: MetricsSnapshot) -> list[SeriesStat]:
-    """Those that have values; of one that tracking windows tell apart the newest window alone."""
+    """Return series with values. A series split by tracking windows is limited to its newest window."""
     ages = words.window_ages(snapshot)
 
     def age(stat: SeriesStat) -> int:
@@ -73,8 +79,11 @@ def _newest(series: Iterable[SeriesStat], snapshot: MetricsSnapshot) -> list[Ser
 
 
 def _busy(series: Sequence[SeriesStat]) -> Iterator[SeriesStat]:
-    """Each time the first that has at least half as many values in the window as the busiest: those that are about
-    as busy would take turns otherwise."""
+    """Yield the busiest series, always in the same order if they are about equally busy.
+
+    Each is the first one with at least half as many values in the window as the busiest. Otherwise about equally
+    busy series would alternate.
+    """
     left = list(series)
     for _ in range(min(_SHOWN, len(left))):
         most = max(stat.window.count for stat in left)

@@ -1,4 +1,4 @@
-"""What a report says of series over time: the busiest beside each other, or each of them whole."""
+"""Sections of a report about series over time: the busiest side by side, or each in full."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _PERCENTILES: Final = ("50", "99")
 
 
 def courses(report: Report) -> Section:
-    """How p99 of the series with the most values went, in a line each; of steps that share a character the highest
-    counts."""
+    """Return p99 over time of the series with the most values, one line each.
+
+    Steps that share a character show the highest.
+    """
     heads = [Column("name"), Column("p99", right=False), Column("lowest", 1), Column("highest", 1)]
     rows = []
     for one in sorted(report.over_time, key=_values, reverse=True)[:_COURSES]:
@@ -38,7 +40,7 @@ def courses(report: Report) -> Section:
 
 
 def _course(values: Sequence[float | None]) -> str:
-    """A bar for each step, or for each group of neighbours; a gap where there is nothing."""
+    """Return a bar for each step, or for each group of neighbours; a gap for steps without values."""
     group = -(-len(values) // _COURSE_CHARS)
     groups = [
         [value for value in values[at : at + group] if value is not None] for at in range(0, len(values), group)
@@ -54,7 +56,10 @@ def _height(value: float, most: float) -> int:
 
 
 def busiest(report: Report) -> Section:
-    """p50 and p99 of the series with the most values, step by step; all figures if there is but one series."""
+    """Return p50 and p99 of the series with the most values, step by step.
+
+    A report with a single series gets all its figures.
+    """
     chosen = sorted(report.over_time, key=_values, reverse=True)[:_BUSIEST]
     known = {key for one in chosen for point in one.points for key in point.percentiles}
     keys = [key for key in _PERCENTILES if key in known]
@@ -80,7 +85,7 @@ def busiest(report: Report) -> Section:
 
 
 def each_over_time(report: Report) -> Iterator[Section]:
-    """A section for each series that there is anything of."""
+    """Yield a section for each series with values."""
     keys = sorted(
         {key for one in report.over_time for point in one.points for key in point.percentiles}, key=by_number
     )

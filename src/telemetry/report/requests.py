@@ -1,4 +1,4 @@
-"""What a report says of requests: what became of them, how fast they went, what percentiles are surely below."""
+"""Sections of a report about requests: their outcomes, their rates, and bounds of percentiles."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ from telemetry.wire.report import EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import SeriesStat
 
 KINDS_SHOWN: Final = 8
-"""With the most requests; so of windows the first ones."""
+"""Number of shown kinds, those with the most requests, and of shown windows, the first ones."""
 _REASONS_SHOWN: Final = 6
 _REASON_COLUMNS: Final = 40
 _AT_MOST: Final = "≈"
-"""Before a percentile of several windows together."""
+"""Mark of a percentile of several windows together."""
 _CELLS: Final = (
     "bounds are ends of cells of the display histogram, up to a quarter too high; `telemetry report` has them from "
     "the values, where there is a history"
 )
 _OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
 _LATENCIES: Final = {words.LATENCY: ("50", "99"), words.CORRECTED: ("99",)}
-"""Word → the percentiles that windows are compared by."""
+"""Map of word → percentiles that are compared between windows."""
 _PER_S: Final = {"requests_per_s": "requests", "tokens_per_s": "output tokens"}
 _RATES: Final = {"while_issuing": "while issuing", "loadgen": "as LoadGen counts", "overall": "overall"}
 
 
 def requests(report: Report) -> list[Section]:
-    """Of each kind what became of it, in each tracking window what was measured; the busiest kinds only."""
+    """Return the sections about requests: outcomes of each kind, measurements of each tracking window.
+
+    Busiest kinds only.
+    """
     return [section for section, _ in sections_of(report)]
 
 
 def sections_of(report: Report) -> Iterator[tuple[Section, RequestCounts | None]]:
-    """The same, with what a section says the outcomes of; None where it is about something else."""
+    """Yield the sections, each with the requests whose outcomes it shows, or None."""
     kinds = sorted(request_counts(report.snapshot), key=lambda one: -one.issued)
     for one in kinds[:KINDS_SHOWN]:
         yield from _kind(report, one)
@@ -52,25 +55,26 @@ def sections_of(report: Report) -> Iterator[tuple[Section, RequestCounts | None]
 
 
 def late(report: Report) -> Iterator[str]:
-    """The findings that stand above the figures they are about: whose requests went out so late that raw latencies
-    don't tell what users saw."""
+    """Yield findings to show above the figures: requests went out so late that raw latencies are misleading."""
     for one in sorted(request_counts(report.snapshot), key=lambda one: -one.issued)[:KINDS_SHOWN]:
         yield from _late(report, parts_of(one))
 
 
 def title_of(of: RequestCounts) -> str:
-    """`Requests: llm{model=a}, window measured`."""
+    """Return a title such as `Requests: llm{model=a}, window measured`."""
     return f"Requests: {wording.instrument(of.kind, of.labels)}{_window(of)}"
 
 
 def parts_of(whole: RequestCounts) -> Sequence[RequestCounts]:
-    """What has figures of its own: the tracking windows, or all if there are none."""
+    """Return the parts with figures of their own: the tracking windows, or the whole kind without windows."""
     return whole.windows[:KINDS_SHOWN] or (whole,)
 
 
 def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Number, str]]:
-    """(what became of them, how many, in words with the reasons). `part`: of a part of a run, where nobody knows
-    how many were in flight."""
+    """Yield (outcome, number, text with reasons).
+
+    With `part`, leave out requests in flight, unknown for a part of a run.
+    """
     yield (
         "completed",
         of.completed,
@@ -83,7 +87,7 @@ def outcomes(of: RequestCounts, *, part: bool = False) -> Iterator[tuple[str, Nu
 
 
 def facts(report: Report, of: RequestCounts) -> Iterator[str]:
-    """What became of them, and their rates by each definition."""
+    """Yield the outcomes, and the rates by each definition."""
     shown = [said for what, number, said in outcomes(of, part=is_part(report)) if number or what == "completed"]
     yield printable(f"{formatting.count(of.issued)} issued → {' · '.join(shown)}")
     for field, what in _PER_S.items():
@@ -96,19 +100,19 @@ def facts(report: Report, of: RequestCounts) -> Iterator[str]:
 
 
 def is_part(report: Report) -> bool:
-    """Whether its counters are of a part of the run."""
+    """Return whether the counters cover only a part of the run."""
     return any(one.in_flight is None for one in report.requests)
 
 
 def measured(report: Report, of: RequestCounts) -> Section:
-    """The series of one window, by the words they are called after the kind."""
+    """Return the series of one window, named without the kind."""
     shown = [word for word in words.INSTRUMENTS if word in of.series and word not in _OF_CONVERSATIONS]
     stats = [of.series[word] for word in shown if of.series[word].count]
     return series_table(title_of(of), report, stats, [_word(stat, of.kind) for stat in stats])
 
 
 def windows(report: Report, whole: RequestCounts) -> Section:
-    """All windows beside each other, and all together, whose percentiles are estimates."""
+    """Return all windows side by side, and their sum, whose percentiles are estimates."""
     part = is_part(report)
     own = {id(stat) for stat in report.snapshot.series}
     words_shown = [word for word in _LATENCIES if word == words.LATENCY or _has_values(whole, word)]
@@ -139,7 +143,7 @@ def windows(report: Report, whole: RequestCounts) -> Section:
 
 
 def early_stopping(report: Report, of: RequestCounts) -> Section:
-    """What percentiles are surely below, or how many samples it takes to tell."""
+    """Return the bounds of percentiles, or how many more samples a bound needs."""
     figures = _figures(report, of)
     found = figures.early_stopping if figures is not None else {}
     title = f"{title_of(of)}, early stopping"
@@ -162,7 +166,7 @@ def early_stopping(report: Report, of: RequestCounts) -> Section:
 
 
 def turns(report: Report, of: RequestCounts) -> Section:
-    """By turn of the conversation; in a part of a run those that it has values of."""
+    """Return durations by turn of the conversation. In a part of a run, only turns with values."""
     heads = [Column("turn"), Column("count")]
     rows = []
     for place, word in enumerate(("ttft", "latency")):
@@ -182,7 +186,7 @@ def turns(report: Report, of: RequestCounts) -> Section:
 
 
 def conversations(report: Report, whole: RequestCounts) -> Section:
-    """How long they took, and how many turns."""
+    """Return the durations of conversations, and their numbers of turns."""
     own = {id(stat) for stat in report.snapshot.series}
     found = {
         id(part.series[word]): (part, part.series[word])
@@ -205,14 +209,14 @@ def _kind(report: Report, whole: RequestCounts) -> Iterator[tuple[Section, Reque
         after, cautions = [], []
     for part in parts:
         yield replace(measured(report, part), lines=[*facts(report, part), *after], cautions=cautions), part
-        if part.window != "":  # what is outside of windows is what nobody wants to claim anything of
+        if part.window != "":  # limits do not concern requests outside of windows
             yield early_stopping(report, part), None
         yield turns(report, part), None
     yield conversations(report, whole), None
 
 
 def _odd(whole: RequestCounts) -> Iterator[str]:
-    """What was told of requests and is in no figure."""
+    """Yield the numbers of calls and durations that are in no figure."""
     if whole.after_end:
         yield f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"
     if whole.out_of_order:
@@ -226,7 +230,7 @@ def _late(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:
 
 
 def _figures(report: Report, of: RequestCounts) -> RequestFigures | None:
-    """What the report says of the same."""
+    """Return the report's figures of the same requests."""
     for one in report.requests:
         if one.kind == of.kind and one.labels == of.labels:
             return next((part for part in (one, *one.windows) if part.window == of.window), None)
@@ -247,12 +251,12 @@ def _window_row(of: RequestCounts, name: str, part: bool) -> list[str]:
 
 
 def _rate(per_s: float | None, of: RequestCounts, field: str) -> str:
-    """One request that completed is no rate of requests."""
+    """Return a rate. A single completed request has no rate of requests."""
     return NOTHING if field == "requests_per_s" and of.completed == 1 else formatting.rate(per_s)
 
 
 def _latency_cells(report: Report, of: RequestCounts, shown: Sequence[str], own: Collection[int]) -> Iterator[str]:
-    """What is no series of the snapshot is several together."""
+    """Yield cells of percentiles. A name that is not in the snapshot stands for a sum of several series."""
     for word in shown:
         stat = of.series.get(word)
         for key in _LATENCIES[word]:
@@ -268,7 +272,7 @@ def _has_values(of: RequestCounts, word: str) -> bool:
 
 
 def _of_cells(stat: SeriesStat, stops: Iterable[EarlyStop]) -> bool:
-    """Whether bounds are no closer than the cells of its display histogram; the greatest value is."""
+    """Return whether bounds are ends of cells of the display histogram. Ignores a bound that is the maximum."""
     ends = {edge(cell + 1) * stat.cell_unit for cell, _ in stat.histogram if 0 <= cell < CELLS}
     bounds = {stop.bound for stop in stops} - {None, stat.max}
     return bool(bounds) and bounds <= ends
@@ -283,7 +287,7 @@ def _stop(stop: EarlyStop | None, unit: str) -> str:
 
 
 def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
-    """p50, p90, p99 and the maximum."""
+    """Return p50, p90, p99 and the maximum."""
     if stat is None:
         return [NOTHING] * 4
     cells = [percentile_words(report, stat, key) for key in ("50", "90", "99")]
@@ -291,13 +295,16 @@ def _shape(report: Report, stat: SeriesStat | None) -> list[str]:
 
 
 def _word(stat: SeriesStat, kind: str) -> str:
-    """With its unit if that is not the one it has by definition."""
+    """Return the word, with its unit if that is not the unit by definition."""
     word = stat.name.removeprefix(f"{kind}.")
     return word if stat.unit == words.INSTRUMENTS[word][1] else wording.instrument(word, {}, stat.unit)
 
 
 def _named(numbers: Mapping[str, Number], what: str) -> str:
-    """` (7 stop, 3 length)`, the most first; `what` they are."""
+    """Return numbers with their names, such as ` (7 stop, 3 length)`, largest first.
+
+    `what` is the kind of the names.
+    """
     ordered = sorted(numbers.items(), key=lambda item: -item[1])
     names = [_reason(name) for name, _ in ordered[:_REASONS_SHOWN]]
     known = Shortened(names)

@@ -1,4 +1,4 @@
-"""A report as rows of one figure each, for tables and data frames. Pure: no arithmetic, only naming."""
+"""A report as rows of one figure each, for tables and data frames. Pure: it names figures but computes none."""
 
 from __future__ import annotations
 
@@ -37,28 +37,31 @@ _COMMAND: Final = {"exit_code": "", "wall_s": "s", "cpu_user_s": "s", "cpu_syste
 
 
 class Row(NamedTuple):
-    """One figure. Names, labels and units are as they were given, which may be anything."""
+    """One figure. Names, labels and units are as recorded, so they may contain anything."""
 
     kind: str
-    """`run`, `series`, `counter`, `gauge`, `axis`, `progress`, `producer`, `loss`, `backend`, `source`, `gate`,
-    `command`, `cost`."""
+    """Kind of the thing that the figure describes.
+
+    One of `run`, `series`, `counter`, `gauge`, `axis`, `progress`, `producer`, `loss`, `backend`, `source`, `gate`,
+    `command`, `cost`.
+    """
     name: str
     labels: Mapping[str, str]
     unit: str
-    """Of value, low and high; empty for counts."""
+    """Unit of value, low and high; empty for counts."""
     figure: str
     value: Number
     low: Number = None
     high: Number = None
-    """Confidence bounds."""
+    """Confidence bounds: lower and upper."""
     start_s: Number = None
     end_s: Number = None
-    """What part of the run the figure is of, in seconds since its start; None: all of it."""
+    """Time range of the figure, in seconds since the run's start; None for the whole run."""
 
 
 @dataclass(frozen=True)
 class _Of:
-    """Makes rows of one thing in one time range."""
+    """A factory of rows about one thing in one time range."""
 
     kind: str
     name: str
@@ -74,7 +77,7 @@ class _Of:
 
 
 def rows(report: Report) -> Iterator[Row]:
-    """All figures of a report, what it is of first. Percentiles are called `p50`, `p99.9`."""
+    """Yield all figures of a report, those of the run first. Percentiles are called `p50`, `p99.9`."""
     snapshot = report.snapshot
     part = report.time_range if report.time_range is not None and report.time_range.found else None
     start_s, end_s = (part.start_s, part.end_s) if part is not None else (None, None)
@@ -158,7 +161,7 @@ def _account(of: _Of, stat: Accounting | ProducerStat) -> Iterator[Row]:
 
 
 def _axes(snapshot: MetricsSnapshot) -> Iterator[Row]:
-    """The newest value of each name is that of the axis and a label."""
+    """Yield the figures of axes. The newest value of each name has the name of the axis and a label."""
     for stat in snapshot.axes:
         of = _Of("axis", stat.name, {})
         for figure in _AXIS:
@@ -204,7 +207,7 @@ def _gates(report: Report) -> Iterator[Row]:
 
 
 def _around(snapshot: MetricsSnapshot) -> Iterator[Row]:
-    """How far it got, the command, and what telemetry itself took."""
+    """Yield progress, the command's resource use, and the cost of telemetry itself."""
     for item in snapshot.progress:
         of = _Of("progress", item.name, {})
         yield of.row("done", item.done)
@@ -219,8 +222,11 @@ def _around(snapshot: MetricsSnapshot) -> Iterator[Row]:
 
 
 def frame(report: Report, library: str) -> Any:
-    """`rows` as a data frame of "pandas" or "polars", with a column `label_…` for each label there is, and all of
-    them as JSON in `labels`. Numbers are floats. Raises UsageError for another library, or one that is missing."""
+    """Return `rows` as a data frame of "pandas" or "polars".
+
+    It has a column `label_…` for each label, and all labels as JSON in `labels`. Numbers are floats. Raises
+    UsageError for another library, or one that is not installed.
+    """
     if library not in LIBRARIES:
         raise UsageError(f"no data frames of {library!r} are known", hint=f"one of {', '.join(LIBRARIES)}")
     try:
@@ -242,7 +248,7 @@ def frame(report: Report, library: str) -> Any:
 
 
 def labels_json(labels: Mapping[str, str]) -> str:
-    """A JSON object, keys in order."""
+    """Return labels as a JSON object with sorted keys."""
     return json.dumps(dict(sorted(labels.items())), ensure_ascii=False)
 
 

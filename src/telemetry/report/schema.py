@@ -1,4 +1,4 @@
-"""JSON Schema of the JSON form, made of the structs themselves: docs/report.schema.json is what this returns."""
+"""JSON Schema of the JSON form, generated from the structs. docs/report.schema.json is a copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOMES: Final = (gates, report, snapshot, sources)
 
 
 def json_schema() -> dict[str, Any]:
-    """Of what `render_json` writes: every name is there, and any number may be null."""
+    """Return the schema of the output of `render_json`: every name is present, and any number may be null."""
     _, parts = msgspec.json.schema_components(
         [snapshot.MetricsSnapshot, report.Report], ref_template="#/$defs/{name}"
     )
@@ -46,7 +46,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _describe(name: str, part: dict[str, Any]) -> None:
-    """Gives the fields of a struct the words that stand below them in the source."""
+    """Copy the docstrings of a struct and of its fields into the schema."""
     struct = next(getattr(home, name) for home in _HOMES if hasattr(home, name))
     if struct.__doc__:
         part["description"] = " ".join(struct.__doc__.split())
@@ -59,7 +59,7 @@ def _describe(name: str, part: dict[str, Any]) -> None:
 
 
 def _as_written(schema: Any) -> Any:
-    """Writing leaves no name out, and turns numbers that are not finite into null."""
+    """Adapt the schema to the output, which has all names, and null for numbers that are not finite."""
     if isinstance(schema, list):
         return [_as_written(item) for item in schema]
     if not isinstance(schema, dict):

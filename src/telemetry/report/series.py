@@ -1,4 +1,4 @@
-"""What a report says of measured values: series with their percentiles and bounds, counters, gauges."""
+"""Sections of a report about measured values: series with their percentiles and bounds, counters, gauges."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from telemetry.wire.report import Bounds, Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
 
 FEW: Final = "*"
-"""Before a percentile that rests on too few values."""
+"""Mark of a percentile that is based on too few values."""
 _FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
-"""What a narrow table keeps longest; see Column.keep."""
+"""Priorities of percentiles in a narrow table; see Column.keep."""
 BOUNDS_KEEP: Final = 10
-"""More than that of the percentile: bounds go before any figure does."""
+"""Added to the priority of the percentile: bounds are left out before any figure."""
 
 
 def series(report: Report, *, requests: bool = False) -> Section:
-    """One row each, without those of requests unless asked for: they have sections of their own."""
+    """Return a table with one row per series.
+
+    Series of requests have their own sections, so they are left out by default.
+    """
     snapshot = report.snapshot
     stats = snapshot.series if requests else without_requests(snapshot.series, snapshot)
     names = [wording.instrument(stat.name, stat.labels, stat.unit) for stat in stats]
@@ -29,7 +32,7 @@ def series(report: Report, *, requests: bool = False) -> Section:
 
 
 def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names: Sequence[str]) -> Section:
-    """One row each, by these names; percentiles beside their bounds, where there are any."""
+    """Return a table with one row per series, with these names; percentiles have their bounds beside them."""
     snapshot = report.snapshot
     if not stats:
         return Section(title)
@@ -58,24 +61,24 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
 
 
 def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
-    """What the mark means, if any of the cells but the names has it."""
+    """Return the explanation of the mark if any cell except the names has it."""
     marked = any(FEW in cell[:1] for row in rows for cell in row[1:])
     said = f"{FEW} rests on too few values to be bounded with {confidence(report)} confidence"
     return [said] if marked else []
 
 
 def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:
-    """All that any of the series has, by number."""
+    """Return all percentiles that any series has, in ascending order."""
     return sorted({key for stat in stats for key in stat.percentiles}, key=by_number)
 
 
 def keep_of(percentile: str) -> int:
-    """How soon a column of this percentile goes where there is no room; see `Column.keep`."""
+    """Return the priority of a percentile's column in a narrow table; see `Column.keep`."""
     return _FIRST_PERCENTILES.get(percentile, 9)
 
 
 def by_number(percentile: str) -> tuple[bool, float, str]:
-    """Orders percentiles; what is no number comes last."""
+    """Return a sort key for percentiles. Text that is not a number is last."""
     try:
         return False, float(percentile), percentile
     except ValueError:
@@ -83,24 +86,24 @@ def by_number(percentile: str) -> tuple[bool, float, str]:
 
 
 def bounds_of(report: Report, stat: SeriesStat) -> Mapping[str, Bounds]:
-    """By percentile; empty where nothing was said of this series, or where it has no values."""
+    """Return bounds by percentile; empty if the report has none for this series, or if it has no values."""
     found = report.bounds_of(stat) if stat.count else None
     return found.percentiles if found is not None else {}
 
 
 def confidence_words(report: Report) -> str:
-    """`95 % bounds`; without a number if series differ in it."""
+    """Return the title of a column of bounds: `95 % bounds`; without a number if series differ in it."""
     return f"{confidence(report)} bounds"
 
 
 def percentile_words(report: Report, stat: SeriesStat, key: str) -> str:
-    """The value, marked if it rests on too few."""
+    """Return the value, marked if it is based on too few values."""
     value = formatting.quantity(stat.percentiles.get(key), stat.unit)
     return value if value == NOTHING or not stat.count or report.trusted(stat, key) else f"{FEW}{value}"
 
 
 def between(bounds: Bounds | None, unit: str) -> str:
-    """`1.80–1.97 ms`; `≥ 1.80 ms` if only one side is known."""
+    """Return bounds as text: `1.80–1.97 ms`; `≥ 1.80 ms` if only one side is known."""
     if bounds is None or (bounds.low is None and bounds.high is None):
         return NOTHING
     low, high = formatting.quantity(bounds.low, unit), formatting.quantity(bounds.high, unit)
@@ -114,7 +117,7 @@ def between(bounds: Bounds | None, unit: str) -> str:
 
 
 def confidence(report: Report) -> str:
-    """`95 %`, that of all bounds."""
+    """Return the confidence of all bounds, such as `95 %`."""
     found = {one.confidence for one in report.bounds}
     return formatting.percent(found.pop()) if len(found) == 1 else "such"
 
@@ -135,7 +138,7 @@ def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
 
 
 def counters(snapshot: MetricsSnapshot) -> Section:
-    """Sums, and how fast they grew at last, but for those of requests."""
+    """Return the sums and their latest rates, without counters of requests."""
     heads = [Column("name"), Column("value"), Column(_window_title(snapshot), 1)]
     rows = [
         [
@@ -156,7 +159,7 @@ def _window_title(snapshot: MetricsSnapshot) -> str:
 
 
 def gauges(snapshot: MetricsSnapshot) -> Section:
-    """Last values and extremes, by name."""
+    """Return last values and extremes, by name."""
     heads = [Column("name"), Column("last value"), Column("min", 1), Column("max", 1)]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""What a merged run was made of, and which of its sources is not like the others."""
+"""Sections of a report about the sources of a merged run, with marks on unusual ones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _ODD: Final = "◀"
 
 
 def sources_sections(report: Report) -> list[Section]:
-    """The sources of a merged run, and each series source by source: first those with an odd one. Empty for a run
-    that was not merged."""
+    """Return the sources of a merged run, and each series source by source, those with an unusual source first.
+
+    Empty for a run that was not merged.
+    """
     return [_sources(report.sources), _series(report.sources)] if report.sources else []
 
 
@@ -74,7 +76,7 @@ def _by_series(sources: Sequence[SourceStat]) -> dict[str, list[tuple[SourceStat
 
 
 def _rows(name: str, stats: Sequence[tuple[SourceStat, SourceSeries]]) -> Iterator[list[str]]:
-    """The name stands in the first row alone."""
+    """Yield the rows of a series. Only the first has the name."""
     for at, (source, stat) in enumerate(stats):
         values = (stat.mean, stat.p50, stat.p99, stat.max)
         yield [

@@ -1,4 +1,4 @@
-"""What a report says of steps: how many each axis had, whether all producers were there, and the newest values."""
+"""Sections of a report about steps: the steps of each axis, missing producers, and the newest values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from telemetry.wire.snapshot import AxisStat
 
 TITLE: Final = "Steps"
 AXES_SHOWN: Final = 8
-"""Whose values are listed: those with the most steps."""
+"""Number of axes whose values are listed: those with the most steps."""
 _VALUES_SHOWN: Final = 40
-"""Of an axis, the first ones."""
+"""Number of listed values of an axis: the first ones."""
 _NOT_FINITE: Final = "not finite"
 
 
 def steps(report: Report) -> Iterator[Section]:
-    """The axes, then the newest values of each; nothing for a run without steps."""
+    """Yield the axes, then the newest values of each; empty for a run without steps."""
     yield axes(report)
     listed = sorted(report.snapshot.axes, key=lambda stat: -stat.closed)[:AXES_SHOWN]
     for stat in report.snapshot.axes:
@@ -29,7 +29,7 @@ def steps(report: Report) -> Iterator[Section]:
 
 
 def axes(report: Report) -> Section:
-    """One row each."""
+    """Return a table with one row per axis."""
     heads = [
         Column("axis"),
         Column("closed"),
@@ -51,7 +51,7 @@ def axes(report: Report) -> Section:
 
 
 def values(stat: AxisStat) -> Section:
-    """Those of its newest step, and older ones of names that it lacks."""
+    """Return the values of the newest step, and older ones of names that it lacks."""
     shown = list(stat.values.items())[:_VALUES_SHOWN]
     rows = [[printable(name), _NOT_FINITE if value is None else formatting.scaled(value)] for name, value in shown]
     hidden = len(stat.values) - len(shown)

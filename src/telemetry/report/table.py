@@ -1,4 +1,4 @@
-"""What a report is made of, before it is text or Markdown: sections of lines and tables."""
+"""The structure of a report before it becomes text or Markdown: sections of lines and tables."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from telemetry.formatting import columns
 
 GAP = "  "
 NAME_COLUMNS = 20
-"""A longer name never pushes out a column of numbers that matters."""
+"""Longest name that hides columns of important numbers if space is short."""
 LONG_NAME_COLUMNS = 36
-"""A name up to this long pushes out columns that are only nice to have."""
+"""Longest name that hides less important columns if space is short."""
 NICE_TO_HAVE = 7
-"""Columns from this `keep` on."""
+"""Value of `keep` from which a column is less important."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `keep` orders what goes first when there is no room: the highest; 0 never goes."""
+    """A column of a table. Columns with the highest `keep` are left out first if space is short; 0 always stays."""
 
     title: str
     keep: int = 0
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are finished text. The first column names the row."""
+    """A table of finished text. The first column names the row."""
 
     columns: list[Column]
     rows: list[list[str]]
@@ -35,24 +35,24 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of the report; without any of these it is not shown."""
+    """A titled part of the report. It is shown only if it has lines, cautions, notes or rows."""
 
     title: str
     lines: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list, kw_only=True)
-    """What to know before trusting the figures: between the lines and the table."""
+    """Warnings about the figures, shown between the lines and the table."""
     table: Table | None = None
     notes: list[str] = field(default_factory=list)
-    """Below the table. What follows a line break in one belongs to it, and begins a line of its own in text."""
+    """Notes below the table. A line break in a note begins a new line in text."""
     rows_shown: int = 200
-    """Text shows no more rows than this; JSON has all."""
+    """Most rows shown in text; JSON has all."""
 
     def __bool__(self) -> bool:
         return bool(self.lines or self.cautions or self.notes or (self.table and self.table.rows))
 
 
 def cut(text: str, most: int) -> str:
-    """Printable text in no more than so many columns: what is longer ends with `…`."""
+    """Shorten printable text to this many columns, with `…` at its end."""
     if columns(text) <= most:
         return text
     reached = accumulate(columns(character) for character in text)
@@ -61,7 +61,7 @@ def cut(text: str, most: int) -> str:
 
 
 def fit(table: Table, width: int) -> Table:
-    """The table without the columns that have no room in `width`."""
+    """Return the table without the columns that do not fit in `width`."""
     kept = list(range(len(table.columns)))
     taken = [0, *(len(GAP) + _cell_width(table, index) for index in kept[1:])]
     for name_columns, least in ((LONG_NAME_COLUMNS, NICE_TO_HAVE), (NAME_COLUMNS, 1)):
@@ -75,7 +75,7 @@ def fit(table: Table, width: int) -> Table:
 
 
 def layout(table: Table, width: int) -> list[str]:
-    """Aligned lines, header first. A name too long for its column gets a line of its own."""
+    """Return aligned lines, header first. A name too long for its column gets a line of its own."""
     table = fit(table, width)
     others = [_cell_width(table, index) for index in range(1, len(table.columns))]
     name_width = _name_width(table, max(NAME_COLUMNS, width - sum(others) - len(GAP) * len(others)))
@@ -99,7 +99,7 @@ def _line(cells: list[str], heads: list[Column], widths: list[int]) -> str:
 
 
 def _name_width(table: Table, limit: int) -> int:
-    """The widest name that is no wider than `limit`: wider ones get a line of their own."""
+    """Return the widest name within `limit`: wider names get a line of their own."""
     widths = [columns(row[0]) for row in table.rows]
     return max([columns(table.columns[0].title), *(width for width in widths if width <= limit)])
 

@@ -14,7 +14,7 @@ INDENT: Final = "  "
 _DOT: Final = " · "
 _GLUE: Final = "\N{NO-BREAK SPACE}"
 _SECOND: Final = "\0"
-"""The other column of a wide character; no printable text has it."""
+"""Placeholder for the second column of a wide character; printable text does not contain it."""
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"
 _COLORS: Final = {
@@ -27,10 +27,10 @@ _COLORS: Final = {
 
 
 def render_text(report: Report, width: int = 100, color: bool = False, *, steps: bool = False) -> str:
-    """Lines that end with a newline. The first is the report's headline.
+    """Return lines that end with a newline. The first is the report's headline.
 
-    Tables leave out columns that have no room in `width`; nothing is cut within a cell. `steps`: figures over time
-    are a table of steps, and not a line for each series.
+    Tables leave out columns that do not fit in `width`; cells are never cut. With `steps`, figures over time are a
+    table of steps instead of one line per series.
     """
     said = content(report, "busiest" if steps else "courses")
     lines = [_painted(said.headline, _COLORS.get(report.verdict, _BOLD), color)]
@@ -43,7 +43,7 @@ def render_text(report: Report, width: int = 100, color: bool = False, *, steps:
 
 
 def render_section(section: Section, width: int) -> list[str]:
-    """The lines under a section's title, indented."""
+    """Return the indented lines under a section's title."""
     lines = [part for line in (*section.lines, *section.cautions) for part in _wrapped(line, width, INDENT)]
     if section.table and section.table.rows:
         shown = Table(section.table.columns, section.table.rows[: section.rows_shown])
@@ -56,7 +56,7 @@ def render_section(section: Section, width: int) -> list[str]:
 
 
 def _wrapped(line: str, width: int, indent: str = "") -> list[str]:
-    """Lines of at most `width`, broken between facts or words only: a path or a command can still be copied."""
+    """Wrap a line to `width`, between facts or words only, so that a path or a command can still be copied."""
     facts = [fact.replace(" ", _GLUE) if len(fact) < width // 2 else fact for fact in line.split(_DOT)]
     text = _DOT.join(facts).replace(" ·", _GLUE + "·")
     wrapped = textwrap.wrap(

@@ -1,4 +1,4 @@
-"""The report as one HTML file, and what other pages are made of: the scaffold and percentile curves."""
+"""The report as one HTML file, and parts for other pages: the scaffold and percentile curves."""
 
 from telemetry.report.html.curves import curves
 from telemetry.report.html.document import render_html

@@ -1,4 +1,4 @@
-"""Backends on a page: their states stand out."""
+"""Backends on a page, with highlighted states."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from telemetry.wire.snapshot import BACKEND_ENDED
 
 
 def backends_body(report: Report) -> str:
-    """The table; nothing where there are no backends."""
+    """Return the table; empty without backends."""
     looks = [state(stat, report)[1] for stat in report.snapshot.backends]
     whole = backends(report).table
     return table(whole, badges={1: looks}) if whole is not None else ""
 
 
 def backends_link(report: Report) -> tuple[str, str]:
-    """What stands beside the link to them, and how it looks."""
+    """Return the text beside the link to backends, and its style."""
     missing = sum(stat.state in ("undelivered", "failed") for stat in report.snapshot.backends)
     if missing:
         return f" {missing} not delivered", "bad"

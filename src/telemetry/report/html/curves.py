@@ -11,15 +11,18 @@ from telemetry.formatting import printable
 from telemetry.report.html.data import embedded
 
 Curve = Sequence[tuple[float, float]]
-"""(fraction of the values, value that so many are not above), ascending, from 0 to 1, as `Digest.curve` returns."""
+"""Points (fraction of the values, value that this fraction does not exceed), as `Digest.curve` returns them.
+
+Both ascend; fractions go from 0 to 1.
+"""
 
 _STANDARD: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 
 def curves(name: str, lines: Sequence[tuple[str, Curve]], unit: str) -> str:
-    """A figure for the body of a `page`: lines (name, curve) to hover over and to turn off, and a table of them.
+    """Return a figure for the body of a `page`: lines (name, curve) to hover over and to switch off, and a table.
 
-    Values are in `unit`. Names and unit may be any text. The page's own script draws it.
+    Values are in `unit`. Names and unit may be any text. The page's own script draws the figure.
     """
     drawn = [{"name": printable(line), "points": curve} for line, curve in lines if curve]
     return (
@@ -48,5 +51,5 @@ def _title(fraction: float) -> str:
 
 
 def _at(curve: Curve, fraction: float) -> float | None:
-    """The value that at least so many are not above."""
+    """Return the first value at or above this fraction of the values."""
     return next((value for reached, value in curve if reached >= fraction), None)

@@ -1,4 +1,4 @@
-"""Values inside a page, as JSON that no HTML parser takes for anything else."""
+"""Values embedded in a page, as JSON that HTML parsers can't misread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _UNSAFE: Final = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
 def embedded(value: object, name: str = "") -> str:
-    """A data block with the value as compact JSON; `name` becomes its id. Numbers that are not finite are null."""
+    """Return a data block with the value as compact JSON; `name` becomes its id.
+
+    Numbers that are not finite are null.
+    """
     data = msgspec.json.encode(value)
     for character, escaped in _UNSAFE:
         data = data.replace(character, escaped)

@@ -1,4 +1,4 @@
-"""The report as one HTML file: whether to trust it first, then what was run, then all figures."""
+"""The report as one HTML file: the verdict, then the command, then all figures."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _OUTCOMES: Final = {
     "inconclusive": ("warn", "? inconclusive"),
 }
 _WITHOUT_SCRIPT: Final = 200
-"""Series in the table for those who run no scripts."""
+"""Rows of the table of series for browsers without scripts."""
 
 
 def render_html(report: Report) -> str:
-    """A whole document, as `page` makes it. Details of a series are drawn when it is opened."""
+    """Return a whole document, made by `page`. Details of a series are drawn when it is opened."""
     snapshot = report.snapshot
     sections = list(_sections(report))
     body = "\n".join((_head(report), _links(report, sections), *(html for _, _, html in sections)))
@@ -64,7 +64,7 @@ def _head(report: Report) -> str:
 
 
 def _gates_banner(report: Report) -> str:
-    """As loud as the verdict: a complete result may still be one that failed."""
+    """Return the banner of gates, as prominent as the verdict: a complete result may still fail a gate."""
     if not report.gates:
         return ""
     kind, said = _OUTCOMES[worst(report.gates)]
@@ -78,7 +78,7 @@ def _part(report: Report) -> str:
 
 
 def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
-    """Name, section and HTML of each part that has something to say."""
+    """Yield name, section and HTML of each part that has content."""
     snapshot = report.snapshot
     command, series = content.command(snapshot.command), measured.series(report, requests=True)
     requests, drawn = requests_section(report)
@@ -116,7 +116,7 @@ def _sections(report: Report) -> Iterator[tuple[str, Section, str]]:
 
 
 def _links(report: Report, sections: list[tuple[str, Section, str]]) -> str:
-    """To each section, with how much there is of what may be trouble."""
+    """Return links to each section, with counts of possible problems."""
     worst = [gate.outcome for gate in report.gates if gate.outcome != "pass"]
     numbers = {
         "gates": (

@@ -1,4 +1,4 @@
-"""The one-file scaffold of every page that telemetry writes: looks, theme, charts, a policy against all else."""
+"""The one-file scaffold of every page that telemetry writes: style, theme, charts, and a strict policy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HERE: Final = Path(__file__).parent
 
 
 def page(title: str, body: str, script: str = "") -> str:
-    """A whole document that asks nobody for anything, and runs no script but ours.
+    """Return a whole document that makes no network requests and runs only the package's own scripts.
 
-    `title` may be any text. `body` is HTML in which all text from outside is escaped; it has no `style=`, no `on…=`
-    and no script but blocks of JSON, for the browser refuses them. `script` is code of our own, run when the body
-    is there; it makes elements and sets their text, and draws with `telemetry`, as `charts.js` says. Raises
-    ValueError for a script that would end its element.
+    `title` may be any text. `body` is HTML in which all outside text is escaped. It must not contain `style=`,
+    `on…=`, or scripts other than blocks of JSON: the browser refuses them. `script` is code of this package, run
+    once the body has loaded. It creates elements, sets their text, and draws with `telemetry`, as documented in
+    `charts.js`. Raises ValueError for a script that would end its element.
     """
     style = asset("page.css")
     scripts = [asset("formatting.js"), asset("charts.js"), *([script] if script else [])]
@@ -64,7 +64,7 @@ def page(title: str, body: str, script: str = "") -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of a style sheet or script of this package, with the line ends that browsers take a hash of."""
+    """Return a style sheet or script of this package, with the line ends that browsers use for hashes."""
     return (_HERE / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 

@@ -1,4 +1,4 @@
-"""Requests on a page: under each kind and window a bar of what became of them, and the tables of the report."""
+"""Requests on a page: a bar of outcomes under each kind and window, and the tables of the report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from telemetry.wire.report import Report
 
 _WIDTH: Final = 1_000.0
 _LEAST: Final = 4.0
-"""Of a share that is there at all."""
+"""Least width of a share above zero."""
 _KINDS: Final = {"completed": "good", "failed": "bad", "expired": "warn", "in flight": "calm"}
 
 
 def requests_section(report: Report) -> tuple[Section, str]:
-    """All of them as one section of the page, and its HTML; nothing where there are no requests."""
+    """Return all requests as one section of the page, and its HTML; empty without requests."""
     blocks = [html for section, of in sections_of(report) if section for html in _block(report, section, of)]
     return Section("Requests", ["…"] if blocks else []), "".join(blocks)
 
@@ -44,7 +44,7 @@ def _block(report: Report, section: Section, of: RequestCounts | None) -> Iterat
 
 
 def _narrow(section: Section) -> str:
-    """Without the columns of bounds: the table of series has them."""
+    """Return the section without columns of bounds: the table of series has them."""
     if section.table is None:
         return content(section)
     kept = [index for index, column in enumerate(section.table.columns) if column.keep <= BOUNDS_KEEP]
@@ -54,7 +54,7 @@ def _narrow(section: Section) -> str:
 
 
 def _bar(numbers: list[tuple[str, Number]], said: str) -> str:
-    """A share of the width for each, none so small that it can't be seen. Nothing for numbers beyond all floats."""
+    """Return a bar with a visible share for each number; empty if the sum exceeds a float."""
     try:
         total = math.fsum(number for _, number in numbers)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Sections of a report as HTML. All text is escaped here, and only here made into elements."""
+"""Sections of a report as HTML. All text is escaped here, the only place that makes elements of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from telemetry.report.table import Section, Table
 
 
 def block(section: Section, name: str = "", body: str = "", rows: int | None = None) -> str:
-    """A titled part of the page, or nothing if it has nothing to say; `name` is what links lead to.
+    """Return a titled part of the page, or nothing if the section is empty; `name` is the target of links.
 
-    `body` is HTML that takes the place of the section's own lines and table; of a table at most `rows`.
+    `body` is HTML that replaces the section's own lines and table. A table gets at most `rows` rows.
     """
     if not section and not body:
         return ""
@@ -20,16 +20,16 @@ def block(section: Section, name: str = "", body: str = "", rows: int | None = N
 
 
 def content(section: Section, body: str = "", rows: int | None = None) -> str:
-    """What is below the title."""
+    """Return the HTML below the title."""
     cautions = "".join(f'<p class="banner warn">{escape(caution)}</p>' for caution in section.cautions)
     inner = body or _lines(section.lines) + cautions + (table(section.table, rows) if section.table else "")
     return inner + _lines(section.notes, "soft")
 
 
 def table(of: Table, most: int | None = None, badges: Mapping[int, Sequence[str]] | None = None) -> str:
-    """With a head, and cells aligned as the columns say. Without rows: nothing.
+    """Return a table with a head, and cells aligned like their columns. Empty without rows.
 
-    `badges`: of a column, how each of its cells stands out: `good`, `calm`, `warn` or `bad`.
+    `badges` maps a column to the style of each of its cells: `good`, `calm`, `warn` or `bad`.
     """
     if not of.rows:
         return ""

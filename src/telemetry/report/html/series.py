@@ -1,4 +1,4 @@
-"""What the table of series on a page is made of: finished cells beside the numbers they were made of."""
+"""The data of the table of series on a page: finished cells and the numbers behind them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import SeriesStat
 
 _PLOTTED: Final = "{:.5g}"
-"""More digits than a pixel tells."""
+"""Format of plotted numbers: more digits than a pixel can show."""
 
 Column = list[float | None]
 Times = list[tuple[Column, Column]]
@@ -20,7 +20,10 @@ Times = list[tuple[Column, Column]]
 
 
 def series_data(report: Report) -> dict[str, Any]:
-    """For `report.js`. Every number in it is one of the JSON form; those over time are rounded to be drawn."""
+    """Return the data for `report.js`.
+
+    All numbers are those of the JSON form; those over time are rounded for drawing.
+    """
     keys = percentile_keys(report.snapshot.series)
     times: Times = []
     over = {_identity(one): _over_time(one, times) for one in report.over_time if one.points}
@@ -69,7 +72,7 @@ def _series(report: Report, stat: SeriesStat, keys: Sequence[str]) -> dict[str, 
 
 
 def _bounds(bounds: Bounds | None, unit: str, *, few: bool) -> tuple[Any, ...] | None:
-    """Low, high, values beyond, all that as text, and whether the values are too few."""
+    """Return lower and upper bound, values beyond, all that as text, and whether the values are too few."""
     if bounds is None or (bounds.low is None and bounds.high is None and not few):
         return None
     return bounds.low, bounds.high, bounds.beyond, "too few values" if few else between(bounds, unit), few

@@ -11,7 +11,7 @@ from telemetry.wire.report import Report
 
 
 def steps_section(report: Report) -> tuple[Section, str]:
-    """All of it as one section of the page, and its HTML; nothing for a run without steps."""
+    """Return all steps as one section of the page, and its HTML; empty for a run without steps."""
     axes, *values = (section for section in steps(report) if section) if report.snapshot.axes else (Section(TITLE),)
     blocks = [content(axes)] if axes else []
     for section in values:

@@ -16,7 +16,7 @@ from telemetry.distribution import install_hint
 
 
 class Listed(Struct, kw_only=True, frozen=True):
-    """One backend of the list."""
+    """A backend of the list."""
 
     name: str
     missing: str = ""

@@ -28,7 +28,7 @@ Finding = tuple[Status, str] | tuple[Status, str, str]
 
 
 class Check(Struct, kw_only=True, frozen=True):
-    """One line of the doctor's output."""
+    """A line of the doctor's output."""
 
     name: str
     status: Status

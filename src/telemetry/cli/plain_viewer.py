@@ -43,7 +43,7 @@ class _Watch:
         self._heard_s = time.monotonic()
         self._silent_s = _SILENT_S
         self._say_at_s = self._silent_s
-        """Seconds of silence until the next message about it; doubled after each message."""
+        """Seconds of silence until the next message about it. Doubles after each message."""
 
     def report(self) -> Report:
         """Return the result from the aggregator, or else from disk."""

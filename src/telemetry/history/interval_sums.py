@@ -58,7 +58,7 @@ class Added:
     min: Floats
     max: Floats
     places: Integers
-    """Ascending, each once."""
+    """Places of slots, ascending and unique."""
     counts: Integers
 
     def histograms(self, of: Rows) -> Histograms:

@@ -219,7 +219,7 @@ class RecordedRun:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Switch garbage collection off: a report has many objects, and none of them is garbage."""
+    """Switch garbage collection off: a report has many objects, and all of them are in use."""
     enabled = gc.isenabled()
     gc.disable()
     try:

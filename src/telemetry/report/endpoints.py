@@ -228,7 +228,7 @@ def _key(percentile: str) -> str:
 
 
 def _sample_deviation(stat: SeriesStat) -> float | None:
-    """Return the sample standard deviation. `stat.stddev` is that of the values as a whole population."""
+    """Return the sample standard deviation. `stat.stddev` treats the values as the whole population."""
     if stat.stddev is None or stat.count < 2:
         return 0.0 if stat.count == 1 else None
     return stat.stddev * math.sqrt(stat.count / (stat.count - 1))

@@ -1,4 +1,4 @@
-"""One line per second about a run, for a log rather than a screen."""
+"""A log line about a run, for use once per second."""
 
 from __future__ import annotations
 

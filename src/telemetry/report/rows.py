@@ -37,7 +37,7 @@ _COMMAND: Final = {"exit_code": "", "wall_s": "s", "cpu_user_s": "s", "cpu_syste
 
 
 class Row(NamedTuple):
-    """One figure. Names, labels and units are as recorded, so they may contain anything."""
+    """A figure of a report. Names, labels and units are as recorded, so they may contain anything."""
 
     kind: str
     """Kind of the thing that the figure describes.

@@ -45,7 +45,7 @@ class Section:
     notes: list[str] = field(default_factory=list)
     """Notes below the table. A line break in a note begins a new line in text."""
     rows_shown: int = 200
-    """Most rows shown in text; JSON has all."""
+    """Largest number of rows shown in text; JSON has all."""
 
     def __bool__(self) -> bool:
         return bool(self.lines or self.cautions or self.notes or (self.table and self.table.rows))

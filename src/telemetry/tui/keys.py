@@ -72,7 +72,7 @@ TABLE: Final = (
     Key("help", "question_mark,f1", "help", "what the keys do"),
     Key("quit", "q", "quit", "leave; the run goes on"),
 )
-"""All keys in the order of the footer. The help has those that do not fit there."""
+"""Keys in the order of the footer. The help also has those that do not fit there."""
 
 BY_ID: Final = {key.id: key for key in TABLE}
 TAKEN: Final = ("up", "down", "pageup", "pagedown", "home", "ctrl+end", "ctrl+q", "ctrl+c")

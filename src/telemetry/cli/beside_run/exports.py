@@ -31,7 +31,7 @@ _LAST_WORDS_S: Final = 3.0  # for the batch in progress and a checkpoint
 
 @dataclass(frozen=True)
 class Task:
-    """One writer to start."""
+    """A writer to start."""
 
     name: str
     to: str

@@ -26,7 +26,7 @@ class DeadRun(Struct, kw_only=True, frozen=True):
     """`DEAD`, or `RESTARTING` while the process that started the aggregator restarts it."""
     dir: str
     last_seen_ns: int
-    """Wall clock."""
+    """Wall-clock time."""
     journal_segments: int
     journal_bytes: int
     recoverable: bool

@@ -28,7 +28,7 @@ class Digest:
     start_ns: int
     end_ns: int
     histogram: Histograms
-    """One row, each slot once."""
+    """A single row, each slot once."""
 
     @property
     def count(self) -> int:
@@ -78,7 +78,7 @@ class Digest:
 
     @property
     def cell_unit(self) -> float:
-        """One tick of the cell edges, in units of the series."""
+        """Length of one tick of the cell edges, in units of the series."""
         return 1.0 / ticks_per_unit(self.key.unit)
 
     @property

@@ -21,7 +21,7 @@ _SPARSE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """One histogram per row. All columns but the last two have one entry per row."""
+    """A table of histograms, one per row. Each column but the last two has one entry per row."""
 
     digits: Integers
     ticks_per_unit: Floats
@@ -119,7 +119,7 @@ class _Places:
     rows: Integers
     cumulative: Integers
     before: Integers
-    """Number of values in all rows before each row, then that of all rows."""
+    """Number of values in all rows before each row. The last entry is the total."""
 
     @staticmethod
     def of(histograms: Histograms) -> _Places:

@@ -1,4 +1,4 @@
-"""One series over time, for any time range and any step."""
+"""The timeline of one series, for any time range and any step."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Timeline:
     """
 
     def __init__(self, key: SeriesKey) -> None:
-        """Create an empty timeline. `key` must be that of a series."""
+        """Create an empty timeline. `key` must belong to a series."""
         self.key = key
         self._parts = _Parts(np.zeros(0, _PART), np.zeros(0, np.uint32), np.zeros(0, np.int64))
         self._size = 0
@@ -181,7 +181,7 @@ class Timeline:
         return self._parts.between(int(found[0]), int(found[-1]) + 1) if found.size else self._parts.between(0, 0)
 
     def _begins(self, rows: NDArray[Any], most: int) -> Integers:
-        """Return the begins of at most `most` points, none of them short."""
+        """Return the start indices of at most `most` points, each of at least half a second."""
         lasting = _lasting(rows["covered_ns"])
         if lasting.size <= most:
             return lasting
@@ -234,7 +234,7 @@ class Timeline:
 
 
 def _lasting(covered_ns: Integers) -> Integers:
-    """Return begins such that intervals shorter than half a second are joined with those before them.
+    """Return start indices such that intervals shorter than half a second are joined with those before them.
 
     Late events arrive together in such an interval, and belong to the gap before it. Alone, it would show a rate
     that never occurred.

@@ -33,7 +33,7 @@ class Column:
 
 
 class Row:
-    """One line of a grid.
+    """A line of a grid.
 
     The cells beside its name are computed once, on first access: few rows of a long table are shown.
     """
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def cells(self) -> Line:
-        """One cell per column; a heading has its name only."""
+        """Cells, one per column; a heading has its name only."""
         if callable(self._figures):
             self._figures = self._figures()
         return (self.name, *self._figures)

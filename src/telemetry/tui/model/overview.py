@@ -50,7 +50,7 @@ class Overview:
 
 
 def overview(scene: Scene, view: View, width: int = 80) -> Overview:
-    """Return the overview. `width` is that of the screen: it decides how many seconds a trend shows."""
+    """Return the overview. `width` is the width of the screen: it decides how many seconds a trend shows."""
     groups = shown(scene, view)
     return Overview(
         _series(scene, view, groups, width),

@@ -12,7 +12,7 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One line of a plot. `xs` ascend. `xs` and `ys` are finite and equally long."""
+    """A line of a plot. `xs` ascend. `xs` and `ys` are finite and equally long."""
 
     name: str
     xs: tuple[float, ...]
@@ -32,4 +32,4 @@ class Plot:
     cursor: float | None = None
     """A marked moment on the x axis."""
     empty: str = "no values yet"
-    """Text shown if there is nothing to draw."""
+    """Text shown in place of an empty plot."""

@@ -1,4 +1,4 @@
-"""One row for each producer, and notes on producers that differ from the others."""
+"""The table of producers, with notes on producers that differ from the others."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _UNIT: Final = words.INSTRUMENTS[words.ISSUED][1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """One kind of request, or one tracking window of it.
+    """A kind of request, or a tracking window of it.
 
     Counts cover the whole run; rates are per second over the last seconds. In the past, both cover the chosen time
     range. None means unknown.
@@ -41,7 +41,7 @@ class Flow:
 
     @property
     def parts(self) -> tuple[Flow, ...]:
-        """Flows that have series in the run: the windows, or the kind itself without windows."""
+        """Parts that have series in the run: the windows, or the kind itself without windows."""
         return self.windows or (self,)
 
 

@@ -95,7 +95,7 @@ class RequestSeries:
 
 
 def requests(scene: Scene, view: View, width: int = 80) -> Requests:
-    """Return both tables. `width` is that of the screen, in columns."""
+    """Return both tables. `width` is the width of the screen, in columns."""
     shown = told(scene, view)
     kept = [flow for flow, _ in shown]
     return Requests(

@@ -39,7 +39,7 @@ _DELTAS: Final = {delta_column(key): key for key in COMPARED}
 
 
 def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP) -> tuple[Column, ...]:
-    """Return the columns; `title` is that of the name column."""
+    """Return the columns. `title` is the title of the name column."""
     keys = percentile_keys(scene.snapshot)
     window = view.figures == "window" and scene.moment is None
     found = [
@@ -47,7 +47,7 @@ def columns(scene: Scene, view: View, title: str, keep: Mapping[str, int] = KEEP
         Column("count", "count", keep=keep["count"]),
         Column("rate", "rate", keep=keep["rate"]),
         *(Column(f"p{key}", printable(f"p{key}"), keep=keep.get(f"p{key}", _KEEP_OTHER)) for key in keys),
-        # The maximum of a window is unknown, so that of the run is shown, under another title.
+        # The maximum of a window is unknown, so the maximum of the run is shown, under another title.
         Column("max", "peak" if window else "max", keep=keep["max"]),
     ]
     if view.compare and scene.baseline:

@@ -1,4 +1,4 @@
-"""One series: its numbers, its distribution, and its values over time."""
+"""The screen of one series: its numbers, its distribution, and its values over time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Subject:
 def detail(
     scene: Scene, view: View, series: SeriesId, timeline: Timeline | None, width: int, *, plot_width: int = 0
 ) -> Detail:
-    """Return the content. `width` is that of the facts, and of plots unless `plot_width` is given, in columns.
+    """Return the content. `width` is the width of the facts, and of plots unless `plot_width` is given, in columns.
 
     Curve and histogram cover the chosen time range if the history has it, else the whole run.
     """

@@ -61,8 +61,8 @@ def has_steps(scene: Scene) -> bool:
 def steps(scene: Scene, view: View, axis: str | None = None, width: int = 80, *, places: bool = False) -> Steps:
     """Return the three tables.
 
-    `axis` is the one whose values are shown; the default is the first. `width` is that of the screen, in columns.
-    `places` adds the location of the backends' data.
+    `axis` is the one whose values are shown; the default is the first. `width` is the width of the screen, in
+    columns. `places` adds the location of the backends' data.
     """
     snapshot = scene.snapshot
     if snapshot is None:

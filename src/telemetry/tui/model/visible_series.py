@@ -87,7 +87,7 @@ def is_over(scene: Scene) -> bool:
 
 
 def is_read(scene: Scene) -> bool:
-    """Return whether any history has arrived. Reading that of a finished run takes a while."""
+    """Return whether any history has arrived. Reading the history of a finished run takes a while."""
     return bool(scene.trends) or not is_over(scene)
 
 

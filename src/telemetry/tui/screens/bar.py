@@ -108,7 +108,7 @@ TABS: Final[tuple[tuple[Place, str], ...]] = (
     ("requests", "Requests"),
     ("steps", "Steps"),
 )
-"""All tabs in the order of their numbers. Numbers stay the same if a tab is missing."""
+"""Tabs in the order of their numbers. Numbers stay the same if a tab is missing."""
 
 
 class TabsLine(Bar):

@@ -34,7 +34,7 @@ class ScreenContent:
     timeline: Timeline | None = None
     frozen: bool = False
     now_ns: int = 0
-    """Monotonic clock."""
+    """Time on the monotonic clock."""
     tab: str = "overview"
     """The current tab, also while a series is open in it."""
     tab_keys: Mapping[str, str] = field(default_factory=dict)

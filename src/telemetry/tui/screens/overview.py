@@ -1,4 +1,4 @@
-"""All series, counters and gauges of a run, the state of its backends, and its last mark."""
+"""The overview: series, counters and gauges of a run, the state of its backends, and its last mark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OverviewScreen(TablesScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """Return the sort keys of visible columns only: the order would be confusing otherwise."""
+        """Return the sort keys of visible columns: users can not see the order of hidden ones."""
         seen = self.query_one("#series", GridView).columns_shown
         return tuple(key for key in sort_keys(scene, view) if not key or key in seen)
 

@@ -1,4 +1,4 @@
-"""All producers: their rates, lags and losses."""
+"""The producers: their rates, lags and losses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ProducersScreen(FilteringScreen):
         yield FilterLine()
 
     def sort_keys(self, scene: Scene, view: View) -> tuple[str, ...]:
-        """Return the sort keys of visible columns only: the order would be confusing otherwise."""
+        """Return the sort keys of visible columns: users can not see the order of hidden ones."""
         seen = self.query_one("#producers", GridView).columns_shown
         return tuple(key for key in sort_keys(scene) if not key or key in seen)
 

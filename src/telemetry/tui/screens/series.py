@@ -1,4 +1,4 @@
-"""One series: its figures, the percentile curve, the histogram, and the values over time."""
+"""The screen of one series: its figures, the percentile curve, the histogram, and the values over time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Widgets that draw Grids, Plots and Lines. They do not compute measurements and know nothing about runs."""
+"""Widgets that draw Grids, Plots and Lines.
+
+Arithmetic on measurements, and all that concerns runs, is elsewhere.
+"""

@@ -150,7 +150,7 @@ def _with_room(ticks: list[Tick], axes: _Axes, rows: int) -> list[Tick]:
     """Return the ticks of the y axis that fit in `rows`.
 
     Evenly spaced ticks stay evenly spaced, with at least one row between two of them. A single row gets the tick of
-    the upper end: that of the lower end would be wrong for whatever is drawn there.
+    the upper end: the tick of the lower end would mislabel its content.
     """
     if rows < 2 or len(ticks) < 2:
         return ticks[-1:] if rows < 2 else ticks

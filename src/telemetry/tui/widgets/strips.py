@@ -20,7 +20,7 @@ from telemetry.tui.model.grid import Cell, Line
 from telemetry.tui.theme import Tones
 
 MOST_ROWS: Final = 20
-"""Most rows for one line. Without a limit, a line of megabytes would fill the whole view."""
+"""Largest number of rows for one line. Without a limit, a line of megabytes would fill the whole view."""
 
 
 # Names repeat with every frame; more of them than this don't fit on any screen.

@@ -26,9 +26,9 @@ class TimeRangeChoice:
     from_s: float | None = None
     to_s: float | None = None
     trim_warmup: bool = False
-    """Leave out the time before the figures settle."""
+    """True to leave out the time before the figures settle."""
     steady: bool = False
-    """Take the longest time range in which the figures stay the same."""
+    """True to take the longest time range in which the figures stay the same."""
 
     def __post_init__(self) -> None:
         """Check the choice. Raises UsageError for an invalid one."""

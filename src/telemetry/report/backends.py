@@ -72,7 +72,7 @@ def at_place(stat: BackendStat) -> str:
 def line(report: Report) -> str:
     """Return all backends in one line.
 
-    Such as `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`.
+    An example is `tensorboard ✓ 12,300 · wandb undelivered, 3,200 queued: connection refused`.
     """
     stats = [(stat, wording.looked_at_ns(stat, report.snapshot)) for stat in report.snapshot.backends]
     return " · ".join(f"{printable(stat.name)} {wording.backend(stat, now_ns)}" for stat, now_ns in stats)

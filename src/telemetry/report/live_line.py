@@ -20,7 +20,7 @@ _ETA_S: Final = 120.0
 def describe(snapshot: MetricsSnapshot) -> str:
     """Return the line of a snapshot.
 
-    `12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`
+    An example is `12 s LIVE 1.2 M events 98.2 k/s lost 0 · requests 40 % eta 18 s · latency p50 1.2 ms p99 3.4 ms`.
     """
     account = snapshot.accounting
     parts = [

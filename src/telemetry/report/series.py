@@ -17,7 +17,7 @@ FEW: Final = "*"
 _FIRST_PERCENTILES: Final = {"50": 1, "99": 2, "90": 5, "99.9": 6, "95": 7}
 """Priorities of percentiles in a narrow table; see Column.keep."""
 BOUNDS_KEEP: Final = 10
-"""Added to the priority of the percentile: bounds are left out before any figure."""
+"""Offset added to the priority of the percentile: bounds are left out before any figure."""
 
 
 def series(report: Report, *, requests: bool = False) -> Section:

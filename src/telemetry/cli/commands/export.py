@@ -103,7 +103,7 @@ def _located(args: argparse.Namespace) -> tuple[str, Path]:
     from telemetry.transport.client import hello
 
     target = find_run.find(args)
-    ended = target.live is not None and (Path(target.live.dir) / FINAL).exists()  # it answers for a moment only
+    ended = target.live is not None and (Path(target.live.dir) / FINAL).exists()  # it still answers for a moment
     if target.endpoint and not ended:
         try:
             find_run.check_listened(target.endpoint)

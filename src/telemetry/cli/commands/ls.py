@@ -33,7 +33,7 @@ _OFFERED = 5
 
 
 class Listed(Struct, kw_only=True, frozen=True):
-    """columns show name, rate, p50, p99, p99.9, trend, and max if names are short."""
+    """A run of the list. `pid` and `endpoint` are null unless it is live."""
 
     name: str
     run_id: str

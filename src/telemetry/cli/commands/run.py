@@ -169,7 +169,7 @@ def _say_what_did_not_pass(report: Report) -> None:
 def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, strict: bool, failed: bool) -> int:
     """Return the command's own code, unless a gate ended the command.
 
-    If the command succeeded: the code of the gates (99, 3), then that of `--strict`.
+    If the command succeeded, return the code of the gates (99, 3), else the code of `--strict`.
     """
     if run_gates is not None and run_gates.ended_by is not None:
         return Exit.GATE_FAILED

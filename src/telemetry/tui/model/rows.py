@@ -26,7 +26,10 @@ KEEP: Final[Mapping[str, int]] = {
     "p95": 9,
     "p75": 10,
 }
-"""Priorities of columns in a narrow table; see Column.keep."""
+"""Priorities of columns in a narrow table; see Column.keep.
+
+A width of 80 columns shows name, rate, p50, p99, p99.9, trend, and max if names are short.
+"""
 _KEEP_OTHER: Final = 11
 _MOVES: Final[dict[Move, tuple[str, Tone]]] = {
     "steady": (" ", "plain"),

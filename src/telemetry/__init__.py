@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from telemetry.client import Counter, Gauge, Known, Request, Requests, Run, Series, start
+    from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start
     from telemetry.client.module_level import (
         artifact,
         axis,
@@ -62,7 +62,7 @@ _HOME = {
     "Counter": "telemetry.client",
     "EarlyRule": "telemetry.wire.report",
     "Gauge": "telemetry.client",
-    "Known": "telemetry.client",
+    "PercentileStatus": "telemetry.client",
     "MetricsSnapshot": "telemetry.wire.snapshot",
     "Report": "telemetry.wire.report",
     "Request": "telemetry.client",
@@ -112,9 +112,9 @@ __all__ = [
     "Gauge",
     "InstrumentError",
     "KeysError",
-    "Known",
     "MetricsSnapshot",
     "NoRoomError",
+    "PercentileStatus",
     "ProtocolError",
     "Report",
     "Request",

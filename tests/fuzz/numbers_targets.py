@@ -34,7 +34,7 @@ from telemetry.aggregator.series import extent_tail, extents
 from telemetry.client.recorders import build_recorders
 from telemetry.client.sending import resend_ring
 from telemetry.client.sending.outbox import Outbox
-from telemetry.client.sending.session import Conversation
+from telemetry.client.sending.session import ProducerSession
 from telemetry.daemon import numbers
 from telemetry.daemon.recovery import rebuild
 from telemetry.drop_reasons import FRAME_REASONS
@@ -290,7 +290,7 @@ def run_conversation(data: bytes) -> int:
     record = recorders.record(0.0)
     outbox = Outbox("p", recorders.buffer, [], tallies={}, row_bound=50)
     link = _Link()
-    talk = Conversation(link, outbox, Hello(producer="p"), "tcp://h:1", ring_bytes=4_096, clock=clock)
+    talk = ProducerSession(link, outbox, Hello(producer="p"), "tcp://h:1", ring_bytes=4_096, clock=clock)
     emitted = 0
     pieces = split_pieces(data)[:_MOST_PIECES]
     for kind, payload in pieces:
@@ -317,7 +317,7 @@ def run_conversation(data: bytes) -> int:
     return max(1, sum(kind == SAID for kind, _ in pieces))
 
 
-def _hear(talk: Conversation, link: _Link, payload: bytes) -> None:
+def _hear(talk: ProducerSession, link: _Link, payload: bytes) -> None:
     try:
         link.heard.append(codec.decode_response(payload))
     except Malformed as error:
@@ -391,7 +391,7 @@ TARGETS: Final = (
         run=run_conversation,
         form=Pieces({SAID: Msgpack()}),
         seeds=conversations,
-        covers=(Conversation, resend_ring),
+        covers=(ProducerSession, resend_ring),
         base_bytes=4 * MIB,
         bytes_each=500,
     ),

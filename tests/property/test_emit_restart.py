@@ -13,7 +13,7 @@ from telemetry.client import records
 from telemetry.client.recorders import build_recorders
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.resend_ring import ResendRing
-from telemetry.client.sending.session import Conversation
+from telemetry.client.sending.session import ProducerSession
 from telemetry.testing.clock import FakeClock
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch
@@ -166,7 +166,7 @@ class Play:
         self.outbox = Outbox(
             "p", self.recorders.buffer, self.definitions, tallies={}, row_bound=row_bound, clock=self.clock
         )
-        self.talk = Conversation(
+        self.talk = ProducerSession(
             self.world, self.outbox, Hello(producer="p"), "ipc://c", ring_bytes=ring_bytes, clock=self.clock
         )
         self.ring = self.talk.ring = CountingRing(ring_bytes)

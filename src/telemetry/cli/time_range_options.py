@@ -60,7 +60,7 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
 
     For a live run only the whole run is possible, from its aggregator.
 
-    Raises what `runs.report_of` and `RecordedRun.time_range` raise.
+    Raises what `find_run.report_of` and `RecordedRun.time_range` raise.
     """
     report = find_run.report_of(target)
     if report.source == "status" and not report.final:

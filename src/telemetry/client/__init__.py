@@ -5,13 +5,13 @@ from __future__ import annotations
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.request import Request
-from telemetry.client.requests.stopping import Known
+from telemetry.client.requests.stopping import PercentileStatus
 from telemetry.client.run import Run, start
 
 __all__ = [
     "Counter",
     "Gauge",
-    "Known",
+    "PercentileStatus",
     "Request",
     "Requests",
     "Run",

@@ -25,7 +25,7 @@ ROUTES = {"/fast": 0.0005, "/slow": 0.004}
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serves one connection until the client leaves."""
+    """Serve one connection until the client leaves."""
     while head := await reader.readline():
         path = head.split()[1].decode()
         while await reader.readline() != b"\r\n":
@@ -39,7 +39,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def serve() -> None:
-    """Prints the port it listens on, then serves for ever."""
+    """Print the port, then serve for ever."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
@@ -57,7 +57,7 @@ def running_server() -> Iterator[int]:
 
 
 async def fetch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[int, int]:
-    """One request and its whole answer: (status, bytes of the body)."""
+    """Send a request and read its answer. Return (status, bytes of the body)."""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     status = int((await reader.readline()).split()[1])
     length = 0
@@ -69,7 +69,7 @@ async def fetch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path
 
 
 async def client(port: int, run: telemetry.Run, todo: Iterator[int]) -> None:
-    """Takes requests from the common supply until none is left."""
+    """Take requests from the shared iterator until it is empty."""
     latency = {path: run.series("latency", unit="ms", route=path) for path in ROUTES}
     size = run.series("body", unit="B")
     requests = run.counter("requests")

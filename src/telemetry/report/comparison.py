@@ -43,12 +43,12 @@ _FULL_FROM: Final = 10.0
 
 
 def comparison_json(comparison: Comparison) -> str:
-    """One strict JSON object with the names of `Comparison`, indented, ending with a newline."""
+    """Render one strict JSON object with the field names of `Comparison`, indented, ending with a newline."""
     return printable_json(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
 
 
 def comparison_text(comparison: Comparison, width: int = 100, color: bool = False) -> str:
-    """Lines that end with a newline. The first is the headline."""
+    """Render lines that end with a newline. The first is the headline."""
     said = comparison_content(comparison)
     lines = [_painted(said.headline, _COLORS.get(comparison.verdict, _BOLD), color)]
     lines += [line.removeprefix(INDENT) for line in text.render_section(Section("", said.facts), width)]
@@ -85,7 +85,7 @@ def comparison_content(comparison: Comparison) -> Content:
 
 
 def comparison_facts(comparison: Comparison) -> Iterator[str]:
-    """Which runs, and by what rules the verdicts were found."""
+    """Describe the runs, and the rules behind the verdicts."""
     yield f"before: {_side(comparison.before)}"
     yield f"after: {_side(comparison.after)}"
     level = formatting.percent(comparison.confidence)
@@ -112,7 +112,7 @@ def figure_name(metric: MetricResult) -> str:
 
 
 def amount(metric: MetricResult, value: float | None) -> str:
-    """A value of this figure, with its unit."""
+    """Format a value of this figure, with its unit."""
     if metric.statistic == "rate":
         return formatting.rate(value, metric.unit)
     return formatting.quantity(value, metric.unit)
@@ -136,14 +136,14 @@ def interval(metric: MetricResult) -> str:
 
 
 def change(metric: MetricResult) -> str:
-    """The difference; what comes from 0 has none."""
+    """Format the difference; a change from 0 has none."""
     if metric.difference is None and metric.method == "exact":
         return "from 0"
     return signed(metric.difference)
 
 
 def differences(metrics: Sequence[MetricResult]) -> Table:
-    """Figures with a verdict that rests on an interval."""
+    """List figures whose verdict rests on an interval."""
     heads = [
         Column("figure"),
         Column("before", 2),
@@ -158,7 +158,7 @@ def differences(metrics: Sequence[MetricResult]) -> Table:
 
 
 def information(metrics: Sequence[MetricResult]) -> Table:
-    """One run a side: what there is, without a verdict."""
+    """List figures of one run per side, without a verdict."""
     heads = [
         Column("figure"),
         Column("before", 1),
@@ -177,7 +177,7 @@ def information(metrics: Sequence[MetricResult]) -> Table:
 
 
 def obstacles(metrics: Sequence[MetricResult]) -> Section:
-    """Figures that can't be compared, and why. What one side has alone is told once, not figure by figure."""
+    """List figures that can't be compared, and why. An instrument of one side alone is named once."""
     lines = []
     for reason in ONE_SIDED:
         names = dict.fromkeys(_instrument(metric) for metric in metrics if metric.reason == reason)
@@ -199,7 +199,7 @@ def _whys(metrics: Sequence[MetricResult]) -> Table:
 
 
 def _numbers(metric: MetricResult) -> list[str]:
-    """Name, both sides, and the difference."""
+    """Return name, both sides, and the difference."""
     return [figure_name(metric), amount(metric, metric.before), amount(metric, metric.after), change(metric)]
 
 
@@ -218,13 +218,13 @@ def _against_noise(metric: MetricResult) -> str:
 
 
 def reasons(metrics: Sequence[MetricResult]) -> Iterator[str]:
-    """Each reason once, with the figures that it is of."""
+    """List each reason once, with its figures."""
     for reason in dict.fromkeys(metric.reason for metric in metrics if metric.reason):
         yield f"{printable(reason)}: {_listed([metric for metric in metrics if metric.reason == reason])}"
 
 
 def _unchanged(comparison: Comparison) -> Section:
-    """One line for each verdict, with what it means."""
+    """Explain each verdict in a line."""
     lines = []
     meanings: dict[Verdict, str] = {
         "same": f"surely within ±{formatting.percent(comparison.min_effect)}",

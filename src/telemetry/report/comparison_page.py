@@ -59,7 +59,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _figures(metrics: Sequence[MetricResult]) -> str:
-    """All that have an interval, those that differ first."""
+    """Table of all figures with an interval; figures that differ come first."""
     if not metrics:
         return ""
     noisy = any(metric.noise for metric in metrics)

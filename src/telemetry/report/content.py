@@ -1,4 +1,4 @@
-"""What a report says, once, for every text form of it: a headline and sections.
+"""The content of a report for every text form: a headline, facts and sections.
 
 Everything here is a field of the snapshot or of the report, rounded for reading; nothing is computed that the JSON
 form does not carry, but ages. All text from outside passes through `printable`.
@@ -27,7 +27,7 @@ from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
 
 _MARKS_SHOWN: Final = 20
 _PARAM_COLUMNS: Final = 56
-"""Of a value: with its name it fits 80 columns."""
+"""The columns of a value: with its name it fits into 80."""
 _PARTS: Final = {
     "given": ("only", "no such part"),
     "trim_warmup": ("without the warm-up,", "no end of a warm-up"),
@@ -74,7 +74,7 @@ def content(report: Report, over_time: Literal["courses", "busiest", "each"] = "
 
 
 def facts(report: Report) -> Iterator[str]:
-    """How its gates came out, which run, when, for how long, what part of it, and where the numbers come from."""
+    """Yield the outcome of gates, the run, its start and length, the time range, and the source of the numbers."""
     snapshot = report.snapshot
     if report.gates:
         yield gates_words(report)
@@ -102,7 +102,7 @@ def facts(report: Report) -> Iterator[str]:
 
 
 def time_range_words(time_range: TimeRange) -> str:
-    """What part of the run its series, counters and gauges are of, and how that was found."""
+    """Describe the time range of series, counters and gauges, and how it was found."""
     introduced, missing = _PARTS[time_range.chosen]
     start, end = formatting.duration_s(time_range.start_s), formatting.duration_s(time_range.end_s)
     looked = f"{missing} was found between {start} and {end} of the run, so this is all of that"
@@ -115,7 +115,7 @@ def gates_words(report: Report) -> str:
 
 
 def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
-    """By name, host and pid, those of unknown ones by their id."""
+    """Name producers by name, host and pid; unknown ones by their id."""
     known = {stat.producer: stat for stat in snapshot.producers}
     shown = [
         wording.producer(known[key]) if key in known else printable(key) for key in producers[:PRODUCERS_SHOWN]
@@ -124,7 +124,7 @@ def _named(snapshot: MetricsSnapshot, producers: Sequence[str]) -> list[str]:
 
 
 def command(command: CommandFacts | None) -> Section:
-    """The command that was wrapped, and what it came to."""
+    """Describe the wrapped command: its exit code, time and memory."""
     if command is None:
         return Section("Command")
     facts = [
@@ -138,7 +138,7 @@ def command(command: CommandFacts | None) -> Section:
 
 
 def progress(snapshot: MetricsSnapshot) -> Section:
-    """Counters that have an end."""
+    """List counters that have an expected total."""
     rows = [
         [printable(item.name), formatting.count(item.done), formatting.count(item.total)]
         for item in snapshot.progress
@@ -147,7 +147,7 @@ def progress(snapshot: MetricsSnapshot) -> Section:
 
 
 def marks(snapshot: MetricsSnapshot) -> Section:
-    """The newest moments that somebody named."""
+    """List the newest marks."""
     shown = sorted(snapshot.marks, key=lambda mark: mark.time_ns)[-_MARKS_SHOWN:]
     earlier = [f"the last {len(shown)} of {len(snapshot.marks)}"] if len(shown) < len(snapshot.marks) else []
     lines = [
@@ -157,7 +157,7 @@ def marks(snapshot: MetricsSnapshot) -> Section:
 
 
 def params(snapshot: MetricsSnapshot) -> Section:
-    """What the run was told, long values cut."""
+    """List the params of the run; long values are shortened."""
     values = {name: printable(_scalar(value)) for name, value in snapshot.params.items()}
     shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
     rows = [[printable(name), value] for name, value in shown.items()]
@@ -172,7 +172,7 @@ def _scalar(value: object) -> str:
 
 
 def cost(snapshot: MetricsSnapshot) -> Section:
-    """What telemetry itself took."""
+    """List the CPU, memory and disk that telemetry itself used."""
     cost = snapshot.cost
     if not cost.ticks:
         return Section("Cost of telemetry")
@@ -195,13 +195,12 @@ def cost(snapshot: MetricsSnapshot) -> Section:
 
 
 def warnings(report: Report) -> Section:
-    """What to know before trusting the numbers: of the run itself, and of what its values can tell. What stands
-    above the figures of requests is not said again."""
+    """List warnings of the run and findings. Findings that stand above the requests are left out."""
     above = set(late(report))
     findings = [text for text in report.findings if text not in above]
     return Section("Warnings", [printable(text) for text in (*report.snapshot.warnings, *findings)])
 
 
 def files(snapshot: MetricsSnapshot) -> Section:
-    """Where the run lies."""
+    """Name the run directory."""
     return Section("Files", [printable(snapshot.directory)] if snapshot.directory else [])

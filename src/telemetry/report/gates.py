@@ -12,11 +12,11 @@ from telemetry.wire.gates import GateResult
 
 ORDER: Final = ("fail", "inconclusive", "pass")
 _SHOWN: Final = 100
-"""Of each outcome; a metric may have thousands of label sets."""
+"""Lines per outcome; a metric may have thousands of label sets."""
 
 
 def gate_lines(results: Sequence[GateResult]) -> Section:
-    """One line each, what failed first. Empty without gates."""
+    """Write a line per gate, failures first. Empty without gates."""
     lines = []
     for outcome in ORDER:
         own = [result for result in results if result.outcome == outcome]

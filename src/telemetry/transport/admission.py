@@ -81,7 +81,7 @@ class Listener:
                     number += 1
         return number
 
-    def close_door(self) -> None:
+    def refuse_peers(self) -> None:
         """Refuse new peers. Raises OSError if that fails."""
         if self._path is not None:
             self._stand_in = _stand_in_for(self._path)
@@ -89,7 +89,7 @@ class Listener:
             self._filter(_SO_ATTACH_FILTER)
         self.shut = True
 
-    def open_door(self) -> None:
+    def admit_peers(self) -> None:
         """Accept new peers again. Raises OSError if that fails."""
         if self._path is not None:
             os.rename(f"{self._path}{ASIDE}", self._path)
@@ -187,7 +187,7 @@ class Admission:
             listener.monitor.close(0)
             if listener.shut:
                 with suppress(OSError):  # the file was removed
-                    listener.open_door()
+                    listener.admit_peers()
 
     def report(self) -> str:
         """Return a message with the number of refused connections; empty if there were none."""
@@ -220,9 +220,9 @@ class Admission:
             bound = self._last_bound if listener.last else self._bound
             with suppress(OSError):  # the file was removed: nothing to close or open
                 if in_use >= bound and not listener.shut:
-                    listener.close_door()
+                    listener.refuse_peers()
                 elif in_use < bound - bound // _SOME_ROOM and listener.shut:
-                    listener.open_door()
+                    listener.admit_peers()
             self._turned_away += listener.turn_away()
         self._tell(in_use)
 

@@ -47,7 +47,7 @@ class RunReader:
         self._over = False
         self._closed = False
         self._change = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="telemetry-inflow", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="telemetry-reader", daemon=True)
 
     @property
     def known(self) -> int:

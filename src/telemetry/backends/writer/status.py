@@ -54,7 +54,7 @@ class StatusReporter:
         self._silent_rounds = 0
         self._client: Client | None = None
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="telemetry-attendant", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="telemetry-status", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -198,7 +198,7 @@ _IN_WORDS: Final[dict[Ending, str]] = {
 def _endpoint(args: argparse.Namespace) -> str:
     """Return the address of the run: the one named, else the one from the environment.
 
-    Raises what `runs.require_live` raises.
+    Raises what `find_run.require_live` raises.
     """
     around = os.environ.get(_VARIABLE, "")
     endpoint = around if around and args.target == find_run.LATEST else find_run.require_live(find_run.find(args))

@@ -17,7 +17,7 @@ from telemetry.client.recorders import discard
 from telemetry.client.requests.conversations import Conversation, Conversations
 from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, Host, Shared, with_ids
 from telemetry.client.requests.request import Request, Turn
-from telemetry.client.requests.stopping import Condition, Known, StatusQuery, condition, judge, parse
+from telemetry.client.requests.stopping import Condition, PercentileStatus, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 
@@ -148,7 +148,7 @@ class Requests:
         confidence: float | None = None,
         within: float | None = None,
         tolerance: float | None = None,
-    ) -> Known:
+    ) -> PercentileStatus:
         """Return what is known of a percentile of the requests in the open tracking window, or outside any window.
 
         `percentile` is a number such as 99 or text such as "p99". A percentile below 1 must be text, such as
@@ -185,7 +185,7 @@ class Requests:
             return True
         return False
 
-    def _judge(self, asked: Condition, family: Family) -> Known:
+    def _judge(self, asked: Condition, family: Family) -> PercentileStatus:
         rule = self._asker.rule
         found = self._asker.ask()
         return judge(found, self.name, family.labels, asked, confidence=rule.confidence, tolerance=rule.tolerance)

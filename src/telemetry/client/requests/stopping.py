@@ -45,7 +45,7 @@ _SERIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PercentileStatus:
     """Knowledge of a percentile after a number of samples. Values are in the unit of their series."""
 
     percentile: str
@@ -213,7 +213,7 @@ def judge(
     *,
     confidence: float = 0.99,
     tolerance: float = 0.0,
-) -> Known:
+) -> PercentileStatus:
     """Evaluate a condition for the requests with exactly these labels.
 
     `confidence` and `tolerance` apply if the condition has none. The default tolerance applies only to percentiles
@@ -234,12 +234,12 @@ def judge(
     needed = samples_needed(asked.ratio, confidence, tolerance)
     missing = max(0, needed - stat.count)
     if not stat.count:
-        return Known(asked.percentile, 0, needed, missing, False, None, None)
+        return PercentileStatus(asked.percentile, 0, needed, missing, False, None, None)
     value = value_at(stat, -(-numerator * stat.count // denominator))
     rank = bound_rank(asked.ratio, stat.count, confidence, tolerance)
     bound = None if rank is None else value_at(stat, rank)
     known = bound is not None and (asked.within is None or bound - value <= asked.within * value)
-    return Known(asked.percentile, stat.count, needed, missing, known, value, bound)
+    return PercentileStatus(asked.percentile, stat.count, needed, missing, known, value, bound)
 
 
 def value_at(stat: SeriesStat, rank: int) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 from telemetry import limits
 from telemetry.client import notice
 from telemetry.client.sending.outbox import Outbox
-from telemetry.client.sending.session import Conversation, Link
+from telemetry.client.sending.session import Link, ProducerSession
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.formatting import number_of
 from telemetry.transport.endpoints import ipc_path
@@ -116,7 +116,7 @@ class Flusher:
         self._failure: TelemetryError | None = None
         self.welcomed = False
         """True once the aggregator has answered."""
-        self._conversation: Conversation | None = None
+        self._conversation: ProducerSession | None = None
         self._deserted = False
         """True once the message about the missing aggregator was printed."""
         self._ending: Ending | None = None
@@ -200,7 +200,7 @@ class Flusher:
 
     def _converse(self, link: Link) -> None:
         """Run the protocol from hello to end. Raise the TelemetryError that made it give up."""
-        talk = Conversation(
+        talk = ProducerSession(
             link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._welcome_came
         )
         self._conversation = talk
@@ -214,7 +214,7 @@ class Flusher:
         finally:
             link.close(linger_s)
 
-    def _live(self, talk: Conversation, watch: _GoneWatch) -> None:
+    def _live(self, talk: ProducerSession, watch: _GoneWatch) -> None:
         started = time.monotonic()
         patience_s = self._parts.connect_timeout_s
         while self._finish_by is None and not self._give_up:
@@ -236,7 +236,7 @@ class Flusher:
                 self._look_after(talk, watch)
             self._woken.clear()
 
-    def _look_after(self, talk: Conversation, watch: _GoneWatch) -> None:
+    def _look_after(self, talk: ProducerSession, watch: _GoneWatch) -> None:
         """Print one message if no process takes the events any more and none would restart the aggregator."""
         if self._deserted or not talk.silent:
             return
@@ -260,7 +260,7 @@ class Flusher:
             if self._errors == 1:
                 notice.warn(f"the flusher failed and goes on: {error!r}")
 
-    def _turn(self, talk: Conversation) -> None:
+    def _turn(self, talk: ProducerSession) -> None:
         """Send until less than a full batch is left, or the run is over.
 
         Each socket call lets other threads take the interpreter for milliseconds, so the flusher receives once per
@@ -278,13 +278,13 @@ class Flusher:
             if not talk.flush() or (self._finish_by is None and self._unwanted(talk)):
                 return
 
-    def _unwanted(self, talk: Conversation) -> bool:
+    def _unwanted(self, talk: ProducerSession) -> bool:
         """Check whether events from now on have no receiver."""
         return talk.run_over or talk.refused is not None or self._give_up
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _end(self, talk: Conversation, watch: _GoneWatch) -> Ending:
+    def _end(self, talk: ProducerSession, watch: _GoneWatch) -> Ending:
         began = time.monotonic()
         while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
             if talk.refused is not None:
@@ -340,7 +340,7 @@ class _GoneWatch:
     keeper exists, the detector never reports the aggregator as gone.
     """
 
-    def __init__(self, parts: FlusherParts, talk: Conversation) -> None:
+    def __init__(self, parts: FlusherParts, talk: ProducerSession) -> None:
         self._parts = parts
         self._talk = talk
         self._path = ipc_path(parts.endpoint)

@@ -66,7 +66,7 @@ class Link(Protocol):
     def close(self, linger_s: float) -> None: ...
 
 
-class Conversation:
+class ProducerSession:
     """The producer side of the protocol. Other threads may read its attributes but never write them."""
 
     def __init__(

@@ -65,7 +65,7 @@ class HistoryThread:
         self._noted = False
         self._followed: SeriesId | None = None
         self._timeline: Timeline | None = None
-        self._thread = Thread(target=self._run, name="telemetry-historian", daemon=True)
+        self._thread = Thread(target=self._run, name="telemetry-history", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -59,7 +59,7 @@ class SnapshotThread:
         """Text of the reported problem."""
         self._failures = 0
         """Failures since the last snapshot."""
-        self._thread = Thread(target=self._run, name="telemetry-listener", daemon=True)
+        self._thread = Thread(target=self._run, name="telemetry-snapshots", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -163,7 +163,7 @@ def test_the_thread_closes_what_it_reads(flowing: Callable[..., RunReader]) -> N
     run_reader.take(10, 1.0)
     run_reader.close()
     run_reader.close()
-    assert source.closed_by == ["telemetry-inflow"]
+    assert source.closed_by == ["telemetry-reader"]
 
 
 def test_weights_grow_with_what_is_in_an_item() -> None:

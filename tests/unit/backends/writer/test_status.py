@@ -134,4 +134,4 @@ def test_a_connection_is_one_threads_also_at_the_end(
     answered.set()
     stat = WriterFolder(tmp_path).read_status()
     assert stat is not None
-    assert (stat.state, asked) == ("done", {"telemetry-attendant"})
+    assert (stat.state, asked) == ("done", {"telemetry-status"})

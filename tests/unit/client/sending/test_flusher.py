@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.client.sending import flusher as flusher_module
 from telemetry.client.sending.flusher import Flusher, FlusherParts
-from telemetry.client.sending.session import Conversation
+from telemetry.client.sending.session import ProducerSession
 from telemetry.errors import EndpointError, NoRoomError, TelemetryError
 from telemetry.wire.control import Ack, End, Ended, Error, Hello, Pong, Request, Response, Welcome
 
@@ -355,7 +355,7 @@ def test_a_run_that_was_left_is_spoken_of_once_while_the_program_goes_on(
 ) -> None:
     """There is still time to start another aggregator."""
     quickly(monkeypatch)
-    monkeypatch.setattr(Conversation, "silent", True)
+    monkeypatch.setattr(ProducerSession, "silent", True)
     at = address(short_dir)
     bench.link.answer = deaf(left_run(short_dir))
     flusher = bench.start(endpoint=at)

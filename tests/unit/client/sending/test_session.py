@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.client import records
-from telemetry.client.sending.session import Conversation
+from telemetry.client.sending.session import ProducerSession
 from telemetry.errors import KeysError, NoRoomError, ProtocolError
 from telemetry.wire.control import (
     Ack,
@@ -32,7 +32,7 @@ WELCOME = Welcome(
     id=1, run_id="r", name="job", epoch="e1", state="LIVE", events="ipc:///ev", snapshots="ipc:///sn", records=""
 )
 THREE_KEPT = 3 * limits.RESEND_BATCH_BYTES
-Make = Callable[..., Conversation]
+Make = Callable[..., ProducerSession]
 
 
 def greet(request: Request) -> list[Response]:
@@ -45,8 +45,8 @@ def of(kind: type, messages: list[Any]) -> list[Any]:
 
 @pytest.fixture
 def make(link: Any, desk: Any) -> Make:
-    def made(**options: Any) -> Conversation:
-        return Conversation(
+    def made(**options: Any) -> ProducerSession:
+        return ProducerSession(
             link, desk.outbox, Hello(producer="p1", name="job"), "ipc:///ctl", clock=desk.clock, **options
         )
 
@@ -54,7 +54,7 @@ def make(link: Any, desk: Any) -> Make:
 
 
 @pytest.fixture
-def talk(make: Make, link: Any) -> Conversation:
+def talk(make: Make, link: Any) -> ProducerSession:
     """A conversation that has been welcomed."""
     link.answer = greet
     made = make()
@@ -64,7 +64,7 @@ def talk(make: Make, link: Any) -> Conversation:
     return made
 
 
-def send_all(talk: Conversation) -> None:
+def send_all(talk: ProducerSession) -> None:
     while talk.flush():
         pass
 
@@ -126,7 +126,7 @@ def test_a_refusal_ends_it(make: Make, link: Any, answer: Response, message: str
     assert message in str(talk.refused)
 
 
-def test_a_ping_goes_out_every_second(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_ping_goes_out_every_second(talk: ProducerSession, desk: Any, link: Any) -> None:
     """Also when there is nothing to send: silence would be called late."""
     link.asked.clear()
     for _ in range(10):
@@ -136,7 +136,7 @@ def test_a_ping_goes_out_every_second(talk: Conversation, desk: Any, link: Any) 
     assert of(Ping, link.asked)[0].producer == "p1"
 
 
-def test_one_batch_at_a_time_while_full_ones_wait(talk: Conversation, desk: Any, link: Any) -> None:
+def test_one_batch_at_a_time_while_full_ones_wait(talk: ProducerSession, desk: Any, link: Any) -> None:
     """True means: come again at once."""
     desk.fill(2 * limits.BATCH_EVENTS + 10)
     assert [talk.flush(), talk.flush()] == [True, False]
@@ -146,7 +146,7 @@ def test_one_batch_at_a_time_while_full_ones_wait(talk: Conversation, desk: Any,
     assert [batch.seq for batch in link.batches] == [0, 1, 2]
 
 
-def test_a_full_pipe_keeps_the_batch_at_the_head(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_full_pipe_keeps_the_batch_at_the_head(talk: ProducerSession, desk: Any, link: Any) -> None:
     """It is packed once and sent first when there is room."""
     link.room = 0
     desk.fill(5)
@@ -161,7 +161,7 @@ def test_a_full_pipe_keeps_the_batch_at_the_head(talk: Conversation, desk: Any, 
     assert talk.all_sent
 
 
-def test_an_acknowledged_batch_is_forgotten(talk: Conversation, desk: Any, link: Any) -> None:
+def test_an_acknowledged_batch_is_forgotten(talk: ProducerSession, desk: Any, link: Any) -> None:
     """With the definitions it carried."""
     desk.definitions.append(records.mark("d", {}, 0))
     for _ in range(3):
@@ -176,7 +176,7 @@ def test_an_acknowledged_batch_is_forgotten(talk: Conversation, desk: Any, link:
     assert len(link.batches[3].records) == 0
 
 
-def test_a_resend_is_answered_from_the_ring(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_resend_is_answered_from_the_ring(talk: ProducerSession, desk: Any, link: Any) -> None:
     """Byte for byte; asked twice, sent once; what is gone is gone."""
     for _ in range(4):
         desk.fill(1)
@@ -190,7 +190,7 @@ def test_a_resend_is_answered_from_the_ring(talk: Conversation, desk: Any, link:
     assert talk.all_sent
 
 
-def test_a_resend_waits_for_room(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_resend_waits_for_room(talk: ProducerSession, desk: Any, link: Any) -> None:
     """And goes before newer batches."""
     for _ in range(3):
         desk.fill(1)
@@ -205,7 +205,7 @@ def test_a_resend_waits_for_room(talk: Conversation, desk: Any, link: Any) -> No
     assert [batch.seq for batch in link.batches] == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_what_is_no_longer_kept_is_said_at_once(talk: Conversation, desk: Any, link: Any) -> None:
+def test_what_is_no_longer_kept_is_said_at_once(talk: ProducerSession, desk: Any, link: Any) -> None:
     """Or the aggregator would wait for it until its deadline. Asked twice, answered twice; in the ranges that it
     lacks, and never for a batch that was not made yet."""
     for _ in range(6):
@@ -225,7 +225,7 @@ def test_what_is_no_longer_kept_is_said_at_once(talk: Conversation, desk: Any, l
     assert [batch.seq for batch in link.batches][6:] == [2, 3, 5]
 
 
-def test_one_request_makes_a_bounded_number_of_answers(talk: Conversation, desk: Any, link: Any) -> None:
+def test_one_request_makes_a_bounded_number_of_answers(talk: ProducerSession, desk: Any, link: Any) -> None:
     """A control queue holds 128 messages; who wants to know the rest asks again."""
     for _ in range(100):
         desk.fill(1)
@@ -241,7 +241,7 @@ def test_one_request_makes_a_bounded_number_of_answers(talk: Conversation, desk:
 
 
 @pytest.fixture
-def tight(make: Make, link: Any) -> Conversation:
+def tight(make: Make, link: Any) -> ProducerSession:
     """A welcomed conversation whose ring is full with three batches of one event."""
     link.answer = greet
     made = make(ring_bytes=THREE_KEPT)
@@ -250,13 +250,13 @@ def tight(make: Make, link: Any) -> Conversation:
     return made
 
 
-def fill_ring(talk: Conversation, desk: Any) -> None:
+def fill_ring(talk: ProducerSession, desk: Any) -> None:
     for _ in range(5):
         desk.fill(1)
         talk.flush()
 
 
-def test_a_full_ring_holds_back_what_follows(tight: Conversation, desk: Any, link: Any) -> None:
+def test_a_full_ring_holds_back_what_follows(tight: ProducerSession, desk: Any, link: Any) -> None:
     """What the aggregator has not acknowledged it may lose with its life: it stays, and new events wait where their
     bound is."""
     fill_ring(tight, desk)
@@ -270,7 +270,7 @@ def test_a_full_ring_holds_back_what_follows(tight: Conversation, desk: Any, lin
 
 
 def test_a_full_ring_does_not_hold_back_definitions_from_a_new_aggregator(
-    tight: Conversation, desk: Any, link: Any
+    tight: ProducerSession, desk: Any, link: Any
 ) -> None:
     """All that is in the ring may lean on them; events stay behind."""
     fill_ring(tight, desk)
@@ -284,7 +284,7 @@ def test_a_full_ring_does_not_hold_back_definitions_from_a_new_aggregator(
     assert desk.outbox.waiting == 2
 
 
-def live(talk: Conversation, desk: Any, link: Any, seconds: float, *said: Response) -> None:
+def live(talk: ProducerSession, desk: Any, link: Any, seconds: float, *said: Response) -> None:
     """Lets time pass, in which the aggregator answers or says nothing."""
     for _ in range(int(seconds * 4)):
         desk.clock.advance(0.25)
@@ -294,7 +294,7 @@ def live(talk: Conversation, desk: Any, link: Any, seconds: float, *said: Respon
 
 
 def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
-    tight: Conversation, desk: Any, link: Any
+    tight: ProducerSession, desk: Any, link: Any
 ) -> None:
     """An aggregator that takes and answers, and can't get past a batch: after a while it is given up, and the
     aggregator told that it won't come."""
@@ -310,7 +310,7 @@ def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
     assert of(CannotResend, link.asked) == [CannotResend(producer="p1", first=0, last=0)]
 
 
-def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: Conversation, desk: Any, link: Any) -> None:
+def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: ProducerSession, desk: Any, link: Any) -> None:
     """It may be another one that comes back, and lack just that. Nor at the first word after a long silence."""
     fill_ring(tight, desk)
     live(tight, desk, link, 60.0)
@@ -329,7 +329,7 @@ def test_an_old_acknowledgement_is_no_sign_of_a_batch_that_is_stuck(make: Make, 
     assert (talk.ring.kept(), desk.outbox.waiting) == ([0, 1, 2], 2)
 
 
-def test_a_silent_aggregator_is_packed_for(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_silent_aggregator_is_packed_for(talk: ProducerSession, desk: Any, link: Any) -> None:
     """A batch in the ring takes a quarter of the memory of its events in the buffer: four times as long until
     anything is dropped. An aggregator that answers and is merely behind gets no longer queue."""
     link.room = 1
@@ -351,7 +351,7 @@ def test_a_silent_aggregator_is_packed_for(talk: Conversation, desk: Any, link: 
     assert talk.all_sent
 
 
-def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: Conversation, desk: Any, link: Any) -> None:
+def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: ProducerSession, desk: Any, link: Any) -> None:
     """By the ring. Definitions without end fill it no further."""
     link.room = 0
     desk.clock.advance(2.5)
@@ -364,7 +364,7 @@ def test_what_is_packed_for_a_silent_aggregator_is_bounded(tight: Conversation, 
 
 
 def test_a_silent_aggregator_that_owes_a_resend_is_packed_for_once_a_period(
-    talk: Conversation, desk: Any, link: Any
+    talk: ProducerSession, desk: Any, link: Any
 ) -> None:
     """Or the flusher never rests, and makes a batch of each event. Full batches still follow each other."""
     desk.fill(1)
@@ -384,7 +384,7 @@ def test_a_silent_aggregator_that_owes_a_resend_is_packed_for_once_a_period(
 
 
 def test_what_is_packed_for_a_silent_aggregator_takes_the_memory_that_the_ring_counts(
-    talk: Conversation, desk: Any, link: Any
+    talk: ProducerSession, desk: Any, link: Any
 ) -> None:
     """Small batches are mostly what is around them: counted by their frames they would be six times the bound."""
     link.room = 0
@@ -407,7 +407,7 @@ def test_what_is_packed_for_a_silent_aggregator_takes_the_memory_that_the_ring_c
 # --- another epoch -------------------------------------------------------------------------------
 
 
-def test_definitions_that_fill_several_batches_all_go_first(talk: Conversation, desk: Any, link: Any) -> None:
+def test_definitions_that_fill_several_batches_all_go_first(talk: ProducerSession, desk: Any, link: Any) -> None:
     """In their order, before the batches that lean on them."""
     desk.definitions += [records.mark("d", {}, 0)] * (limits.BATCH_RECORDS + 7)
     send_all(talk)
@@ -425,7 +425,7 @@ def test_definitions_that_fill_several_batches_all_go_first(talk: Conversation, 
 
 
 @pytest.mark.parametrize("sign", [Pong(epoch="e2", state="LIVE"), Ack(epoch="e2", batches=1)])
-def test_another_epoch_is_another_aggregator(talk: Conversation, desk: Any, link: Any, sign: Response) -> None:
+def test_another_epoch_is_another_aggregator(talk: ProducerSession, desk: Any, link: Any, sign: Response) -> None:
     """It hears hello, then all definitions, then what it may have missed, then what is new."""
     desk.definitions.append(records.mark("d", {}, 0))
     for _ in range(3):
@@ -446,7 +446,7 @@ def test_another_epoch_is_another_aggregator(talk: Conversation, desk: Any, link
     assert sent == [(3, 1, 0), (1, 1, 1), (2, 1, 1), (4, 1, 1)]
 
 
-def test_another_aggregators_acknowledgement_frees_nothing(talk: Conversation, desk: Any, link: Any) -> None:
+def test_another_aggregators_acknowledgement_frees_nothing(talk: ProducerSession, desk: Any, link: Any) -> None:
     """What it speaks of is not on the disk of the one that answers now."""
     desk.fill(3)
     talk.flush()
@@ -456,7 +456,7 @@ def test_another_aggregators_acknowledgement_frees_nothing(talk: Conversation, d
 
 
 def test_batches_that_never_left_go_to_the_new_aggregator_in_their_order(
-    talk: Conversation, desk: Any, link: Any
+    talk: ProducerSession, desk: Any, link: Any
 ) -> None:
     """Nothing that was packed is packed again, nor sent twice."""
     desk.fill(1)
@@ -475,7 +475,7 @@ def test_batches_that_never_left_go_to_the_new_aggregator_in_their_order(
 
 
 def test_an_end_that_was_not_answered_is_said_to_the_new_aggregator(
-    talk: Conversation, desk: Any, link: Any
+    talk: ProducerSession, desk: Any, link: Any
 ) -> None:
     """After hello, with the same account: no batch is added behind it, not even for the definitions."""
     desk.definitions.append(records.mark("d", {}, 0))
@@ -498,7 +498,7 @@ def test_an_end_that_was_not_answered_is_said_to_the_new_aggregator(
     assert end.batches == 2
 
 
-def test_the_end_names_all_that_was_emitted(talk: Conversation, desk: Any, link: Any) -> None:
+def test_the_end_names_all_that_was_emitted(talk: ProducerSession, desk: Any, link: Any) -> None:
     """Repeated until it is answered."""
     desk.fill(3)
     desk.recorders.record(0.0)("text")
@@ -519,7 +519,7 @@ def test_the_end_names_all_that_was_emitted(talk: Conversation, desk: Any, link:
     assert len(of(End, link.asked)) == 2
 
 
-def test_a_batch_that_never_left_is_counted_as_unsent(talk: Conversation, desk: Any, link: Any) -> None:
+def test_a_batch_that_never_left_is_counted_as_unsent(talk: ProducerSession, desk: Any, link: Any) -> None:
     """And is not sent any more after the end was said, neither to this aggregator nor to one that follows."""
     link.room = 0
     desk.fill(3)
@@ -539,7 +539,7 @@ def test_a_batch_that_never_left_is_counted_as_unsent(talk: Conversation, desk: 
     assert link.frames == []
 
 
-def test_resends_are_answered_while_the_end_waits(talk: Conversation, desk: Any, link: Any) -> None:
+def test_resends_are_answered_while_the_end_waits(talk: ProducerSession, desk: Any, link: Any) -> None:
     """That is what the aggregator waits for."""
     desk.fill(3)
     talk.flush()

@@ -16,6 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from telemetry.lazy import lazy_names
+
 if TYPE_CHECKING:
     from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start
     from telemetry.client.module_level import (
@@ -104,6 +106,8 @@ _HOME = {
     "tracking": "telemetry.client.module_level",
 }
 
+_load = lazy_names(__name__, _HOME)
+
 __all__ = [
     "ConfigError",
     "Counter",
@@ -155,13 +159,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("telemetry.distribution").version()
-    try:
-        home = _HOME[name]
-    except KeyError:
-        raise AttributeError(f"module 'telemetry' has no attribute {name!r}") from None
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    return _load(name)
 
 
 def __dir__() -> list[str]:

@@ -228,3 +228,11 @@ def counted(numbers: Mapping[str, int]) -> str:
 def _seconds(duration_s: float) -> str:
     """Format a duration in whole seconds, because it changes all the time."""
     return f"{duration_s:.0f} s" if duration_s < 120 else formatting.duration_s(duration_s)
+
+
+def by_number(percentile: str) -> tuple[bool, float, str]:
+    """Return a sort key for percentiles. Text that is not a number is last."""
+    try:
+        return False, float(percentile), percentile
+    except ValueError:
+        return True, 0.0, percentile

@@ -44,6 +44,7 @@ from telemetry.store import (
     journal,
     live_runs,
     merge_sources,
+    processes,
     records,
     run_directory,
 )
@@ -665,7 +666,7 @@ TARGETS: Final = (
                 )
             )
         ],
-        covers=(live_runs.list_live, live_runs.find_live, live_runs.process_lives, live_runs._not_found),
+        covers=(live_runs.list_live, live_runs.find_live, processes.process_lives, live_runs._not_found),
         head=b'{"run_id":"r",',
     ),
     Target(

@@ -5,6 +5,7 @@ All numbers are finite, except that NaN stands for a step's value that was not f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -152,3 +153,15 @@ KINDS: Final[tuple[type[Item], ...]] = (
     *(Step, Reading, Live, Params, Mark),
     *(Text, Table, Histogram, Artifact, Span),
 )
+
+
+def without_gaps(cells: Sequence[tuple[float, float, int]]) -> tuple[list[float], list[int]]:
+    """Return edges and counts of neighbouring bins, one edge more than counts. A gap becomes an empty bin."""
+    edges, counts = [low for low, _, _ in cells[:1]], []
+    for low, high, count in cells:
+        if low > edges[-1]:
+            edges.append(low)
+            counts.append(0)
+        edges.append(high)
+        counts.append(count)
+    return edges, counts

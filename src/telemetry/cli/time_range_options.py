@@ -70,8 +70,8 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
             "the run goes on, and parts are of runs that have ended",
             hint="`telemetry top` shows any part meanwhile",
         )
-    from telemetry.cli.memory import keep_freed
     from telemetry.history import RecordedRun
+    from telemetry.memory import keep_freed
 
     keep_freed()
     return RecordedRun(report, _directory(target, report)).time_range(choice, step_s)

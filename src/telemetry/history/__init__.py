@@ -5,8 +5,9 @@ The names below load on first use, so that reading a result alone does not impor
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from telemetry.lazy import lazy_names
 
 if TYPE_CHECKING:
     from telemetry.history.instrument_ids import SeriesId, series_id
@@ -38,11 +39,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOME[name]
-    except KeyError:
-        raise AttributeError(f"module 'telemetry.history' has no attribute {name!r}") from None
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)

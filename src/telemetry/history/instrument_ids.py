@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from telemetry.wire.control import SeriesKey
-from telemetry.wire.report import SeriesBounds, SeriesOverTime
-from telemetry.wire.snapshot import CounterStat, GaugeStat, SeriesStat
+from collections.abc import Mapping
+from typing import Protocol
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
 """Name and sorted labels."""
 
 
-def series_id(of: SeriesKey | SeriesStat | CounterStat | GaugeStat | SeriesBounds | SeriesOverTime) -> SeriesId:
+class Named(Protocol):
+    """A struct with the name and the labels of an instrument."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+def series_id(of: Named) -> SeriesId:
     """Return the id: name and sorted labels."""
     return of.name, tuple(sorted(of.labels.items()))

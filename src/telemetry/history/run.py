@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,6 +26,7 @@ from telemetry.history.result import find_result
 from telemetry.history.steady_range import settled
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
+from telemetry.memory import uncollected
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.report import EarlyRule, Report
 
@@ -203,7 +202,7 @@ class RecordedRun:
             check_points(seconds / step_s, len(stats), step_s)
         keys = shown(self._percentiles)
         part, over_time = RangeReport(past.rows), OverTime(stats)
-        with _nothing_collected():
+        with uncollected():
             for window in past.windows(step_s, start_ns, end_ns, keys, past.rows):
                 part.add(window)
                 over_time.add(window)
@@ -215,18 +214,6 @@ class RecordedRun:
         return _finished(
             report, gathered, gathered.part.added(self._percentiles, early, report.early_rule), whole=True
         )
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Switch garbage collection off: a report has many objects, and all of them are in use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Gathered(NamedTuple):

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from telemetry.errors import RunDirectoryError
+from telemetry.history.instrument_ids import series_id
 from telemetry.history.intervals.columns import Columns
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.range_sums import RangeSums
@@ -69,7 +70,7 @@ def add_histories(
             writer.close()
     if writer is not None and writer.failed:
         raise RunDirectoryError(f"the merged history can't be written: {writer.failed}")
-    keys = {_identity(key): key for key in instruments.keys if key.kind == "series"}
+    keys = {series_id(key): key for key in instruments.keys if key.kind == "series"}
     figures = time_range.figures()
     tallies = {id(part.input): part.counts() for part in parts}
     return Added(
@@ -119,7 +120,7 @@ class _Part:
     def counts(self) -> dict[SeriesId, int]:
         """Return the number of values per series, or -1 if the counts of its slots disagree."""
         agreed = np.where(self._values == self._in_slots, self._values, -1).tolist()
-        return {_identity(key): agreed[key.index] for key in self.keys if key.kind == "series"}
+        return {series_id(key): agreed[key.index] for key in self.keys if key.kind == "series"}
 
 
 def _sum(cell: Cell, parts: Sequence[_Part], origin_ns: int) -> Interval:
@@ -127,7 +128,3 @@ def _sum(cell: Cell, parts: Sequence[_Part], origin_ns: int) -> Interval:
     with np.errstate(over="ignore", invalid="ignore"):  # values may be close to the largest float
         whole = added(members)
     return replace(whole, start_ns=origin_ns + cell.start_ns, end_ns=origin_ns + cell.end_ns)
-
-
-def _identity(key: SeriesKey) -> SeriesId:
-    return key.name, tuple(sorted(key.labels.items()))

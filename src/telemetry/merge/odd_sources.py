@@ -8,6 +8,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from telemetry.history.instrument_ids import series_id
 from telemetry.merge.sources import Input, SeriesId, labels
 from telemetry.wire.sources import ODD_FROM, SourceSeries, SourceStat
 
@@ -31,24 +32,20 @@ def compared(sources: Sequence[SourceStat]) -> list[list[SourceSeries]]:
         for stat in source.series:
             tail = _tail(stat)
             if tail is not None:
-                tails.setdefault(_identity(stat), {})[at] = tail
+                tails.setdefault(series_id(stat), {})[at] = tail
     ratios = {series: _to_others(values) for series, values in tails.items()}
     odd = {series: _odd(found) for series, found in ratios.items()}
     return [
         [
             replace(
                 stat,
-                p99_to_others=ratios.get(_identity(stat), {}).get(at),
-                odd=odd.get(_identity(stat)) == at,
+                p99_to_others=ratios.get(series_id(stat), {}).get(at),
+                odd=odd.get(series_id(stat)) == at,
             )
             for stat in source.series
         ]
         for at, source in enumerate(sources)
     ]
-
-
-def _identity(stat: SourceSeries) -> SeriesId:
-    return stat.name, tuple(sorted(stat.labels.items()))
 
 
 def _tail(stat: SourceSeries) -> float | None:

@@ -8,8 +8,9 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from telemetry.history.instrument_ids import series_id
 from telemetry.merge.numbers import carried, total_of
-from telemetry.merge.sources import Input, SeriesId, identity
+from telemetry.merge.sources import Input, SeriesId
 from telemetry.request_model import joined, shifted
 from telemetry.wire.events import Scalar
 from telemetry.wire.snapshot import (
@@ -169,7 +170,7 @@ def _moved(time_ns: int, shift_ns: int) -> int:
 def _by_identity(stats: Iterable[_Stat]) -> dict[SeriesId, list[_Stat]]:
     found: dict[SeriesId, list[_Stat]] = {}
     for stat in stats:
-        found.setdefault(identity(stat), []).append(stat)
+        found.setdefault(series_id(stat), []).append(stat)
     return found
 
 

@@ -13,9 +13,10 @@ from telemetry.errors import UsageError
 from telemetry.formatting import number_of
 from telemetry.hdr.layout import Layout
 from telemetry.hdr.ranks import parse_percentile, rank
+from telemetry.history.instrument_ids import series_id
 from telemetry.merge.history import Added
 from telemetry.merge.numbers import Moments, Number, carried, mean_of, plain, stddev_of, total_of
-from telemetry.merge.sources import Input, SeriesId, identity
+from telemetry.merge.sources import Input, SeriesId
 from telemetry.request_model import joined, shifted
 from telemetry.wire.cells import CELLS, PER_DOUBLING, edge
 from telemetry.wire.snapshot import SeriesStat, WindowStat
@@ -78,13 +79,13 @@ def _shares(inputs: Sequence[Input], added: Added) -> dict[SeriesId, list[_Share
     for one, counts in zip(inputs, added.counts, strict=True):
         for stat in one.snapshot.series:
             moved = replace(stat, extent=shifted(stat.extent, one.shift_ns))
-            found.setdefault(identity(stat), []).append(_Share(moved, _lack(one, stat, counts)))
+            found.setdefault(series_id(stat), []).append(_Share(moved, _lack(one, stat, counts)))
     return found
 
 
 def _lack(one: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
     """Return the reason why a run's history can't represent the series, or an empty string."""
-    known = counts.get(identity(stat), 0)
+    known = counts.get(series_id(stat), 0)
     if known == stat.count:
         return ""
     if not counts:

@@ -12,7 +12,7 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.store.merge_sources import read_sources
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.codec import carriable
-from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 from telemetry.wire.sources import SourceSeries, SourceStat
 
 SeriesId = tuple[str, tuple[tuple[str, str], ...]]
@@ -51,11 +51,6 @@ class Input:
     @property
     def _elapsed_ns(self) -> int:
         return max(0, round(self.snapshot.elapsed_s * 1e9))
-
-
-def identity(of: SeriesStat | CounterStat | GaugeStat) -> SeriesId:
-    """Return the name and labels that identify an instrument within its kind."""
-    return of.name, tuple(sorted(of.labels.items()))
 
 
 def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_starts: bool = False) -> list[Input]:

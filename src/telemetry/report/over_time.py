@@ -9,7 +9,6 @@ from typing import Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
-from telemetry.report.series import by_number
 from telemetry.report.table import Column, Section, Table
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 
@@ -87,7 +86,8 @@ def busiest(report: Report) -> Section:
 def each_over_time(report: Report) -> Iterator[Section]:
     """Yield a section for each series with values."""
     keys = sorted(
-        {key for one in report.over_time for point in one.points for key in point.percentiles}, key=by_number
+        {key for one in report.over_time for point in one.points for key in point.percentiles},
+        key=wording.by_number,
     )
     for one in report.over_time:
         yield _alone(f"{_title(report)}: {wording.instrument(one.name, one.labels)}", one, keys)

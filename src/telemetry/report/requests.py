@@ -9,7 +9,7 @@ from typing import Final
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.history.requests import late_words
-from telemetry.report.series import by_number, few_notes, keep_of, percentile_words, series_table
+from telemetry.report.series import few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import Number, RequestCounts, request_counts
 from telemetry.shortening import Shortened
@@ -149,7 +149,7 @@ def early_stopping(report: Report, of: RequestCounts) -> Section:
     title = f"{title_of(of)}, early stopping"
     if figures is None or not found:
         return Section(title)
-    keys = sorted({key for stops in found.values() for key in stops}, key=by_number)
+    keys = sorted({key for stops in found.values() for key in stops}, key=wording.by_number)
     heads = [Column("percentile is below"), *(Column(f"p{printable(key)}", keep_of(key)) for key in keys)]
     rows = [
         [word, *(_stop(stops.get(key), of.series[word].unit) for key in keys)]

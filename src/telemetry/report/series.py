@@ -69,20 +69,12 @@ def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
 
 def percentile_keys(stats: Sequence[SeriesStat]) -> list[str]:
     """Return all percentiles that any series has, in ascending order."""
-    return sorted({key for stat in stats for key in stat.percentiles}, key=by_number)
+    return sorted({key for stat in stats for key in stat.percentiles}, key=wording.by_number)
 
 
 def keep_of(percentile: str) -> int:
     """Return the priority of a percentile's column in a narrow table; see `Column.keep`."""
     return _FIRST_PERCENTILES.get(percentile, 9)
-
-
-def by_number(percentile: str) -> tuple[bool, float, str]:
-    """Return a sort key for percentiles. Text that is not a number is last."""
-    try:
-        return False, float(percentile), percentile
-    except ValueError:
-        return True, 0.0, percentile
 
 
 def bounds_of(report: Report, stat: SeriesStat) -> Mapping[str, Bounds]:

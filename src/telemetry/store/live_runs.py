@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from telemetry.errors import RunDirectoryError, RunNotFoundError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import write_atomic
+from telemetry.store.processes import process_lives, start_of
 from telemetry.store.run_directory import LATEST
 from telemetry.wire.codec import BAD_INPUT
 from telemetry.wire.events import Natural
@@ -53,7 +54,7 @@ def announce(runtime_dir: Path, run: LiveRun) -> None:
     path = _path(runtime_dir, run)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        run = replace(run, process_started=_started(run.pid)[0])
+        run = replace(run, process_started=start_of(run.pid))
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         raise RunDirectoryError(f"the run can't be announced: {describe(error)}") from error
@@ -133,29 +134,3 @@ def _not_found(text: str, runs: Sequence[LiveRun], alive: Sequence[LiveRun]) -> 
 
 def _path(runtime_dir: Path, run: LiveRun) -> Path:
     return runtime_dir / run.run_id / FILE_NAME
-
-
-def process_lives(pid: int, started: int = 0) -> bool:
-    """Return whether a process of this host has this pid and has not ended.
-
-    With `started`, its start in clock ticks since boot, a later process of the same pid does not count.
-    """
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # no system has a pid that large
-        return False
-    except PermissionError:
-        return True  # the process of another user
-    found, zombie = _started(pid)
-    return not zombie and (not found or not started or found == started)
-
-
-def _started(pid: int) -> tuple[int, bool]:
-    """Return (clock ticks from boot to the start, whether it is a zombie); (0, False) without /proc."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[19]), fields[0] == "Z"
-    except (OSError, ValueError, IndexError):
-        return 0, False

@@ -26,6 +26,7 @@ from telemetry.distribution import version
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
+from telemetry.store.processes import process_lives
 from telemetry.store.run_lock import RunLock, Unsupported, take, taken
 from telemetry.wire.codec import BAD_INPUT, carriable
 from telemetry.wire.events import Natural
@@ -208,7 +209,7 @@ class RunDirectory:
             manifest = self.read_manifest()
         except RunDirectoryError:
             return False
-        return manifest.host != socket.gethostname() or _process_lives(manifest.pid)
+        return manifest.host != socket.gethostname() or process_lives(manifest.pid)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write the manifest atomically.
@@ -354,18 +355,6 @@ def _age(run: RunDirectory) -> tuple[int, int]:
     except OSError:
         changed_ns = 0
     return run.started_ns, changed_ns
-
-
-def _process_lives(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # the process of another user
-    return True
 
 
 def _is_run(path: Path) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import zmq
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
+from telemetry.transport.closing import Closing
 from telemetry.transport.handshake import Handshakes
 from telemetry.wire.codec import Malformed, control_head, decode_response, encode_control
 from telemetry.wire.control import PUSHED, Error, Hello, Request, Response, Welcome
@@ -22,7 +22,7 @@ _LINGER_MS: Final = 200
 _PUSHED_KEPT: Final = 1_000
 
 
-class ControlClient:
+class ControlClient(Closing):
     """A DEALER socket for one thread and one request at a time.
 
     Connecting never blocks; a request blocks up to a timeout.
@@ -37,14 +37,6 @@ class ControlClient:
             self._connect(identity)
         except zmq.ZMQError as error:
             raise EndpointError(f"no socket for {endpoint}: {error.strerror}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
         """Send `message` with a new id and return its response.

@@ -5,20 +5,20 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import zmq
 
 from telemetry.errors import TelemetryError
 from telemetry.transport import sockets
+from telemetry.transport.closing import Closing
 from telemetry.transport.endpoints import split_key
 
 _MONITORED: Final = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _EVENT: Final = struct.Struct("=HI")
 
 
-class ForeignSubscription:
+class ForeignSubscription(Closing):
     """A subscription to single-frame messages, in order. One thread at a time.
 
     Messages published before the subscription arrived are lost. Messages that the other side drops are lost and not
@@ -44,14 +44,6 @@ class ForeignSubscription:
         except TelemetryError:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def recv(self, timeout_s: float) -> bytes | None:
         """Return the next message, or None after the timeout."""

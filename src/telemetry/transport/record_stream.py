@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import zmq
 
@@ -13,6 +12,7 @@ from telemetry import limits
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
 from telemetry.transport.client import ControlClient, check_welcome
+from telemetry.transport.closing import Closing
 from telemetry.transport.endpoints import refuses, seen_from
 from telemetry.wire import frames
 from telemetry.wire.codec import Malformed, decode_stream_record
@@ -23,7 +23,7 @@ from telemetry.wire.snapshot import TERMINAL
 _CHECK_EVERY_S: Final = 1.0
 
 
-class RecordStream:
+class RecordStream(Closing):
     """A stream of all records from `from_seq` on, in order and once. One thread.
 
     A gap in the published records, or a late join, is filled from the aggregator's record log. That happens page by
@@ -69,14 +69,6 @@ class RecordStream:
             self.close()
             raise
         self._check_at = time.monotonic() + _CHECK_EVERY_S
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def recv(self, timeout_s: float) -> StreamRecord | None:
         """Return the next record, or None after the timeout or the end of the stream.

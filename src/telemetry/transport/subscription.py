@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import zmq
 
@@ -14,6 +13,7 @@ from telemetry import limits
 from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.transport import sockets
 from telemetry.transport.client import hello
+from telemetry.transport.closing import Closing
 from telemetry.transport.endpoints import seen_from
 from telemetry.wire import frames
 from telemetry.wire.codec import Malformed, decode_snapshot
@@ -43,7 +43,7 @@ def subscribe(source: str | HasEndpoint, *, conflate: bool = True, timeout_s: fl
     return Subscription(seen_from(welcome.snapshots, endpoint), conflate=conflate, timeout_s=wait_s)
 
 
-class Subscription:
+class Subscription(Closing):
     """An iterator of snapshots, sync and async, which ends after a terminal one. One thread at a time.
 
     Iterating raises EndpointError after `timeout_s` of silence; `recv` never does.
@@ -66,14 +66,6 @@ class Subscription:
         except TelemetryError:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def recv(self, timeout_s: float) -> MetricsSnapshot | None:
         """Return the next snapshot, or None after the timeout. Continues after a terminal one."""

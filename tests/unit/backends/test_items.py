@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from telemetry.backends.items import KINDS, Item, Step
+from telemetry.backends.items import KINDS, Item, Step, without_gaps
 
 
 def test_every_kind_is_in_the_list() -> None:
@@ -23,3 +23,9 @@ def test_items_dont_change() -> None:
     step = Step(key="r0", time_ns=0, axis="a", step=0, values={})
     with pytest.raises(AttributeError):
         step.step = 1  # type: ignore[misc]
+
+
+def test_cells_become_bins_without_gaps() -> None:
+    """A gap between cells is an empty bin."""
+    assert without_gaps([(1.0, 2.0, 3), (2.0, 3.0, 1), (8.0, 9.0, 2)]) == ([1.0, 2.0, 3.0, 8.0, 9.0], [3, 1, 0, 2])
+    assert without_gaps([]) == ([], [])

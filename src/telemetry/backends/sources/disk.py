@@ -8,10 +8,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from telemetry.backends.backend import RunFacts
-from telemetry.backends.items import Item
 from telemetry.backends.sources.readings import HistoryReadings
 from telemetry.backends.sources.records import Records
-from telemetry.backends.sources.sequence import Sequence
+from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.source import Position, Read
 from telemetry.config.schema import PERCENTILES
 from telemetry.errors import RunDirectoryError
@@ -29,7 +28,7 @@ _STATE_S: Final = 0.5
 _MOST_PERCENTILES: Final = 32
 
 
-class DiskSource:
+class DiskSource(SequenceSource):
     """A `Source` of a run directory. It finds new records of a live run within 0.1 s, new readings within 1 s."""
 
     def __init__(
@@ -58,26 +57,6 @@ class DiskSource:
         self._ended = False
         self._look_at = 0.0
 
-    @property
-    def known(self) -> int:
-        return self._sequence.records.known
-
-    @property
-    def missed(self) -> int:
-        return self._sequence.missed
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        return {}
-
-    @property
-    def position(self) -> Position:
-        return self._sequence.position
-
-    @property
-    def over(self) -> bool:
-        return self._over
-
     def read(self, most: int, timeout_s: float) -> list[Read]:
         until_s = time.monotonic() + timeout_s
         while not self._over:
@@ -89,15 +68,6 @@ class DiskSource:
             if not last:
                 time.sleep(min(left_s, _POLL_S))
         return []
-
-    def again(self, number: int) -> Item | None:
-        return self._sequence.again(number)
-
-    def notes(self) -> list[str]:
-        return self._sequence.notes()
-
-    def close(self) -> None:
-        self._sequence.close()
 
     def _has_ended(self) -> bool:
         if not self._ended and time.monotonic() >= self._look_at:

@@ -10,12 +10,11 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.backends.backend import RunFacts
-from telemetry.backends.items import Item
 from telemetry.backends.sources.disk import conclude, disk_readings, facts_of, is_over, percentiles_of
 from telemetry.backends.sources.link import Link
 from telemetry.backends.sources.readings import HistoryReadings
 from telemetry.backends.sources.records import Records
-from telemetry.backends.sources.sequence import Sequence
+from telemetry.backends.sources.sequence import Sequence, SequenceSource
 from telemetry.backends.sources.snapshots import window_reading
 from telemetry.backends.sources.source import Position, Read
 from telemetry.errors import ProtocolError, RunDirectoryError, TelemetryError
@@ -30,7 +29,7 @@ _SLICE_S: Final = 0.1
 _SIGNS_S: Final = 0.2
 
 
-class LiveSource:
+class LiveSource(SequenceSource):
     """A `Source` of a live run. It waits for an aggregator that is down and continues with its successor.
 
     With the run directory, it delivers everything, even if the aggregator is killed.
@@ -74,23 +73,7 @@ class LiveSource:
 
     @property
     def known(self) -> int:
-        return max(self._sequence.records.known, self._link.known)
-
-    @property
-    def missed(self) -> int:
-        return self._sequence.missed
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        return {}
-
-    @property
-    def position(self) -> Position:
-        return self._sequence.position
-
-    @property
-    def over(self) -> bool:
-        return self._over
+        return max(super().known, self._link.known)
 
     def read(self, most: int, timeout_s: float) -> list[Read]:
         until_s = time.monotonic() + timeout_s
@@ -107,14 +90,8 @@ class LiveSource:
                 self._listen(min(left_s, _SLICE_S))
         return []
 
-    def again(self, number: int) -> Item | None:
-        return self._sequence.again(number)
-
-    def notes(self) -> list[str]:
-        return self._sequence.notes()
-
     def close(self) -> None:
-        self._sequence.close()
+        super().close()
         self._link.close()
 
     # --- input -----------------------------------------------------------------------------------

@@ -163,3 +163,39 @@ class Sequence:
             self._look_at = time.monotonic() + _LOOK_S
             return None
         return reading, readings.until_ns
+
+
+class SequenceSource:
+    """The part of a `Source` that its sequence answers."""
+
+    _sequence: Sequence
+    _over: bool
+
+    @property
+    def known(self) -> int:
+        return self._sequence.records.known
+
+    @property
+    def missed(self) -> int:
+        return self._sequence.missed
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def position(self) -> Position:
+        return self._sequence.position
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    def again(self, number: int) -> Item | None:
+        return self._sequence.again(number)
+
+    def notes(self) -> list[str]:
+        return self._sequence.notes()
+
+    def close(self) -> None:
+        self._sequence.close()

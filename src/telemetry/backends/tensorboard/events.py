@@ -23,6 +23,7 @@ from telemetry.backends.items import (
     Step,
     Table,
     Text,
+    without_gaps,
 )
 from telemetry.backends.naming import FINAL, flat, labelled
 from telemetry.wire.events import Scalar
@@ -144,7 +145,7 @@ class Encoder:
         return self._summary.Value(tag=tag, metadata=self._text, tensor=tensor)
 
     def _cells(self, tag: str, series: SeriesReading) -> Any:
-        limits, counts = joined(series.cells)
+        (_, *limits), counts = without_gaps(series.cells)
         low, high = series.cells[0][0], series.cells[-1][1]
         return self._histo(
             tag,
@@ -201,19 +202,6 @@ class Encoder:
 def settings(values: Mapping[str, Scalar]) -> dict[str, Setting]:
     """Convert parameters for the plugin: it stores numbers as 64-bit floats, and infinity breaks its answers."""
     return {name: _setting(value) for name, value in values.items()}
-
-
-def joined(cells: Sequence[tuple[float, float, int]]) -> tuple[list[float], list[int]]:
-    """Return upper limits and counts without gaps: gaps between cells become empty cells."""
-    limits: list[float] = []
-    counts: list[int] = []
-    for low, high, count in cells:
-        if limits and low > limits[-1]:
-            limits.append(low)
-            counts.append(0)
-        limits.append(high)
-        counts.append(count)
-    return limits, counts
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Scalar]]) -> str:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from telemetry.backends.items import Artifact, Histogram, Item, Reading, Step, Table, Text
+from telemetry.backends.items import Artifact, Histogram, Item, Reading, Step, Table, Text, without_gaps
 from telemetry.backends.naming import FINAL, flat, labelled
 from telemetry.wire.events import Scalar
 
@@ -108,13 +108,7 @@ def _distributions(reading: Reading) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for series in reading.series:
         if series.cells:
-            edges, counts = [series.cells[0][0]], []
-            for low, high, count in series.cells:
-                if low > edges[-1]:
-                    edges.append(low)
-                    counts.append(0)
-                edges.append(high)
-                counts.append(count)
+            edges, counts = without_gaps(series.cells)
             name = f"{head}{labelled(series.name, series.labels)}/histogram"
             found[name] = {"_type": "trackio.histogram", "bins": edges, "values": counts}
     return found

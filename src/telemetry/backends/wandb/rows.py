@@ -9,7 +9,7 @@ from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
 from telemetry.backends.axis_owners import AxisOwners
-from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, SeriesReading, Step, Table, Text
+from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text, without_gaps
 from telemetry.backends.naming import FINAL, escape, flat, labelled
 from telemetry.formatting import printable
 from telemetry.wire.events import Scalar
@@ -161,21 +161,10 @@ def run_id(text: str) -> str:
 def _distributions(reading: Reading) -> dict[str, Any]:
     head = FINAL if reading.final else ""
     return {
-        f"{head}{labelled(series.name, series.labels)}/histogram": _cells(series)
+        f"{head}{labelled(series.name, series.labels)}/histogram": distribution(*without_gaps(series.cells))
         for series in reading.series
         if series.cells
     }
-
-
-def _cells(series: SeriesReading) -> dict[str, Any]:
-    edges, counts = [series.cells[0][0]], []
-    for low, high, count in series.cells:
-        if low > edges[-1]:
-            edges.append(low)
-            counts.append(0)
-        edges.append(high)
-        counts.append(count)
-    return distribution(edges, counts)
 
 
 def _short(name: str) -> str:

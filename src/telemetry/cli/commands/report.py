@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from telemetry import wording
 from telemetry.cli import console, find_run, time_range_options
 from telemetry.cli.exit_codes import Exit, strictly
-from telemetry.cli.memory import uncollected
 from telemetry.cli.outputs import Output, add_output_arguments, make_folders, outputs, write, write_all
 from telemetry.errors import UsageError
 from telemetry.formatting import printable
+from telemetry.memory import uncollected
 from telemetry.wire.report import Report
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
 
 
 def _recorded(target: find_run.Target) -> RecordedRun:
-    from telemetry.cli.memory import keep_freed
     from telemetry.history import open_run
+    from telemetry.memory import keep_freed
 
     keep_freed()
     return open_run(target.directory_spec, target.root, find_run.fallback_dirs())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from telemetry import limits
 from telemetry.errors import TelemetryError
 from telemetry.formatting import listed, number_of, process
-from telemetry.store.live_runs import process_lives
+from telemetry.store.processes import process_lives
 from telemetry.transport.client import ControlClient
 from telemetry.wire.control import TOKEN_COUNTER, GetStatus, Status
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat

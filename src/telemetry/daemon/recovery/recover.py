@@ -18,7 +18,6 @@ from telemetry.clock import SYSTEM_CLOCK
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
-from telemetry.daemon.memory import keep_small
 from telemetry.daemon.recovery.backfill import Backfill, first_segment
 from telemetry.daemon.recovery.losses import file_losses, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
@@ -27,6 +26,7 @@ from telemetry.daemon.run_opening import open_history
 from telemetry.daemon.run_status import RunStatus
 from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.formatting import number_of
+from telemetry.memory import keep_small
 from telemetry.store.dead_run import remains
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.intervals.levels import damaged_bytes

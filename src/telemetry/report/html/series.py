@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from telemetry import formatting, wording
 from telemetry.formatting import printable
-from telemetry.report.series import between, bounds_of, by_number, confidence, percentile_keys, percentile_words
+from telemetry.report.series import between, bounds_of, confidence, percentile_keys, percentile_words
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
 from telemetry.wire.snapshot import SeriesStat
 
@@ -83,7 +83,7 @@ def _over_time(one: SeriesOverTime, times: Times) -> dict[str, Any]:
     spans = _column([point.start_s for point in points]), _column([point.end_s for point in points])
     if not times or spans != times[-1]:
         times.append(spans)
-    keys = sorted({key for point in points for key in point.percentiles}, key=by_number)
+    keys = sorted({key for point in points for key in point.percentiles}, key=wording.by_number)
     return {
         "times": len(times) - 1,
         "count": [point.count for point in points],

@@ -13,7 +13,7 @@ from telemetry.tui.model import numbers
 from telemetry.tui.model.grid import Cell, Line, Tone
 from telemetry.tui.model.lines import cut, width_of
 from telemetry.tui.model.scene import Units
-from telemetry.tui.model.visible_series import beyond, by_number, few_beyond
+from telemetry.tui.model.visible_series import beyond, few_beyond
 from telemetry.wire.snapshot import SeriesStat
 
 _GAP: Final = 2
@@ -40,7 +40,7 @@ def table(
 
     The difference between the chosen time range and the baseline is below the baseline, or beside it.
     """
-    keys = sorted({key for each in time_ranges for key in each.figures.percentiles}, key=by_number)
+    keys = sorted({key for each in time_ranges for key in each.figures.percentiles}, key=wording.by_number)
     names = ["count", "rate", *_MOMENTS, *(f"p{formatting.printable(key)}" for key in keys), "max"]
     columns: list[list[Cell]] = [[Cell(""), *(Cell(name, "dim") for name in names)]]
     for each in [*time_ranges, *([base] if base else [])]:
@@ -60,7 +60,7 @@ def warnings(stat: SeriesStat, chosen: Figures, window_words: str) -> Iterator[s
     """Yield warnings about the figures, in plain words."""
     if not chosen.count:
         yield f"no values in the {window_words}"
-    few = [key for key in sorted(chosen.percentiles, key=by_number) if few_beyond(key, chosen.count)]
+    few = [key for key in sorted(chosen.percentiles, key=wording.by_number) if few_beyond(key, chosen.count)]
     if few:
         yield _few(few, chosen.count)
     if outside := wording.outside(stat):

@@ -119,7 +119,7 @@ def percentile_keys(snapshot: MetricsSnapshot | None) -> tuple[str, ...]:
     if snapshot is None:
         return ()
     keys = {key for stat in snapshot.series for part in (stat, stat.window) for key in part.percentiles}
-    return tuple(sorted(keys, key=by_number))
+    return tuple(sorted(keys, key=wording.by_number))
 
 
 @lru_cache(maxsize=64)  # a snapshot has 32 at most
@@ -204,14 +204,6 @@ def newest_window_first(
 
 def delta_column(percentile: str) -> str:
     return f"{_DELTA}{percentile}"
-
-
-def by_number(percentile: str) -> tuple[bool, float, str]:
-    """Return a sort key for percentiles. Text that is not a number is last."""
-    try:
-        return False, float(percentile), percentile
-    except ValueError:
-        return True, 0.0, percentile
 
 
 def passing(scene: Scene, view: View) -> Iterator[VisibleSeries]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event
 
 from telemetry.backends.items import Item, Step, Text
-from telemetry.backends.tensorboard.events import Encoder, joined, settings, table
+from telemetry.backends.tensorboard.events import Encoder, settings, table
 
 STARTED_NS = 1_000_000_000_000
 
@@ -26,11 +26,6 @@ def test_settings_are_what_the_plugin_can_carry() -> None:
         "f": "x",
         "g": 0.5,
     }
-
-
-def test_a_distribution_without_gaps() -> None:
-    """TensorBoard knows upper limits only: nothing lies between two cells that do not touch."""
-    assert joined([(1.0, 2.0, 3), (2.0, 3.0, 1), (8.0, 9.0, 2)]) == ([2.0, 3.0, 8.0, 9.0], [3, 1, 0, 2])
 
 
 def test_a_table_in_markdown() -> None:

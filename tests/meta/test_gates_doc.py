@@ -87,7 +87,7 @@ def test_exit_codes_and_fields_are_the_code_s() -> None:
     """And the names in JSON."""
     codes = {int(code) for cell in column("code") for code in re.findall(r"\d+", cell)}
     assert codes == {Exit.OK, Exit.GATE_FAILED, Exit.INCONCLUSIVE, Exit.INCOMPLETE, Exit.INTERRUPTED}
-    fields = re.search(r"in `gates` for each result (.*?); what there is not", WORDS)
+    fields = re.search(r"`gates` has for each result (.*?)\. A missing value is null", WORDS)
     assert fields is not None
     assert re.findall(r"`(\w+)`", fields[1]) == [info.name for info in msgspec.structs.fields(GateResult)]
 

@@ -56,7 +56,7 @@ def test_what_each_has_a_place_for_is_what_it_takes() -> None:
 
 def test_those_that_may_have_something_twice_are_named() -> None:
     """And no others."""
-    named = WORDS.partition("all of our backends but ")[2].partition(" that leaves no trace")[0]
+    named = WORDS.partition("All of our backends except ")[2].partition(" do this without duplicates")[0]
     assert set(re.findall(r"`(\w+)`", named)) == {name for name in BUILT_IN if not load(name).idempotent}
 
 
@@ -101,7 +101,7 @@ def test_the_settings_can_be_read() -> None:
 def test_states_and_numbers_are_those_of_a_status() -> None:
     """Every state; every number that is named is a field."""
     assert [row[0].strip("`") for row in rows("state")[1:]] == list(get_args(BackendState))
-    told = WORDS.partition("With it come")[2].partition("where to look")[0]
+    told = WORDS.partition("A status also has")[2].partition("where to look")[0]
     named = set(re.findall(r"`([a-z_]+)`", told)) - {"closed", "open"}
     assert named <= set(BackendStat.__struct_fields__)
 

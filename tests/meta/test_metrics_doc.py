@@ -28,7 +28,7 @@ def first_column(title: str) -> set[str]:
     [
         ("Dropped by the producer", drop_reasons.PRODUCER_REASONS),
         ("Dropped by the aggregator", drop_reasons.EVENT_REASONS),
-        ("Frames nobody could read", drop_reasons.FRAME_REASONS),
+        ("Unreadable frames", drop_reasons.FRAME_REASONS),
     ],
 )
 def test_every_drop_reason_is_explained(title: str, reasons: frozenset[drop_reasons.Reason]) -> None:
@@ -44,7 +44,7 @@ def test_every_figure_of_the_aggregators_cost_is_explained() -> None:
 
 def test_every_figure_about_batches_and_signs_of_life_is_one() -> None:
     """What a producer's line says about what is missing, and whether it is still there, can be looked up."""
-    written = first_column("Batches that did not come in order") | first_column("Signs of life")
+    written = first_column("Batches out of order") | first_column("Signs of life")
     fields = {field.name for field in msgspec.structs.fields(snapshot.ProducerStat)}
     assert written <= fields
     assert {"repaired", "unrepairable", "unrepairable_batches", "last_event_ns"} <= written

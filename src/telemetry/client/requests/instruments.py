@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, ldexp
 from operator import index
-from typing import TYPE_CHECKING, Final, Protocol, SupportsFloat, SupportsIndex
+from typing import Any, Final, Generic, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from telemetry import limits
 from telemetry.client import notice, records
@@ -17,9 +17,8 @@ from telemetry.client.tally import Tally
 from telemetry.wire import requests as words
 from telemetry.wire.events import Uncounted
 
-if TYPE_CHECKING:
-    from telemetry.client.requests.request import Request
-
+R = TypeVar("R")
+"""A request in flight. Its class comes later: it holds a `Family`."""
 OTHER: Final = "other"
 FAR_NS: Final = 86_400 * 10**9
 """A day in ns. Larger distances between sending and due time are errors."""
@@ -58,12 +57,12 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True)
-class Shared:
+class Shared(Generic[R]):
     """State shared by all families of a kind of request."""
 
-    open: dict[Request, Request] = field(default_factory=dict)
+    open: dict[R, R] = field(default_factory=dict)
     """Requests in flight, in order of issue. The thread that pops a request is the only one that ends it."""
-    by_key: dict[Hashable, Request] = field(default_factory=dict)
+    by_key: dict[Hashable, R] = field(default_factory=dict)
     """Requests in flight that have a key."""
     values: dict[str, set[str]] = field(default_factory=dict)
     """Known values of each label that only some instruments have."""
@@ -76,7 +75,7 @@ class Family:
 
     __slots__ = ("_host", "_said_before", "_values", "by_key", "claim", "ids", "kind", "labels", "open", "put")
 
-    def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared) -> None:
+    def __init__(self, host: Host, kind: str, labels: Mapping[str, str], shared: Shared[Any]) -> None:
         self.kind = kind
         self.open = shared.open
         self.claim = shared.open.pop

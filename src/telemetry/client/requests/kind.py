@@ -43,7 +43,7 @@ class Requests:
         self._enough: set[str] = set()
         """Tracking windows in which `enough` is True. They need no further check."""
         self._host = host
-        self._shared = Shared()
+        self._shared: Shared[Request] = Shared()
         self._open, self._by_key = self._shared.open, self._shared.by_key
         self._conversations = Conversations()
         self._family = self._outside = Family(host, name, dict(labels), self._shared)
@@ -250,7 +250,7 @@ class Requests:
 
     def _silent(self) -> Family:
         """Return the family of requests that are issued without a run. It records no events."""
-        made = Family(self._host, self.name, {}, Shared())
+        made = Family(self._host, self.name, {}, Shared[Request]())
         made.put = discard
         made.ids[words.AFTER_END] = 0.0
         return made

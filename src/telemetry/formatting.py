@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from json import dumps
@@ -17,6 +17,7 @@ from typing import Final
 from telemetry.wire.units import BYTES, TIME_NS
 
 NOTHING: Final = "–"
+MORE: Final = "…"
 """Text for a missing value."""
 
 _TIME_STEPS: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
@@ -156,6 +157,24 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(_char_columns(ch) for ch in text)
+
+
+def without_middle(text: str, width: int, measure: Callable[[str], int] = columns) -> str:
+    """Return the text with at most `width` columns.
+
+    A long text loses its middle: texts often differ at the end only.
+    """
+    if measure(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    start = max(0, len(text) - (width - 1) // 2)
+    while measure(text[start:]) > (width - 1) // 2:
+        start += 1
+    end = room = width - 1 - measure(text[start:])
+    while measure(text[:end]) > room:
+        end -= 1
+    return f"{text[:end]}{MORE}{text[start:]}"
 
 
 def _is_finite(value: int | float) -> bool:

@@ -12,7 +12,6 @@ from telemetry.history.requests import late_words
 from telemetry.report.series import few_notes, keep_of, percentile_words, series_table
 from telemetry.report.table import Column, Section, Table
 from telemetry.request_model import Number, RequestCounts, request_counts
-from telemetry.shortening import Shortened
 from telemetry.wire import requests as words
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import EarlyStop, Report, RequestFigures
@@ -21,7 +20,7 @@ from telemetry.wire.snapshot import SeriesStat
 KINDS_SHOWN: Final = 8
 """Number of shown kinds, those with the most requests, and of shown windows, the first ones."""
 _REASONS_SHOWN: Final = 6
-_REASON_COLUMNS: Final = 40
+_REASON_COLUMNS: Final = 64
 _AT_MOST: Final = "≈"
 """Mark of a percentile of several windows together."""
 _CELLS: Final = (
@@ -307,8 +306,7 @@ def _named(numbers: Mapping[str, Number], what: str) -> str:
     """
     ordered = sorted(numbers.items(), key=lambda item: -item[1])
     names = [_reason(name) for name, _ in ordered[:_REASONS_SHOWN]]
-    known = Shortened(names)
-    cut = [known.cut(name, _REASON_COLUMNS) for name in names]
+    cut = [formatting.without_middle(name, _REASON_COLUMNS) for name in names]
     shown = [f"{formatting.count(number)} {name}" for (_, number), name in zip(ordered, cut, strict=False)]
     hidden = len(ordered) - len(shown)
     if hidden:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from telemetry import formatting, wording
 from telemetry.formatting import NOTHING, number_of, printable
 from telemetry.request_model import RequestCounts
-from telemetry.shortening import Shortened, shared_out
 from telemetry.tui.model import numbers, rows
 from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
 from telemetry.tui.model.lines import Piece, elided, fitted
@@ -222,7 +221,7 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
 def by_count(counts: Mapping[str, float], width: int) -> str:
     """Return the most frequent reasons that fit in `width` columns: `timeout 200 · http_500 25 · 3 others 7`.
 
-    Long names are cut to the part that tells them apart. Counts are never cut.
+    Long names lose their middle. Counts are never cut.
     """
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     said = ""
@@ -232,21 +231,12 @@ def by_count(counts: Mapping[str, float], width: int) -> str:
         if rest := ordered[most:]:
             tails[-1] += f" · {number_of(len(rest), 'other')} {formatting.count(sum(count for _, count in rest))}"
         room = width - formatting.columns(" · ".join(tails))
-        if most > 1 and sum(min(formatting.columns(name), _NAME_COLUMNS) for name in names) > room:
-            continue  # cheaper than searching for the distinguishing part
-        cut, fit = _cut(names, room)
+        share = max(_NAME_COLUMNS, room // most) if most > 1 else max(1, room)
+        cut = [formatting.without_middle(name, share) for name in names]
         said = " · ".join(f"{name}{tail}" for name, tail in zip(cut, tails, strict=True))
-        if fit:
+        if formatting.columns(said) <= width:
             break
     return elided(said, width)
-
-
-def _cut(names: Sequence[str], room: int) -> tuple[list[str], bool]:
-    """Cut names to `room` columns in total. Also return whether each name keeps the part that tells it apart."""
-    known, wholes = Shortened(names), [formatting.columns(name) for name in names]
-    needs = [max(known.needs(name), min(whole, _NAME_COLUMNS)) for name, whole in zip(names, wholes, strict=True)]
-    rooms = shared_out(needs, wholes, room)
-    return [known.cut(name, max(1, had)) for name, had in zip(names, rooms, strict=True)], sum(needs) <= room
 
 
 # --- the lower table: durations --------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Final
 from rich.cells import cell_len
 
 from telemetry.tui.model.grid import Grid
-from telemetry.tui.widgets.names import room_needed
 
 MARGIN: Final = 1
 """Columns left and right of a row, so that the cursor's bar extends beyond its text."""
@@ -96,8 +95,7 @@ def _needs(grid: Grid, before: Mapping[str, int], looked_at: slice) -> dict[str,
 
 def _kept(grid: Grid, widths: list[int], width: int) -> list[int]:
     kept = list(range(len(widths)))
-    apart = room_needed(tuple(row.name.text for row in grid.rows if not row.heading))
-    first = min(widths[0], max(FIRST, min(apart, width // 3), width // 4, (width - _SMALL) // 2))
+    first = min(widths[0], max(FIRST, width // 4, (width - _SMALL) // 2))
     while 2 * MARGIN + first + sum(widths[index] + GAP for index in kept[1:]) > width:
         droppable = [index for index in kept[1:] if grid.columns[index].keep]
         if not droppable:

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from telemetry.tui.model.grid import Cell, Column, Grid, Row
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.columns import Layout, laid_out
-from telemetry.tui.widgets.names import told_apart
+from telemetry.tui.widgets.names import fitted_names
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
 
 _HEAD = 1
@@ -219,8 +219,8 @@ class GridView(ScrollView, inherit_bindings=False):
         self._layout = laid_out(self._grid, self._width, self._layout, slice(top, top + self._page))
         room = self._layout.places[0].width if self._layout.places else 0
         rows = self._grid.rows
-        names = told_apart(tuple("" if row.heading else row.name.text for row in rows), max(0, room))
-        heads = told_apart(tuple(row.name.text if _is_head(row) else "" for row in rows), max(0, self._width - 1))
+        names = fitted_names(tuple("" if row.heading else row.name.text for row in rows), max(0, room))
+        heads = fitted_names(tuple(row.name.text if _is_head(row) else "" for row in rows), max(0, self._width - 1))
         self._names = tuple(name or head for name, head in zip(names, heads, strict=True))
 
     def _row_at(self, y: int) -> int | None:

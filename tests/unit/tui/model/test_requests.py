@@ -104,11 +104,8 @@ POOL = "HTTPConnectionPool(host='10.0.0.7', port=8000): Max retries exceeded wit
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (
-            100,
-            "HTTPConnectionPool(… ReadTimeoutError) 30 · HTTPConnectionPool(h…NewConnectionError) 20 · http_503 5",
-        ),
-        (64, "HTTPConnec…outError) 30 · HTTPConnect…tionError) 20 · http_503 5"),
+        (100, "HTTPConnection…TimeoutError) 30 · HTTPConnection…nectionError) 20 · http_503 5"),
+        (64, "HTTPConn…tError) 30 · HTTPConn…nError) 20 · http_503 5"),
         (44, "HTTPConnectio…TimeoutError) 30 · 2 others 25"),
     ],
 )

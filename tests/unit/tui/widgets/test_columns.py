@@ -66,17 +66,6 @@ def test_long_names_have_half_of_what_a_wide_screen_has_more() -> None:
         assert least <= first < least + GAP + len("1.00 ms")
 
 
-@pytest.mark.parametrize(("differ", "least"), [(5, 20), (15, 25), (16, 26), (40, 26)])
-def test_names_that_differ_in_a_third_of_a_screen_have_it(differ: int, least: int) -> None:
-    """Before further figures, here of six columns and their gap; what needs more has no more."""
-    figures = tuple(Column(f"p{at}", f"p{at}", keep=at) for at in range(1, 20))
-    cells = tuple(Cell("1 ms") for _ in figures)
-    names = [f"latency{{window=measured at {'x' * (differ - 1)}{end} per second}}" for end in "ab"]
-    rows = tuple(Row(name, Cell(name), cells) for name in names)
-    first = laid_out(Grid((Column("name", "name", right=False), *figures), rows), 80, Layout()).places[0].width
-    assert least <= first < least + GAP + len("1 ms")
-
-
 def test_gaps_grow_where_there_is_room_but_not_for_ever() -> None:
     """On a wide screen figures stand apart; the eye still finds the row."""
     for width, gap in ((66, GAP), (200, WIDE_GAP)):

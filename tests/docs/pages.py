@@ -2,8 +2,8 @@
 
 A block with a title is a file. A `bash` block is run. A `text` block after it is the output that the page
 shows: its lines have to come in this order, with the same words. Numbers, units and padding may differ. A table
-may have more columns than the page shows, because their number depends on the width of the terminal. A line
-that is `…` stands for other lines.
+may have more columns than the page shows, because their number depends on the width of the terminal, and its rows
+come in the order in which processes defined them. A line that is `…` stands for other lines.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def within(shown: str, line: str) -> bool:
 
 
 def missing(shown: str, output: str) -> list[str]:
-    """List the lines that are shown and do not come in the output, in this order."""
+    """List the shown lines that the output lacks, or has in another order. Rows of a table come in any order."""
     lines = iter(output.splitlines())
     return [
         line
         for line in shown.splitlines()
-        if line.strip() not in ("", "…") and not any(within(line, other) for other in lines)
+        if line.strip() not in ("", "…")
+        and not any(within(line, other) for other in (output.splitlines() if line.startswith("  ") else lines))
     ]
 
 

@@ -30,6 +30,7 @@ def test_numbers_may_differ_and_words_may_not() -> None:
     assert missing("name p50\n", "name  p50  p75\n") == []
     assert missing("a\n…\nc\n", "a\nb\nc\n") == []
     assert missing("c\na\n", "a\nb\nc\n") == ["a"]
+    assert missing("a\n  c\n  b\n", "a\n  b\n  c\n") == []
 
 
 def test_tutorials_are_short() -> None:

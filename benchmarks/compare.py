@@ -79,7 +79,7 @@ def _run(units: int) -> Report:
     wall_s = (time.monotonic_ns() - begin_ns) / 1e9
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise RuntimeError(f"{_CHILD} ended with code {child.returncode}")
+        raise RuntimeError(f"{_CHILD} exited with code {child.returncode}")
     child.stdout.close()
     names = ("work", "cpu", "fork")
     command = CommandFacts(
@@ -235,7 +235,7 @@ def outcome(size: Size) -> Outcome:
             "%",
         ),
         Figure(
-            "one run a side, its values taken for the sample: called different",
+            "one run per side, its values taken for the sample: called different",
             100 * fmean(values_for_runs(one) for one in rounds),
             "%",
         ),

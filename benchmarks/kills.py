@@ -207,7 +207,7 @@ def _kill(wrapped: Wrapped, begin: float) -> Kill:
 def _let_pass(wrapped: Wrapped, seconds: float) -> None:
     time.sleep(seconds)
     if wrapped.process.poll() is not None:
-        raise TimeoutError(f"telemetry run ended with code {wrapped.process.returncode}")
+        raise TimeoutError(f"telemetry run exited with code {wrapped.process.returncode}")
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:

@@ -40,7 +40,7 @@ class Unattached:
         self.catalog = Catalog(self.recorders, self.unencodable)
 
     def put_record(self, make: Callable[[], bytes]) -> None:
-        raise AssertionError("these requests have no texts")
+        raise AssertionError("these requests have no series texts")
 
 
 class RequestFrames:

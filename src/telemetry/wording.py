@@ -46,14 +46,14 @@ class BackendWording(NamedTuple):
 
 REASON_WORDS: Final[dict[str, str]] = {
     Reason.BUFFER_FULL: "the producer's buffer was full",
-    Reason.BLOCK_TIMEOUT: "the producer waited for room, then gave up",
-    Reason.NOT_A_NUMBER: "the producer was given no number",
+    Reason.BLOCK_TIMEOUT: "the producer waited for room and timed out",
+    Reason.NOT_A_NUMBER: "the value is not a number",
     Reason.UNENCODABLE: "the producer could not encode it",
     Reason.AFTER_FINISH: "recorded after the producer's finish",
     Reason.UNSENT_AT_EXIT: "unsent when the producer's process ended",
     Reason.NOT_FINITE: "the value was NaN or infinite",
     Reason.NEGATIVE: "a negative value or increment",
-    Reason.UNKNOWN_ID: "no definition came for its id",
+    Reason.UNKNOWN_ID: "no definition arrived for its id",
     Reason.DEFINITION_CONFLICT: "the name has another kind or unit",
     Reason.DEFINITION_INVALID: "its definition was not valid",
     Reason.MALFORMED_RECORD: "the record could not be read",
@@ -68,7 +68,7 @@ REASON_WORDS: Final[dict[str, str]] = {
     Reason.WRONG_TOPIC: "sent under another topic",
     Reason.WRONG_VERSION: "another protocol version",
     Reason.TOO_MANY_PRODUCERS: "too many producers",
-    Reason.IMPLAUSIBLE: "its numbering can't be true",
+    Reason.IMPLAUSIBLE: "its numbering is inconsistent",
 }
 """Reasons for the loss of an event or a frame, short enough for 80 columns."""
 HANGING_S: Final = 5.0
@@ -186,12 +186,12 @@ def shortfall(stat: BackendStat, directory: str) -> str:
     """Describe what an ended writer did not deliver, and the remedy; empty if everything was delivered."""
     words = undelivered(stat)
     if words:
-        how = f"; {'once that is mended, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
+        how = f"; {'after fixing the cause, ' if stat.state == 'failed' else ''}{resume_command(directory)}"
         return f"{words}{how if resumable(stat) else ''}"
     if stat.dropped:
         lost = sum(stat.dropped.values())
         what = number_of(lost, "item was", "items were")
-        return f"{printable(stat.name)}: {what} not taken: {counted(stat.dropped)}"
+        return f"{printable(stat.name)}: {what} not accepted: {counted(stat.dropped)}"
     return ""
 
 
@@ -199,7 +199,7 @@ def undelivered(stat: BackendStat) -> str:
     """Describe what an ended writer still has to deliver; empty if that is nothing."""
     why = f" ({printable(stat.last_error)})" if stat.last_error else ""
     if stat.state == "failed":
-        what = "has given up" if stat.next_record or stat.written else "could not begin"
+        what = "stopped" if stat.next_record or stat.written else "could not start"
         return f"{printable(stat.name)}: its writer {what}{why}"
     if stat.state == "done":
         return ""

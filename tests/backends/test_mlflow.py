@@ -334,7 +334,7 @@ def test_a_deleted_run_is_not_begun_again(tmp_path: Path, server: str) -> None:
     ask(server, "runs/delete", {"run_id": done.state["run"]})
     (again,) = call(Given(to, tmp_path, [[step(2, {"a": 2.0})]], state=done.state))
     gone = f"NotConfigured: mlflow: the run {done.state['run']} is deleted"
-    assert again.raised == [f"{gone} (restore it there, or export again: mlflow:as=…)"]
+    assert again.raised == [f"{gone} (restore it in MLflow, or export again: mlflow:as=…)"]
 
 
 def test_a_file_that_is_not_taken_is_no_reason_to_wait(tmp_path: Path, gate: Gate) -> None:

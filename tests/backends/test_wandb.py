@@ -265,7 +265,7 @@ print(backend.where())
         timeout=60,
     )
     *said, where = done.stdout.splitlines()
-    assert said[0] == "W&B's own process is gone"
+    assert said[0] == "W&B's own process exited"
     assert [row["axis/train"] for log in logs(Path(where)) for row in rows(log)] == list(range(60))
     assert inspected(logs(Path(where))[-1])[1]["axis/train"] == 59
 
@@ -287,4 +287,4 @@ def test_without_a_good_key_it_can_not_begin(tmp_path: Path, key: str) -> None:
             timeout=60,
         )
     assert "NotConfigured: W&B: " in done.stderr
-    assert "WANDB_API_KEY, or mode=offline" in done.stderr
+    assert "run `wandb login`, set WANDB_API_KEY, or use mode=offline" in done.stderr

@@ -73,11 +73,11 @@ def test_a_disk_that_fills_up_costs_exactness_and_no_count(
     command, sender = crew.words("job", rate=RATE)
     wrapper = ground.telemetry("run", "--name", "job", "--", *command, environ={SPARE: str(spare)})
     crew.wait_until(lambda: sender.sent, 30.0, "the command sends")
-    full_journal = f"the journal could not be written: {os.strerror(errno.ENOSPC)}"
+    full_journal = f"can't write the journal: {os.strerror(errno.ENOSPC)}"
     (live,) = ground.live()
     crew.wait_until(lambda: full_journal in faults.status(live["endpoint"]).warnings, 30.0, "a full disk")
     fill(runs)
-    full_history = f"the history could not be written: {os.strerror(errno.ENOSPC)}"
+    full_history = f"can't write the history: {os.strerror(errno.ENOSPC)}"
     crew.wait_until(lambda: full_history in faults.status(live["endpoint"]).warnings, 30.0, "a fuller disk")
     crew.progress(sender, FLUSHED)
     sender.end()
@@ -102,7 +102,7 @@ def test_a_journal_that_may_not_grow_costs_exactness_and_no_count(
     crew.wait_until(lambda: journal_bytes(Path(live["dir"])) > moment, 30.0, "a journal")
     hard = resource.prlimit(aggregator.pid, resource.RLIMIT_FSIZE)[1]
     resource.prlimit(aggregator.pid, resource.RLIMIT_FSIZE, (moment, hard))
-    too_large = f"the journal could not be written: {os.strerror(errno.EFBIG)}"
+    too_large = f"can't write the journal: {os.strerror(errno.EFBIG)}"
     crew.wait_until(lambda: too_large in faults.status(endpoint).warnings, 30.0, "a journal that failed")
     crew.progress(sender, FLUSHED)
     sender.end()
@@ -128,7 +128,7 @@ def test_a_result_that_no_disk_takes_is_still_reported(
     sender.end()
     _, said = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 0
-    assert "the final file could not be written" in said
+    assert "can't write the final file" in said
     assert f"{sender.sent:,} of {sender.sent:,}" in said
     assert not list(Path(live["dir"]).glob("final*"))
 

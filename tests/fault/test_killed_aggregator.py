@@ -221,7 +221,7 @@ def test_killed_after_its_journal_failed_what_is_missing_is_stated(
         account = faults.account_of(final, sender)
         assert account["emitted"] == account["applied"] + account["missing"] == sender.sent
     assert (final["completeness"], final["exact"]) == ("incomplete", False)
-    assert "the journal could not be written" in final["warnings"][0]
+    assert "the journal is incomplete" in final["warnings"][0]
     assert final["accounting"]["missing"] > 0
     assert final["accounting"]["unrepairable"] > 0
 
@@ -253,7 +253,7 @@ def test_killed_after_its_journal_failed_nothing_is_called_complete(ground: Any,
     faults.check_books(final)
     assert [one["emitted"] for one in final["producers"]] == [alive.sent]
     assert (final["state"], final["completeness"], final["exact"]) == ("COMPLETE", "incomplete", False)
-    assert "the journal could not be written" in final["warnings"][0]
+    assert "the journal is incomplete" in final["warnings"][0]
 
 
 def recovered(ground: Any, directory: Path) -> dict[str, Any]:
@@ -317,6 +317,6 @@ def test_killed_without_a_journal_it_is_not_restarted_and_the_report_says_what_i
     wrapped.kill()
     wrapped.progress(FEW)
     said = wrapped.end()
-    assert "keeps no journal" in said
+    assert "the run has no journal" in said
     assert "incomplete" in said
     assert not (wrapped.directory / "final_snapshot.json").exists()

@@ -263,7 +263,7 @@ class _Link:
 
     def connect_events(self, address: str) -> None:
         if not address.startswith(("ipc://", "tcp://")):
-            raise EndpointError(f"{address!r} is no address")
+            raise EndpointError(f"{address!r} is not an address")
 
     def send_events(self, data: bytes | bytearray) -> bool:
         self.sent += self.taking

@@ -95,6 +95,6 @@ def test_exit_codes_and_fields_are_the_code_s() -> None:
 def test_the_mistake_is_what_is_said_of_it() -> None:
     """To the caret."""
     (sample,) = re.findall(r"```text\ntelemetry: (.*?)```", TEXT, re.DOTALL)
-    with pytest.raises(Exception, match="no function") as caught:
+    with pytest.raises(Exception, match="is not a function") as caught:
         parse(sample.splitlines()[1].strip())
     assert f"{caught.value}\n" == sample

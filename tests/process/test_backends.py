@@ -159,7 +159,7 @@ def test_a_writer_that_is_killed_or_stopped_costs_nobody_anything(field: Field) 
     field.enough()
     _, said = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 0, said
-    assert "killed: the writer was ended by signal 9; it is started again" in said
+    assert "killed: the writer was killed by signal 9; it is started again" in said
     for name in ("jsonl", "killed", "stopped"):
         assert field.steps(name) == field.all_steps()
         assert field.status(name)["state"] == "done"
@@ -258,7 +258,9 @@ def test_a_signal_ends_the_waiting_of_an_aggregator_alone(field: Field, number: 
     job.communicate(timeout=DEADLINE_S)
     assert field.run("stop", "latest")[0] == 0
     assert child.stderr is not None
-    waiting = r"telemetry: waiting for faulty \([\d,]+ records left\); a signal ends that\n"
+    waiting = (
+        r"telemetry: waiting for faulty \([\d,]+ records left\); press Ctrl-C or send a signal to stop waiting\n"
+    )
     assert re.fullmatch(waiting, child.stderr.readline())
     child.send_signal(number)
     _, said = child.communicate(timeout=DEADLINE_S)

@@ -196,14 +196,14 @@ def test_an_aggregator_that_is_gone_for_good(ground: Ground, terminals: Callable
     terminal.wait_for("LIVE", "latency")
     (live,) = ground.live()
     os.kill(live["pid"], signal.SIGKILL)
-    terminal.wait_for("nobody listens at", "latency")
+    terminal.wait_for("no sender listens at", "latency")
     touch(ground, "go")
     terminal.wait_until(lambda: not processes(ground, "job.py"), "the command's end")
     terminal.press("?")
-    terminal.wait_for("what the keys do")
-    leave(terminal, "q", "what the keys do")
+    terminal.wait_for("show all keys")
+    leave(terminal, "q", "show all keys")
     terminal.press("q")
-    terminal.wait_for("is not restarted: the run keeps no journal", "shell saw 7")
+    terminal.wait_for("can't be restarted: the run has no journal", "shell saw 7")
     assert_tidy(terminal, modes)
 
 
@@ -217,7 +217,7 @@ def test_a_storm_of_sizes(ground: Ground, terminals: Callable[[], Tmux]) -> None
     chance = random.Random(SEED)
     sizes = [(1, 1), (250, 70), (250, 1), (1, 70), (2, 2), (80, 3)]
     sizes += [(chance.randint(1, 250), chance.randint(1, 70)) for _ in range(20 - len(sizes))]
-    for key, words in (("", "latency"), ("Enter", "stddev"), ("2", "pid"), ("3", "Log"), ("?", "what the keys do")):
+    for key, words in (("", "latency"), ("Enter", "stddev"), ("2", "pid"), ("3", "Log"), ("?", "show all keys")):
         if key == "2":
             leave(terminal, "Escape", "stddev")
         if key:
@@ -226,8 +226,8 @@ def test_a_storm_of_sizes(ground: Ground, terminals: Callable[[], Tmux]) -> None
             terminal.resize(*size)
         terminal.resize(100, 30)
         screen = terminal.wait_for(words, "quit")
-        assert "be drawn" not in screen
-    leave(terminal, "q", "what the keys do")
+        assert "failed to draw" not in screen
+    leave(terminal, "q", "show all keys")
     terminal.press("1")
     terminal.wait_for("LIVE", "latency")
     assert the_viewer(ground) == viewer
@@ -305,7 +305,7 @@ def test_as_many_series_as_there_may_be(ground: Ground, terminals: Callable[[], 
         filter_by(terminal, words)
         terminal.wait_until(lambda: "s0001" not in terminal.screen(), "the filter")
         open_series(terminal, shown)
-        assert "be drawn" not in terminal.screen()
+        assert "failed to draw" not in terminal.screen()
         leave(terminal, "Escape", "stddev")
         terminal.press("Escape")  # undoes the filter
         terminal.wait_for("s0001")

@@ -131,7 +131,7 @@ def test_a_command_that_fails_ends_a_calibration_with_its_code(ground: Any) -> N
     )
     assert (code, out) == (7, "")
     assert err.count("why") == 1
-    assert "run 1 of 5 ended with code 7: there is no calibration" in err
+    assert "run 1 of 5 exited with code 7; no calibration was written" in err
     assert not (ground.folder / "runs" / "calibrations").exists()
 
 

@@ -401,7 +401,7 @@ tell(run)
     assert (told["emitted"], told["lost"], told["producers"]) == (20_002, 0, 2)
     [line] = done.said.splitlines()
     assert line.startswith("telemetry: the aggregator (pid ")
-    assert line.endswith(") died by SIGKILL; restarted, the run goes on")
+    assert line.endswith(") was killed by SIGKILL; restarted, the run continues")
     assert counters(final(short_dir)) == {"n": 10_002}
 
 
@@ -469,7 +469,7 @@ tell(run)
     )
     assert done.code == 0, done.said
     assert (done.told[0]["counters"], done.told[0]["completeness"]) == ({"n": 2}, "complete")
-    assert done.said.count("restarted, the run goes on") == 1
+    assert done.said.count("restarted, the run continues") == 1
 
 
 def test_without_a_journal_a_killed_aggregator_leaves_the_last_live_snapshot(script: Script) -> None:
@@ -492,8 +492,8 @@ tell(run)
     assert done.code == 0, done.said
     [told] = done.told
     assert (told["source"], told["counters"], told["completeness"]) == ("last_live", {"n": 4}, "incomplete")
-    assert "the run keeps no journal; there is no final_snapshot.json" in told["reason"]
-    assert "is not restarted: the run keeps no journal. What is recorded now is lost" in done.said
+    assert "the run has no journal; there is no final_snapshot.json" in told["reason"]
+    assert "can't be restarted: the run has no journal. Events recorded from now on are lost" in done.said
 
 
 def test_when_no_other_can_be_started_the_journal_is_the_result(script: Script, short_dir: Path) -> None:
@@ -520,7 +520,7 @@ tell(run)
     assert done.code == 0, done.said
     [told] = done.told
     assert (told["source"], told["counters"], told["emitted"], told["lost"]) == ("journal", {"n": 4}, 2, 1)
-    assert "is not restarted: the aggregator ended before it was ready" in told["reason"]
+    assert "can't be restarted: the aggregator exited before it was ready" in told["reason"]
 
 
 def test_a_run_directory_that_cannot_be_written_is_one_clear_error(script: Script, short_dir: Path) -> None:

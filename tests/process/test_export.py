@@ -116,7 +116,7 @@ def test_what_cant_be_is_said(ground: Any) -> None:
     run = finished(ground, 1)
     for words, said in (
         (["--to", "jsonl:pat=x"], "did you mean path?"),
-        (["--resume", "--to", "console"], "the run has no writer called console"),
+        (["--resume", "--to", "console"], "the run has no writer named console"),
         (["--to", "jsonl:path=/proc/x/y"], "jsonl"),
     ):
         code, out, err = ground.run("export", *words)
@@ -154,7 +154,7 @@ def test_a_live_run_is_followed_over_the_deaths_of_its_writer(ground: Any, wait_
     (stat,) = json.loads(out)
     assert (stat["state"], stat["restarts"], stat["queued"]) == ("done", 1, 0)
     assert marks(lines(run)) == [f"mark {number}" for number in range(1_200)]
-    assert "was ended by signal 9; it is started again" in err
+    assert "was killed by signal 9; it is started again" in err
     child.wait(timeout=60)
 
 

@@ -255,8 +255,8 @@ def test_beside_a_command_everything_it_sent_is_taken(ground: Ground, end: str) 
     final = ground.final()
     assert counted(final, "request.completed") == {"": 60_000}
     assert final["completeness"] == "complete"
-    assert ("has not said that it ended" in err) == (end == "die")
-    assert ("has not said that it ended" in ground.run("report", "latest")[1]) == (end == "die")
+    assert ("the benchmark sent no end message" in err) == (end == "die")
+    assert ("the sender of a feed did not report its end" in ground.run("report", "latest")[1]) == (end == "die")
 
 
 def test_a_feed_that_is_killed_is_started_again(
@@ -280,8 +280,8 @@ def test_a_feed_that_is_killed_is_started_again(
     assert ground.run("stop", endpoint)[0] == 0
     code, err = ended(child)
     assert code == 0, err
-    assert "the feed was ended by signal 9; it is started again" in err
-    assert "had begun before" in err
+    assert "the feed was killed by signal 9; it is started again" in err
+    assert "the benchmark started before the feed" in err
 
 
 def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, wait_until: WaitUntil) -> None:
@@ -294,7 +294,7 @@ def test_alone_it_ends_when_it_is_told_to(ground: Ground, benchmark: Benchmark, 
     feed.send_signal(signal.SIGTERM)
     code, err = ended(feed)
     assert code == 0, err
-    assert "had begun before" in err
+    assert "the benchmark started before the feed" in err
     assert "stopped; 1 message taken" in err
 
 
@@ -306,7 +306,7 @@ def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
     assert ground.run("stop", endpoint)[0] == 0
     code, err = ended(feed)
     assert code == 6, err
-    assert "the run is over; nothing came" in err
+    assert "the run is over; no messages received" in err
     assert ended(child)[0] == 0
 
 
@@ -314,13 +314,13 @@ def test_it_ends_with_the_run(ground: Ground, benchmark: Benchmark) -> None:
     ("words", "said"),
     [
         (("feed", "endpoint:ipc:///x"), "did you mean endpoints"),
-        (("serve", "--feed", "nobody"), "there is no feed 'nobody'"),
-        (("run", "--feed", "endpoints:/x", "--", "true"), "is no address to feed from"),
-        (("run", "--feed", "endpoints:tcp://127.0.0.1", "--", "true"), "is no address to feed from"),
-        (("serve", "--feed", "endpoints:tcp://127.0.0.1:99999"), "is no address to feed from"),
-        (("feed", "endpoints:ipc://"), "is no address to feed from"),
-        (("serve", "--feed", "endpoints", "--feed", "endpoints"), "named twice"),
-        (("feed", "endpoints:ipc:///x", "ipc:///nowhere/at/all"), "nobody listens"),
+        (("serve", "--feed", "nobody"), "no feed is named 'nobody'"),
+        (("run", "--feed", "endpoints:/x", "--", "true"), "is not a valid feed address"),
+        (("run", "--feed", "endpoints:tcp://127.0.0.1", "--", "true"), "is not a valid feed address"),
+        (("serve", "--feed", "endpoints:tcp://127.0.0.1:99999"), "is not a valid feed address"),
+        (("feed", "endpoints:ipc://"), "is not a valid feed address"),
+        (("serve", "--feed", "endpoints", "--feed", "endpoints"), "the same feed is given twice"),
+        (("feed", "endpoints:ipc:///x", "ipc:///nowhere/at/all"), "no aggregator listens at"),
     ],
 )
 def test_what_can_not_be_is_said_at_once(ground: Ground, words: tuple[str, ...], said: str) -> None:
@@ -340,9 +340,11 @@ def test_a_feed_to_which_nothing_came_fails_a_strict_run(
     command = (sys.executable, "-c", f"raise SystemExit({code})")
     ended_with, _, err = ground.run("run", *flags, "--feed", f"endpoints:ipc://{ground.folder}/x", "--", *command)
     assert ended_with == expected, err
-    assert "endpoints: stopped; nothing came" in err
+    assert "endpoints: stopped; no messages received" in err
     final = ground.final()
-    assert [mark["text"] for mark in final["marks"]] == [f"feed endpoints:ipc://{ground.folder}/x: nothing came"]
+    assert [mark["text"] for mark in final["marks"]] == [
+        f"feed endpoints:ipc://{ground.folder}/x: no messages received"
+    ]
     assert final["completeness"] == "complete"
 
 
@@ -359,7 +361,7 @@ def test_a_feed_to_which_nothing_came_fails_a_strict_serve(
         assert ground.run("stop", endpoint)[0] == 0
     code, err = ended(child)
     assert code == (0 if comes else 4), err
-    assert ("the run is over; nothing came" in err) == (not comes)
+    assert ("the run is over; no messages received" in err) == (not comes)
     assert ground.final()["completeness"] == ("complete" if comes else "incomplete")
 
 
@@ -412,7 +414,7 @@ def test_an_end_that_is_stamped_before_the_first_piece_is_no_loss(
     assert (found["request.latency"], found["request.ttft"]) == (200, 200)
     assert counted(final, "request.out_of_order") == ({"": 5} if counts else {})
     assert found.get("request.tpot", 0) == (195 if counts else 0)
-    said = "5 durations left out: the end lies before the beginning"
+    said = "5 durations ignored: the end is before the beginning"
     assert (said in ground.run("report", "latest")[1]) == counts
 
 
@@ -431,7 +433,9 @@ def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Ben
     names = {stat["name"] for stat in final["series"] if stat["count"]}
     assert names == {"request.latency", "request.ttft"}
     report = " ".join(ground.run("report", "latest")[1].split())
-    assert "output tokens are unknown of 200 completed requests: no tokenizer was given: run with --tok" in report
+    assert (
+        "the output tokens of 200 completed requests are unknown: no tokenizer was given: run with --tok" in report
+    )
     assert "output tokens:" not in report
     for gate in ("throughput(request.output_tokens) > 1/s", "throughput(request.output_tokens) < 1/s"):
         code, out, err = ground.run("gate", "latest", gate)

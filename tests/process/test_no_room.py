@@ -78,7 +78,7 @@ def test_a_child_without_any_descriptor_says_what_is_lost(ground: Any) -> None:
     assert time.monotonic() - began < PROMPT_S
     assert err.count("\n") == 1
     assert "1,000 events were lost: this process can open no more files" in err
-    assert "raise `ulimit -n`" in err
+    assert "raise the limit with `ulimit -n`" in err
 
 
 def test_a_process_that_finds_no_room_says_so_and_goes_on(ground: Any) -> None:

@@ -77,7 +77,7 @@ def test_workers_that_outlive_the_command_are_waited_for(ground: Any) -> None:
     said = re.findall("waiting up to .*", err)
     assert len(said) == 1, err
     assert sorted(re.findall(r"(\w) \(pid (\d+)\)", said[0])) == sorted(pids.items())
-    assert said[0].startswith("waiting up to 10 s for 2 workers that are still recording: ")
+    assert said[0].startswith("waiting up to 10 s for 2 workers still recording: ")
     assert ground.final()["completeness"] == "complete"
     assert [in_result(ground, name) for name in "ab"] == [recorded(ground, name) for name in "ab"]
 
@@ -96,7 +96,7 @@ def test_workers_of_a_killed_command_that_outlive_the_grace_are_named(ground: An
     for name in "ab":
         pid = (ground.folder / f"{name}.pid").read_text()
         assert any(f"{name} (pid {pid})" in warning for warning in final["warnings"])
-    assert any("what they recorded afterwards is not in the result" in warning for warning in final["warnings"])
+    assert any("events recorded afterwards are not in the result" in warning for warning in final["warnings"])
     assert "lost == 0" in err
     assert "inconclusive" in err
     (ground.folder / "enough").touch()
@@ -109,7 +109,7 @@ def test_a_worker_that_is_killed_in_the_grace_does_not_cost_all_of_it(ground: An
     """Nobody waits for a process of this host that is dead."""
     wrapper = launch(ground, "a=60", flags=("--worker-grace", "40"))
     lines = iter(wrapper.stderr.readline, "")  # type: ignore[union-attr]
-    assert any("waiting up to 40 s for 1 worker that is still recording: a (pid" in line for line in lines)
+    assert any("waiting up to 40 s for 1 worker still recording: a (pid" in line for line in lines)
     os.kill(int((ground.folder / "a.pid").read_text()), signal.SIGKILL)
     begun = time.monotonic()
     _, err = wrapper.communicate(timeout=60)
@@ -164,7 +164,7 @@ def test_a_run_that_is_stopped_under_its_producers_is_incomplete(ground: Any) ->
     _, err = server.communicate(timeout=60)
     assert server.returncode == 4, err
     assert "1 of 1 producer was still recording" in err
-    assert f"a (pid {worker.pid}) was still recording when the run ended; what it recorded" in err
+    assert f"a (pid {worker.pid}) was still recording when the run ended; events recorded afterwards" in err
     (ground.folder / "enough").touch()
     worker.communicate(timeout=60)
     assert recorded(ground, "a") >= in_result(ground, "a")

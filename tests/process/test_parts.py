@@ -82,7 +82,7 @@ def test_a_run_that_has_only_begun(ground: Ground) -> None:
     assert json.loads(out)["source"] == "status"
     code, _, err = ground.run("report", "job", "--from", "1s")
     assert code == 2
-    assert "the run goes on, and parts are of runs that have ended" in err
+    assert "the run is still going, and time ranges are for runs that have ended" in err
     assert ground.run("stop", endpoint)[0] == 0
     child.wait(60)
 

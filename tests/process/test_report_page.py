@@ -104,7 +104,7 @@ def test_how_late_requests_were_stands_above_their_figures(seen: Seen) -> None:
         assert box["x"] + box["width"] <= width
         assert 0 < table["y"] - (box["y"] + box["height"]) < 40
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.get_by_text("went out up to 2.00 s late").count() == 1
+    assert browser.get_by_text("started up to 2.00 s late").count() == 1
     assert browser.get_by_role("link", name="Requests went out late").count() == 1
     seen.check_quiet()
 

@@ -215,7 +215,7 @@ def test_an_aggregator_that_is_killed_costs_no_request(ground: Ground, wait_unti
         os.kill(live["pid"], signal.SIGKILL)
     _, err = wrapper.communicate(timeout=DEADLINE_S)
     assert wrapper.returncode == 0, err
-    assert err.count("died by SIGKILL; restarted, the run goes on") == 2
+    assert err.count("was killed by SIGKILL; restarted, the run continues") == 2
     done = Done(ground, ground.final(), log_lines(log))
     assert (done.final["completeness"], done.final["exact"]) == ("complete", True)
     check_instruments(done.final, truth(done.lines))
@@ -278,7 +278,7 @@ def refused_port() -> str:
     [
         (["--port", "REFUSED", "--users", "2"], 1, "can't connect to port"),
         (["--port", "REFUSED", "--rate", "100"], 1, "can't connect to port"),
-        (["--stop-when", "soon"], 2, "'soon' is no condition to stop"),
+        (["--stop-when", "soon"], 2, "'soon' is not a condition to stop"),
         (["--port", "REFUSED", "--stall-s", "2"], 2, "--stall-s 2"),
         (["--no-such-option"], 2, "--no-such-option"),
     ],

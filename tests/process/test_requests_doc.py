@@ -143,10 +143,10 @@ def test_wrong_usage_says_what_it_is(ground: Any) -> None:
     code, _, err = ground.run("run", "--name", "load", "--", sys.executable, program)
     assert code == 0, err
     for sentence in (
-        "chat.output_tokens lacks the tokens of a text: 262,145 characters",
-        "`enough` of requests of 'chat' is never true",
+        "chat.output_tokens can't count the tokens of a text: the text is too long",
+        "`enough` of the requests 'chat' is never true",
         "the tracking window 'warm-up' was never entered",
-        "a `planned` of requests of 'chat' is no time",
+        "`planned` of a request of 'chat' is not a time",
     ):
         assert err.count(sentence) == 1, err
     final = ground.final()

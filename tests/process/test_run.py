@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_is_said_and_its_command_goes_on(ground: Any) -> 
     wrapper.stdout.readline()
     assert ground.run("stop", "cut")[0] == 0
     lines = iter(wrapper.stderr.readline, "")
-    assert any("the run was stopped; the command goes on" in line for line in lines)
+    assert any("the run was stopped but the command continues" in line for line in lines)
     (ground.folder / "go").touch()
     _, err = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 4
@@ -110,7 +110,7 @@ def test_a_command_that_is_not_there_says_so(ground: Any) -> None:
 def test_no_command_is_a_usage_error(ground: Any) -> None:
     """Exit 2 and how to say it."""
     code, _, err = ground.run("run", "--name", "x", "--")
-    assert (code, err) == (2, "telemetry: no command given (telemetry run --name NAME -- CMD …)\n")
+    assert (code, err) == (2, "telemetry: no command to run (telemetry run --name NAME -- CMD …)\n")
 
 
 def test_signals_reach_the_command_and_its_death_ends_the_run(ground: Any) -> None:
@@ -126,7 +126,7 @@ def test_signals_reach_the_command_and_its_death_ends_the_run(ground: Any) -> No
     assert wrapper.returncode == 128 + signal.SIGTERM, err
     final = ground.final()
     assert final["command"]["signal"] == "SIGTERM"
-    assert final["reason"] == "the command was ended by SIGTERM"
+    assert final["reason"] == "the command was killed by SIGTERM"
 
 
 def test_a_command_killed_in_mid_run_is_named_as_missing(ground: Any) -> None:
@@ -247,7 +247,7 @@ def test_an_aggregator_that_is_killed_is_started_again(ground: Any) -> None:
     for _ in range(2):
         pid = kill_aggregator(ground)
         assert said(lines, "the aggregator").strip() == (
-            f"telemetry: the aggregator (pid {pid}) died by SIGKILL; restarted, the run goes on"
+            f"telemetry: the aggregator (pid {pid}) was killed by SIGKILL; restarted, the run continues"
         )
         said(lines, "LIVE")
     (ground.folder / "go").touch()
@@ -266,7 +266,7 @@ def test_the_next_aggregator_belongs_to_the_command_as_well(ground: Any, wait_un
     lines = iter(wrapper.stderr.readline, "")
     said(lines, "LIVE")
     first = kill_aggregator(ground)
-    said(lines, "restarted, the run goes on")
+    said(lines, "restarted, the run continues")
     wrapper.kill()
     wrapper.wait()
     (live,) = ground.live()
@@ -299,7 +299,7 @@ def test_an_aggregator_that_is_killed_while_it_drains_is_started_again(ground: A
         wrapper.stdin.flush()
         wait_until(lambda: [run for run in ground.live() if run["state"] == "DRAINING"], 30.0, "the drain")
         kill_aggregator(ground)
-        said(lines, "restarted, the run goes on")
+        said(lines, "restarted, the run continues")
     finally:
         (ground.folder / "go").touch()
         os.kill(held, signal.SIGCONT)
@@ -342,8 +342,8 @@ def test_without_a_journal_a_dead_aggregator_is_said_and_does_not_touch_the_comm
     said(lines, "LIVE")
     pid = kill_aggregator(ground)
     assert said(lines, "the aggregator").strip() == (
-        f"telemetry: the aggregator (pid {pid}) died by SIGKILL and is not restarted: the run keeps no journal. "
-        "What is recorded now is lost"
+        f"telemetry: the aggregator (pid {pid}) was killed by SIGKILL and can't be restarted: the "
+        "run has no journal. Events recorded from now on are lost"
     )
     (ground.folder / "go").touch()
     _, err = wrapper.communicate(timeout=60)
@@ -366,8 +366,8 @@ def test_a_crash_loop_ends_with_what_the_journal_holds(ground: Any) -> None:
     said(lines, "LIVE")
     pid = kill_aggregator(ground)
     assert said(lines, "the aggregator").strip() == (
-        f"telemetry: the aggregator (pid {pid}) died by SIGKILL and is not restarted: "
-        "the aggregator ended before it was ready. What is recorded now is lost"
+        f"telemetry: the aggregator (pid {pid}) was killed by SIGKILL and can't be restarted: the "
+        "aggregator exited before it was ready. Events recorded from now on are lost"
     )
     (ground.folder / "go").touch()
     _, err = wrapper.communicate(timeout=60)

@@ -122,7 +122,7 @@ def test_a_run_in_the_cockpit_from_begin_to_end(ground: Any, terminal: Tmux) -> 
     assert "shell saw" not in terminal.screen()
     terminal.press("q")
     screen = terminal.wait_for("complete: whole, ", "run directory: ", "shell saw 7")
-    assert "what the command has written is in" in screen
+    assert "the output of the command is in" in screen
     assert_tidy(terminal, modes)
     assert ground.final()["command"]["exit_code"] == 7
     assert "step 20\n" in output_of(ground)
@@ -193,7 +193,7 @@ def test_a_viewer_that_is_killed_leaves_no_trace(ground: Any, terminal: Tmux) ->
     terminal.type(f"$T run --tui --name hit -- $PY {ground.program('job.py', ROUTES)}; echo shell saw $?\n")
     terminal.wait_for("LIVE", "latency{route=/cart}")
     os.kill(the_viewer(ground), signal.SIGKILL)
-    terminal.wait_for("telemetry: the viewer was ended by SIGKILL; the command goes on", "step", "LIVE")
+    terminal.wait_for("telemetry: the viewer was killed by SIGKILL; the command continues", "step", "LIVE")
     assert not terminal.in_full_screen()
     assert not terminal.mouse_is_wanted()
     (ground.folder / "go").touch()
@@ -207,13 +207,13 @@ def test_the_key_that_stops_the_command(ground: Any, terminal: Tmux) -> None:
     terminal.type(f"$T run --tui --name cut -- $PY {ground.program('job.py', ROUTES)}; echo shell saw $?\n")
     terminal.wait_for("LIVE", "latency{route=/cart}")
     terminal.press("C-x")
-    terminal.wait_for("It gets SIGTERM")
+    terminal.wait_for("Stop the command? This sends it SIGTERM.")
     terminal.press("Escape")
-    terminal.wait_until(lambda: "It gets SIGTERM" not in terminal.screen(), "the answer")
+    terminal.wait_until(lambda: "Stop the command? This sends it SIGTERM." not in terminal.screen(), "the answer")
     terminal.press("C-x")
-    terminal.wait_for("It gets SIGTERM")
+    terminal.wait_for("Stop the command? This sends it SIGTERM.")
     terminal.press("y")
-    terminal.wait_for("the command was ended by SIGTERM", "shell saw 143")
+    terminal.wait_for("the command was killed by SIGTERM", "shell saw 143")
     assert_tidy(terminal, modes)
     assert ground.final()["command"]["signal"] == "SIGTERM"
 
@@ -226,7 +226,7 @@ def test_a_signal_ends_command_and_viewer(ground: Any, terminal: Tmux, number: s
     terminal.wait_for("LIVE", "latency{route=/cart}")
     (wrapper,) = processes(ground, "--tui")
     os.kill(wrapper, number)
-    terminal.wait_for(f"the command was ended by {number.name}", f"shell saw {128 + number}")
+    terminal.wait_for(f"the command was killed by {number.name}", f"shell saw {128 + number}")
     assert_tidy(terminal, modes)
     assert processes(ground, "top") == []
 
@@ -237,7 +237,7 @@ def test_a_terminal_that_is_closed(ground: Any, terminal: Tmux, wait_until: Any)
     terminal.wait_for("LIVE", "latency{route=/cart}")
     terminal.hang_up()
     wait_until((ground.folder / "runs" / "latest" / "final_snapshot.json").exists, 30.0, "the final file")
-    assert ground.final()["reason"] == "the command was ended by SIGHUP"
+    assert ground.final()["reason"] == "the command was killed by SIGHUP"
     wait_until(lambda: not processes(ground, "--tui") + processes(ground, "top"), 30.0, "the end of all")
 
 
@@ -289,7 +289,7 @@ def test_no_terminal_is_a_usage_error(ground: Any, terminal: Tmux, line: str) ->
     """Exit 2 before anything is started, and what to do instead."""
     terminal.type(f"{line}; echo shell saw $?\n")
     screen = terminal.wait_for("shell saw 2")
-    assert "telemetry: --tui needs a terminal, on stdin and on stderr" in screen
+    assert "telemetry: --tui requires a terminal on stdin and stderr" in screen
     assert not (ground.folder / "runs").exists()
 
 
@@ -302,7 +302,7 @@ def test_restarts_of_the_aggregator_are_said_afterwards(ground: Any, terminal: T
     wait_until(lambda: [run for run in ground.live() if run["pid"] != live["pid"]], 30.0, "the next aggregator")
     assert "restarted" not in terminal.screen()
     terminal.press("q")
-    terminal.wait_for(f"the aggregator (pid {live['pid']}) died by SIGKILL; restarted, the run goes on")
+    terminal.wait_for(f"the aggregator (pid {live['pid']}) was killed by SIGKILL; restarted, the run continues")
     (ground.folder / "go").touch()
     terminal.wait_for("complete: twice, ", "shell saw 7")
 

@@ -64,7 +64,7 @@ def test_lines_go_on_through_a_silence(ground: Ground) -> None:
     aggregator.send_signal(signal.SIGSTOP)
     line_with(watch.stderr, "telemetry: last snapshot ")
     aggregator.send_signal(signal.SIGCONT)
-    line_with(watch.stderr, "telemetry: snapshots come again")
+    line_with(watch.stderr, "telemetry: snapshots arrive again")
     line_with(watch.stdout, " INITIALIZE ")
     assert ground.run("stop", "job")[0] == 0
     line_with(watch.stdout, " COMPLETE ")
@@ -173,7 +173,7 @@ def test_a_finished_run_on_a_terminal(ground: Ground, require_tool: Callable[[st
         terminal.type(f"{TELEMETRY} top; echo left with $?\n")
         terminal.wait_for("COMPLETE", "latency", "/search")
         terminal.press("q")
-        terminal.wait_for("left with 0", "nothing is live; the newest run is")
+        terminal.wait_for("left with 0", "no live run; showing the newest run,")
 
 
 def test_settings_that_are_wrong_are_said_before_anything_is_drawn(

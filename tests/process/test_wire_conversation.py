@@ -64,7 +64,7 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
         found = None
         while found is None:
             line = server.stderr.readline()
-            assert line, "serve ended before it was ready"
+            assert line, "serve exited before it was ready"
             found = re.search(r"TELEMETRY_ENDPOINT=(\S+)", line)
         peer = Stranger(found[1])
         try:

@@ -136,7 +136,7 @@ def test_what_was_not_delivered_and_what_to_do() -> None:
     """With a command that can be copied, whatever the directory is called."""
     assert shortfall(stat(state="done"), "/d") == ""
     assert shortfall(stat(state="done", dropped={"b": 1, "a": 1_000}), "/d") == (
-        "wandb: 1,001 items were not taken: 1,000 a, 1 b"
+        "wandb: 1,001 items were not accepted: 1,000 a, 1 b"
     )
     assert shortfall(stat(state="undelivered", queued=3_200), "/a b") == (
         "wandb: 3,200 records are not delivered; telemetry export --resume '/a b'"
@@ -145,15 +145,15 @@ def test_what_was_not_delivered_and_what_to_do() -> None:
         "a: not all is delivered (b\\x1b); telemetry export --resume RUN"
     )
     gone = stat(state="failed", last_error="no file", next_record=3)
-    assert undelivered(gone) == "wandb: its writer has given up (no file)"
+    assert undelivered(gone) == "wandb: its writer stopped (no file)"
 
 
 def test_no_command_goes_on_with_what_never_was() -> None:
     """Of a backend that nobody has there is no writer to resume; of others only once the reason is mended."""
     never = stat(state="failed", time_ns=0, written=0)
-    assert (shortfall(never, "/d"), resumable(never)) == ("wandb: its writer could not begin", False)
+    assert (shortfall(never, "/d"), resumable(never)) == ("wandb: its writer could not start", False)
     missing = stat(state="failed", written=0, last_error="no key")
     assert shortfall(missing, "/d") == (
-        "wandb: its writer could not begin (no key); once that is mended, telemetry export --resume /d"
+        "wandb: its writer could not start (no key); after fixing the cause, telemetry export --resume /d"
     )
     assert resumable(stat(state="undelivered", time_ns=0))

@@ -132,8 +132,8 @@ class Aggregator:
         digits = self.series.key(index).digits
         if digits != bounds.digits:
             self._notes.warn(
-                f"series {name!r} counts with {digits} digits, not {bounds.digits}: "
-                "fewer series of such precision, or a `high` for each, cost less memory"
+                f"series {name!r} uses {digits} digits instead of {bounds.digits} to limit memory; "
+                "define fewer series of such precision, or set `high` for each"
             )
         self._extents.meet(index, name, labels, unit)
         return index
@@ -159,7 +159,7 @@ class Aggregator:
             aggregator = Aggregator(checkpoint.config)
             load(aggregator, checkpoint.state)
         except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, UsageError) as error:
-            raise Malformed(Reason.FRAME_UNREADABLE, f"no checkpoint: {error}") from None
+            raise Malformed(Reason.FRAME_UNREADABLE, f"invalid checkpoint: {error}") from None
         return aggregator
 
     def restored(self) -> None:

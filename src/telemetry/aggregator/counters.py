@@ -59,7 +59,7 @@ class CounterTable:
 
     def restored(self) -> None:
         if not all(seconds > 0.0 and len(increase) <= len(self) for seconds, increase in self._rolls):
-            raise ValueError("a roll that can't be")
+            raise ValueError("an invalid roll")
         self._rates = self._window_rates() if self._rolls else []
 
     @property

@@ -49,7 +49,7 @@ class GaugeTable:
         used = self._events > 0
         values = (self._value, self._min, self._max)
         if not all(np.isfinite(column[used]).all() for column in values) or self._time_ns.min(initial=0) < 0:
-            raise ValueError("a gauge that can't be")
+            raise ValueError("an invalid gauge")
 
     def __len__(self) -> int:
         return len(self._names)

@@ -206,8 +206,9 @@ class RecordReader:
     def _drop_beyond_cap(self, producer: Producer) -> None:
         producer.account.ledger.drop(Reason.RECORDS_FULL)
         self._notes.warn(
-            f"the record log is full (records.cap_bytes, {formatting.size(self._room.cap_bytes)}): later records,"
-            f" such as marks, params and values of steps, are dropped and counted as {Reason.RECORDS_FULL}"
+            f"the record log is full (records.cap_bytes, {formatting.size(self._room.cap_bytes)}): "
+            "later records, such as marks, params and values of steps, are dropped and counted as "
+            f"{Reason.RECORDS_FULL}"
         )
 
     def _step(self, producer: Producer, record: Scalars | StepEnd, at_ns: int, since: int) -> None:
@@ -245,8 +246,8 @@ class RecordReader:
             return
         if bound not in (UNKNOWN, INVALID):
             self._notes.warn(
-                f"producer {producer.key!r} defined id {define.id} again, as {define.kind} {define.name!r}: "
-                "the id's further events are dropped"
+                f"producer {producer.key!r} redefined id {define.id} as {define.kind} "
+                f"{define.name!r}: its further events are dropped"
             )
             route = CONFLICT
         self._bind(producer, define.id, route)
@@ -263,6 +264,6 @@ class RecordReader:
             producer.account.ledger.drop(Reason.MALFORMED_RECORD)
             return
         row_id = definition_id(raw)
-        self._notes.warn(f"producer {producer.key!r} sent a definition that can't be read (id {row_id})")
+        self._notes.warn(f"producer {producer.key!r} sent an unreadable definition (id {row_id})")
         if row_id is not None and producer.ids[row_id] == UNKNOWN:
             self._bind(producer, row_id, INVALID)

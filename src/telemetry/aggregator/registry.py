@@ -101,8 +101,8 @@ class Registry:
         known = self.names.get(name)
         if known is not None and (known.kind != kind or known.unit != unit):
             self._warn(
-                f"{kind} {name!r} in {unit or 'no unit'} contradicts the {known.kind} of that name "
-                f"in {known.unit or 'no unit'}: its events are dropped"
+                f"{kind} {name!r} in {unit or 'no unit'} conflicts with the existing {known.kind} "
+                f"of that name in {known.unit or 'no unit'}: its events are dropped"
             )
             return CONFLICT
         key = _key(name, labels)
@@ -208,7 +208,9 @@ class Registry:
     def _compare_bounds(self, found: int, name: str, bounds: Bounds) -> None:
         """Warn if a series is defined again with other bounds. Events without bounds match any."""
         if bounds not in (_DEFAULT, self._bounds.get(found, _DEFAULT)):
-            self._warn(f"series {name!r} was defined before with other digits or bounds, which stay")
+            self._warn(
+                f"series {name!r} was defined before with other digits or bounds; the first definition is used"
+            )
 
 
 def _stable_hash(key: _Key) -> int:

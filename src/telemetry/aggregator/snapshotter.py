@@ -35,8 +35,8 @@ from telemetry.wire.snapshot import (
 _NAMED: Final = 5  # producers named in one warning
 _MOST_BATCHES: Final = (1 << 63) - 1  # maximum on the wire; producers may claim more than that
 _UNACCOUNTED: Final = (
-    "the journal could not be written, or can't be read, from some moment on: "
-    "what its aggregator took after that is not in these numbers"
+    "the journal is incomplete: it could not be written or read from some time on; later events of that aggregator "
+    "are not in the result"
 )
 
 
@@ -209,7 +209,7 @@ def _warnings(facts: RunFacts, parts: SnapshotParts, accounting: Accounting) -> 
     silent = [producer.producer for producer in parts.producers if producer.completeness == "unknown"]
     if silent:
         names = ", ".join(silent[:_NAMED]) + (f" and {len(silent) - _NAMED:,} more" if len(silent) > _NAMED else "")
-        warnings.append(f"nobody can tell whether all events came from producers that said no hello: {names}")
+        warnings.append(f"producers sent events without a hello, so some of their events may be missing: {names}")
     warnings += _text_warnings(facts, parts.texts)
     for reason, count in accounting.bad_frames.items():
         warnings.append(f"{number_of(count, 'frame was', 'frames were')} refused: {reason}")
@@ -222,8 +222,8 @@ def _still_recording(unfinished: Sequence[ProducerStat], everyone: Sequence[Prod
         [process(one.name or one.producer, one.pid, one.host if several_hosts else "") for one in unfinished],
         _NAMED,
     )
-    was, they = ("was", "it") if len(unfinished) == 1 else ("were", "they")
-    return f"{names} {was} still recording when the run ended; what {they} recorded afterwards is not in the result"
+    was = "was" if len(unfinished) == 1 else "were"
+    return f"{names} {was} still recording when the run ended; events recorded afterwards are not in the result"
 
 
 def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
@@ -234,5 +234,5 @@ def _text_warnings(facts: RunFacts, texts: TextQueue) -> list[str]:
     if texts.failed:
         warnings.append(f"the tokens of {number_of(texts.failed, 'text')} could not be counted")
     if texts.refused:
-        warnings.append(f"there was no room for {number_of(texts.refused, 'text')} whose tokens were to be counted")
+        warnings.append(f"no room to count the tokens of {number_of(texts.refused, 'text')}")
     return warnings

@@ -120,5 +120,5 @@ def missing(package: str, extra: str, error: ImportError | None = None) -> NotCo
     `error`: the exception of its import, which may have another cause.
     """
     if error is not None and not isinstance(error, ModuleNotFoundError):
-        return NotConfigured(f"{package} can't be imported: {error}", hint=install_hint(extra))
+        return NotConfigured(f"can't import {package}: {error}", hint=install_hint(extra))
     return NotConfigured(f"{package} is not installed", hint=install_hint(extra))

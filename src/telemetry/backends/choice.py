@@ -65,13 +65,13 @@ def parse(text: str) -> BackendChoice:
     if kind not in found:
         close = get_close_matches(kind, found, n=1)
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(found))}"
-        raise UsageError(f"there is no backend {printable(kind)!r}", hint=hint)
+        raise UsageError(f"no backend is named {printable(kind)!r}", hint=hint)
     options = _options(kind, rest) if colon else {}
     name = options.pop(_AS, kind)
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{printable(name)!r} can't be the name of a writer",
-            hint=f"letters, digits, `.`, `_` and `-`, at most {limits.BACKEND_NAME_CHARS}",
+            f"{printable(name)!r} is not a valid name for a writer",
+            hint=f"use letters, digits, `.`, `_` and `-`, at most {limits.BACKEND_NAME_CHARS}",
         )
     return BackendChoice(name, kind, options)
 
@@ -80,11 +80,11 @@ def parse_all(texts: Sequence[str]) -> list[BackendChoice]:
     """Parse several texts and check their options. Raises UsageError, also for duplicate names and for too many."""
     choices = [parse(text) for text in texts]
     if len(choices) > limits.BACKENDS:
-        raise UsageError(f"{len(choices)} backends are too many", hint=f"at most {limits.BACKENDS} for one run")
+        raise UsageError(f"{len(choices)} backends are too many", hint=f"the limit is {limits.BACKENDS} per run")
     names = [choice.name for choice in choices]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"two writers are called {twice}", hint=f"name one of them: {twice}:as=other")
+        raise UsageError(f"two writers are named {twice}", hint=f"rename one of them: {twice}:as=other")
     for choice in choices:
         check(choice)
     return choices
@@ -99,7 +99,7 @@ def unheeded(named: Iterable[str], choices: Sequence[BackendChoice]) -> list[str
     strange = [name for name in named if name not in names and name != "*" and (name in kinds or name not in found)]
     writers = printable(", ".join(sorted(names)))
     return [
-        f"[backends.values.{printable(name)}] is for none of the writers, which are called {writers}"
+        f"[backends.values.{printable(name)}] matches no writer; the writers are named {writers}"
         for name in strange
         if names
     ]
@@ -128,10 +128,10 @@ def load(kind: str) -> type[Backend]:
     try:
         made = known()[kind].load()
     except (Exception, SystemExit) as error:
-        raise NotConfigured(f"the backend {kind} can't be loaded: {_words(error)}") from error
+        raise NotConfigured(f"can't load the backend {kind}: {_words(error)}") from error
     lacks = [name for name in _HAS if not hasattr(made, name)]
     if lacks:
-        raise NotConfigured(f"the backend {kind} is none: it has no {', '.join(lacks)}")
+        raise NotConfigured(f"the backend {kind} is invalid: it lacks {', '.join(lacks)}")
     return cast(type[Backend], made)
 
 
@@ -173,13 +173,13 @@ def _options(kind: str, text: str) -> dict[str, str]:
         key = key.strip()
         if not equals or not key:
             raise UsageError(
-                f"{printable(part)!r} is no option of {kind}",
+                f"{printable(part)!r} is not an option of {kind}",
                 hint="write key=value, and `\\,` for a comma in a value",
             )
         if _SECRET.fullmatch(key):
             raise UsageError(
-                f"{kind}: {printable(key)} is a secret, and command lines are no place for one",
-                hint=f"set it in the environment, as {kind} itself reads it",
+                f"{kind}: {printable(key)} is a secret; don't put it on a command line",
+                hint=f"set it in the environment variable that {kind} reads",
             )
         if key in options:
             raise UsageError(f"{kind}: {printable(key)} is given twice")
@@ -203,13 +203,13 @@ def _converted(choice: BackendChoice, cls: type[Backend]) -> Struct:
         try:
             values[key] = msgspec.convert(text, info.type, strict=False)
         except ValueError as error:  # also covers msgspec's own error
-            wanted = f"is none of {_values(info.type)}" if get_origin(info.type) is Literal else _wanted(error)
+            wanted = f"is not one of {_values(info.type)}" if get_origin(info.type) is Literal else _wanted(error)
             raise NotConfigured(f"{choice.kind}: {key}={printable(text)}: {wanted}") from error
     try:
         return msgspec.convert(values, cls.Options, strict=True)
     except ValueError as error:
         raise NotConfigured(
-            f"{choice.kind}: {_wanted(error)}", hint="`telemetry export --list` has all options"
+            f"{choice.kind}: {_wanted(error)}", hint="`telemetry export --list` shows all options"
         ) from error
 
 
@@ -220,7 +220,7 @@ def _fields(options: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
 
 def _meant(word: str, fields: Iterable[str]) -> str:
     close = get_close_matches(word, list(fields), n=1)
-    return f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(fields))}"
+    return f"did you mean {close[0]}?" if close else f"its options: {', '.join(sorted(fields))}"
 
 
 def _wanted(error: Exception) -> str:

@@ -74,7 +74,7 @@ class ConsoleBackend:
 
     def _tell(self) -> None:
         if self._left:
-            self.say(f"{number_of(self._left, 'line is', 'lines are')} left out")
+            self.say(f"{number_of(self._left, 'line is', 'lines are')} omitted")
         for words in self._held.values():
             self.say(words if len(words) <= _LINE_CHARS else f"{words[:_LINE_CHARS]}…")
         self._held, self._left = {}, 0

@@ -44,7 +44,7 @@ class JsonlBackend:
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         size = int(state.get("size", 0))
         if size and not self._path.exists():
-            raise self._lost("has been taken away")
+            raise self._lost("was removed")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             file = AppendFile(self._path, AS_UMASK)
@@ -54,10 +54,10 @@ class JsonlBackend:
             raise NotConfigured(f"jsonl: {describe(error)}") from error
         if not state and file.size and not self._ours:
             file.close()
-            raise NotConfigured(f"{self._path} is there already", hint="move it away, or give another path")
+            raise NotConfigured(f"{self._path} already exists", hint="move it away, or choose another path")
         if file.size < size:
             file.close()
-            raise self._lost("has lost what was written to it")
+            raise self._lost("was truncated")
         self._file, self._size = file, size
         file.cut(size)
 
@@ -97,16 +97,16 @@ class JsonlBackend:
         try:
             there = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            raise self._lost("has been taken away") from None
+            raise self._lost("was removed") from None
         if not os.path.samestat(there, os.fstat(file.fd)):
-            raise self._lost("is another file than the one that was begun")
+            raise self._lost("was replaced by another file")
         if there.st_size < file.size:
-            raise self._lost("has lost what was written to it")
+            raise self._lost("was truncated")
 
     def _lost(self, what: str) -> NotConfigured:
         return NotConfigured(
             f"{self._path} {what}",
-            hint=f"to have all of the run once more, remove {self._place.parent} and export the run again",
+            hint=f"to write the whole run again, remove {self._place.parent} and repeat the export",
         )
 
 

@@ -97,7 +97,7 @@ class ItemMapping:
             return ""
         patterns = ", ".join(printable(one.words) for one in self._idle[:_SAID])
         more = f" and {len(self._idle) - _SAID} more" if len(self._idle) > _SAID else ""
-        return f"never fitted a name of the run: {patterns}{more}; of `latency/p99` the name is `latency`"
+        return f"patterns that matched no name of the run: {patterns}{more}; the name of `latency/p99` is `latency`"
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -146,8 +146,8 @@ class ItemMapping:
         self.left_out[ALIKE] = self.left_out.get(ALIKE, 0) + 1
         if name not in self._alike and len(self._alike) < _SAID:
             self._alike.add(name)
-            what = f"{printable(name)!r} is left out: it would be called {printable(given)!r}, as"
-            self._notes.append(f"{what} {printable(owner)!r} is")
+            what = f"{printable(name)!r} is left out: its new name {printable(given)!r} is already used by"
+            self._notes.append(f"{what} {printable(owner)!r}")
 
     def values(self, values: Mapping[str, _Value], space: str) -> dict[str, _Value]:
         """Return values by mapped name. In a conflict, the earlier name wins."""
@@ -231,11 +231,11 @@ def _renames(rename: Mapping[str, str]) -> list[tuple[re.Pattern[str], list[str]
     for pattern, name in rename.items():
         if pattern.count("*") != name.count("*"):
             raise ConfigError(
-                f"{pattern!r} can't be renamed to {name!r}: they have not as many `*`",
-                hint="what a `*` stands for has to be in the new name, or names become one",
+                f"can't rename {pattern!r} to {name!r}: the numbers of `*` differ",
+                hint="use every `*` in the new name, so that names stay different",
             )
         if name in taken and "*" not in name:
-            raise ConfigError(f"{taken[name]!r} and {pattern!r} can't both be renamed to {name!r}")
+            raise ConfigError(f"can't rename both {taken[name]!r} and {pattern!r} to {name!r}")
         taken[name] = pattern
     return [(_regex(pattern), name.split("*")) for pattern, name in rename.items()]
 

@@ -34,10 +34,10 @@ def show(*, as_json: bool) -> int:
     for one in found:
         console.write(f"{one.name}{f': {one.missing}' if one.missing else ''}\n")
         for option in one.options:
-            default = f" = {option.default}" if option.default else ", which has to be given"
+            default = f" = {option.default}" if option.default else " (required)"
             console.write(f"    {option.name}: {option.type}{default}\n")
         if one.no_place:
-            console.write(f"    no place for {', '.join(one.no_place)}\n")
+            console.write(f"    does not support {', '.join(one.no_place)}\n")
     return Exit.OK
 
 

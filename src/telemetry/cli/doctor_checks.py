@@ -62,7 +62,7 @@ def check_versions(_config: Config) -> Finding:
     if _version(_STRANGER) != _NOT_INSTALLED:
         return (
             "fail",
-            f"{found}; `{_STRANGER}` is installed too, another project whose package has the same name",
+            (f"{found}; `{_STRANGER}` is also installed, a different project with a package of the same name"),
             f"pip uninstall {_STRANGER}, then pip install --force-reinstall {distribution.NAME}",
         )
     return "ok", found
@@ -74,7 +74,7 @@ def check_libzmq(_config: Config) -> Finding:
     facts = zmq_facts()
     found = f"libzmq {facts.libzmq}, ipc {'yes' if facts.ipc else 'no'}, curve {'yes' if facts.curve else 'no'}"
     if tuple(int(part) for part in facts.libzmq.split(".")[:2]) < _OLDEST_LIBZMQ:
-        return "fail", found, "install the pyzmq wheel, which brings a newer libzmq"
+        return "fail", found, "install the pyzmq wheel, which includes a newer libzmq"
     if not facts.ipc:
         return "warn", found, "use --bind tcp://127.0.0.1:PORT"
     return "ok", found
@@ -85,10 +85,11 @@ def check_compiled(_config: Config) -> Finding:
 
     if record_usual is None:
         advice = (
-            "if it matters, install a compiler and Python's headers (gcc and python3-dev), then telemetry again"
+            "for full speed, install a compiler and Python's headers (gcc and python3-dev), then "
+            "reinstall telemetry"
         )
-        return "ok", "nothing, so that the aggregator takes up to twice the time for each event", advice
-    return "ok", "what the aggregator does with most rows"
+        return "ok", "not compiled: the aggregator needs up to twice the time per event", advice
+    return "ok", "compiled, used for most events"
 
 
 def check_runtime_directory(_config: Config) -> Finding:
@@ -103,7 +104,7 @@ def check_runtime_directory(_config: Config) -> Finding:
     if length > limits.IPC_PATH_BYTES:
         return "fail", room, "set XDG_RUNTIME_DIR to a shorter directory"
     if not os.access(path, os.W_OK | os.X_OK):
-        return "fail", f"{path} can't be written to", "set XDG_RUNTIME_DIR to a directory of your own"
+        return "fail", f"{path} is not writable", "set XDG_RUNTIME_DIR to a directory of your own"
     return "ok", room
 
 
@@ -122,16 +123,16 @@ def check_run_directory(config: Config) -> Finding:
     path = Path(config.run.dir).absolute()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return "fail", f"{existing} can't be written to", "choose another --dir, or set run.fallback_dirs"
+        return "fail", f"{existing} is not writable", "choose another --dir, or set run.fallback_dirs"
     free = shutil.disk_usage(existing).free
     found = f"{path}, {size(free)} free"
     if free < _ROOM_LEAST:
-        return "fail", found, f"a run needs at least {size(_ROOM_LEAST)}"
+        return "fail", found, f"free some space: a run needs at least {size(_ROOM_LEAST)}"
     if config.journal.enabled and free < config.journal.cap_bytes:
         return (
             "warn",
             found,
-            f"a long run's journal takes up to {size(config.journal.cap_bytes)}: lower journal.cap_bytes",
+            (f"the journal of a long run takes up to {size(config.journal.cap_bytes)}: reduce journal.cap_bytes"),
         )
     return "ok", found
 
@@ -145,7 +146,11 @@ def check_clock(_config: Config) -> Finding:
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
     found = f"monotonic, {resolution_ns:g} ns resolution, {cost_ns} ns a reading{_clock_source()}"
     if cost_ns > _SLOW_CLOCK_NS:
-        return "warn", found, "every event costs one reading: see the kernel's clocksource, it is best `tsc`"
+        return (
+            "warn",
+            found,
+            "every event reads the clock once: check the kernel's clocksource, the fastest is `tsc`",
+        )
     return "ok", found
 
 
@@ -157,14 +162,18 @@ def check_open_files(_config: Config) -> Finding:
         return "ok", "no limit"
     found = f"{soft:,} descriptors, enough for about {number_of(max(0, soft - 64) // _FDS_A_PRODUCER, 'producer')}"
     if soft < _FDS_LEAST:
-        return "warn", found, f"raise it with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
+        return "warn", found, f"raise the limit with `ulimit -n {min(hard, 4_096) if hard > 0 else 4_096}`"
     return "ok", found
 
 
 def check_processors(_config: Config) -> Finding:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if usable < 2:
-        return "warn", "1 usable", "the aggregator will take time from what it measures: allow a second processor"
+        return (
+            "warn",
+            "1 usable",
+            "the aggregator will share this processor with the program it measures: allow a second one",
+        )
     return "ok", f"{usable} usable"
 
 
@@ -173,13 +182,13 @@ def check_endpoint(_config: Config) -> Finding:
 
     endpoint = os.environ.get("TELEMETRY_ENDPOINT", "")
     if not endpoint:
-        return "ok", "TELEMETRY_ENDPOINT is not set: `start` makes its own aggregator"
+        return "ok", "TELEMETRY_ENDPOINT is not set: `start` launches its own aggregator"
     try:
         welcome = hello(endpoint, _HELLO_TIMEOUT_S)
     except KeysError as error:
         return "fail", error.message, error.hint
     except TelemetryError as error:
-        return "fail", error.message, "unset TELEMETRY_ENDPOINT, or start the aggregator it names"
+        return "fail", error.message, "unset TELEMETRY_ENDPOINT, or start the aggregator at that address"
     return "ok", f"{endpoint}: run {welcome.name} {welcome.state}"
 
 
@@ -195,9 +204,9 @@ def check_keys(config: Config) -> Finding:
         if config.transport.bind:
             keys_for(plan(config.transport.bind, ""), config)
         if not folder.has_pair:
-            return "ok", f"none in {folder.path}: only runs that other machines reach need them"
+            return "ok", f"none in {folder.path}: needed only for runs that other machines connect to"
         if not zmq_facts().curve:
-            return "fail", "this libzmq can't encrypt", "install the pyzmq wheel, which brings one that can"
+            return "fail", "this libzmq has no encryption", "install the pyzmq wheel, which includes encryption"
         folder.own()
         trusted = folder.trusted()
     except TelemetryError as error:
@@ -225,14 +234,16 @@ def check_round_trip(_config: Config) -> Finding:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return "fail", f"a trial run did not end within {_TRIAL_TIMEOUT_S:g} s", "try `telemetry demo`"
+            return "fail", f"the trial run did not end within {_TRIAL_TIMEOUT_S:g} s", "try `telemetry demo`"
         if done.returncode:
-            lines = done.stderr.strip().splitlines() or ["it said nothing"]
-            return "fail", f"a trial run ended with exit code {done.returncode}: {lines[-1]}"
+            lines = done.stderr.strip().splitlines() or ["no output"]
+            return "fail", f"the trial run exited with code {done.returncode}: {lines[-1]}"
         report = load_report("latest", folder)
     took_s = time.monotonic() - begun
     applied = report.snapshot.accounting.applied
-    found = f"{applied:,} of {_TRIAL_EVENTS:,} events through a real run in {took_s:.1f} s, {report.completeness}"
+    found = (
+        f"{applied:,} of {_TRIAL_EVENTS:,} events arrived in a trial run of {took_s:.1f} s, {report.completeness}"
+    )
     if applied != _TRIAL_EVENTS or report.completeness != "complete":
         return "fail", found, "; ".join(report.snapshot.warnings)
     return "ok", found

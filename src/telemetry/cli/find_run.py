@@ -48,14 +48,16 @@ def add_run_argument(parser: argparse.ArgumentParser, *, required: bool = False)
         metavar="RUN",
         nargs=None if required else "?",
         default=LATEST,
-        help="directory, run id, name, control address, or `latest`: the newest run under --dir, and where there "
-        "was never one, the newest live run" + ("" if required else " (default: latest)"),
+        help="directory, run id, name, control address, or `latest`: the newest run below --dir, or if "
+        "there is none, the newest live run" + ("" if required else " (default: latest)"),
     )
     add_dir_argument(parser)
 
 
 def add_dir_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", default=None, help="folder of the run directories (default: the setting run.dir)")
+    parser.add_argument(
+        "--dir", default=None, help="parent folder of the run directories (default: the setting run.dir)"
+    )
 
 
 def root_directory(flag: str | None) -> Path:
@@ -83,7 +85,7 @@ def require_live(target: Target) -> str:
         return target.endpoint
     if target.spec == LATEST:
         raise RunNotFoundError(
-            f"the newest run in {target.root} has ended", hint="`telemetry ls --live` lists others"
+            f"the newest run in {target.root} has ended", hint="`telemetry ls --live` shows the live runs"
         )
     return find_live(runtime_directory(), target.spec).endpoint
 
@@ -96,7 +98,7 @@ def check_listened(endpoint: str) -> None:
     from telemetry.transport.endpoints import refuses
 
     if refuses(endpoint):
-        raise EndpointError(f"nobody listens at {endpoint}", hint="`telemetry ls` shows the live runs")
+        raise EndpointError(f"no aggregator listens at {endpoint}", hint="`telemetry ls` shows the live runs")
 
 
 def ask(endpoint: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> MetricsSnapshot:
@@ -186,8 +188,8 @@ def refuse_if_kept(run: RunDirectory) -> None:
 
     if is_dead(run, fallback_dirs()) and (pid := keeper(run)):
         raise RunDirectoryError(
-            f"the aggregator of {run.path} died, and process {pid} is starting another",
-            hint="the run goes on; wait for its end, or end that process first",
+            f"the aggregator of {run.path} died, and process {pid} is restarting it",
+            hint="wait for the run to end, or end that process first",
         )
 
 

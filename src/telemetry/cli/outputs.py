@@ -45,7 +45,7 @@ def add_output_arguments(
         action="append",
         default=[],
         choices=known,
-        help="default: that of FILE's suffix, else text; once for each FILE",
+        help="output format (default: from the suffix of FILE, else text); repeat it for several FILEs",
     )
     parser.add_argument(
         "--json", dest="formats", action="append_const", const="json", help="the same as --format json"
@@ -57,7 +57,7 @@ def add_output_arguments(
         action="append",
         default=[],
         metavar="FILE",
-        help=f"write there instead of stdout, once for each format; DIR/ takes {stem}.json, {stem}.md, … of all",
+        help=f"write to this file instead of stdout, one FILE per format; DIR/ gets {stem}.json, {stem}.md, …",
     )
 
 
@@ -72,22 +72,25 @@ def outputs(
     """
     if not files:
         if len(forms) > 1:
-            raise UsageError("several formats need several files", hint="add an -o FILE for each, or one -o DIR/")
+            raise UsageError(
+                "several formats need several files", hint="add one -o FILE per format, or a single -o DIR/"
+            )
         return [Output(forms[0] if forms else "text", None)]
     folders = [file for file in files if file.endswith(os.sep) or Path(file).is_dir()]
     if folders:
         if len(files) > 1:
             raise UsageError(
-                f"{folders[0]} is a folder, and takes all formats", hint="name it alone, or files alone"
+                f"{folders[0]} is a folder and can't be combined with files",
+                hint="give only the folder, or only files",
             )
         if not forms:
             hint = "--format html --format json"
-            raise UsageError("which formats are to go to a folder has to be said", hint=hint)
+            raise UsageError("give the formats to write to a folder", hint=hint)
         return [Output(form, Path(folders[0]) / f"{stem}{SUFFIXES[form]}", True) for form in forms]
     if forms and len(forms) != len(files):
         raise UsageError(
-            f"{number_of(len(forms), 'format')} and {number_of(len(files), 'file')} don't go together",
-            hint="name as many of both, or leave out --format: suffixes say it too",
+            f"got {number_of(len(forms), 'format')} but {number_of(len(files), 'file')}",
+            hint="give one --format per file, or remove --format: the suffixes select the formats",
         )
     named = forms or [_form_of(file, known) for file in files]
     return [Output(form, Path(file)) for form, file in zip(named, files, strict=True)]
@@ -106,7 +109,7 @@ def write(text: str, path: Path | None, *, durable: bool = True) -> None:
     try:
         write_atomic(path, text.encode(), durable=durable)
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
+        raise RunDirectoryError(f"can't write {path}: {error.strerror}") from error
 
 
 def make_folders(wanted: Iterable[Output]) -> None:
@@ -121,7 +124,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be made: {error.strerror}") from error
+        raise RunDirectoryError(f"can't create {path}: {error.strerror}") from error
 
 
 def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
@@ -141,7 +144,7 @@ def write_all(texts: Iterable[tuple[str, str]], folder: Path) -> None:
     try:
         write_folder(folder, ((name, text.encode()) for name, text in texts))
     except OSError as error:
-        raise RunDirectoryError(f"{folder} can't be made: {error.strerror}") from error
+        raise RunDirectoryError(f"can't create {folder}: {error.strerror}") from error
 
 
 def _form_of(file: str | Path, forms: Sequence[str]) -> str:
@@ -153,5 +156,7 @@ def _form_of(file: str | Path, forms: Sequence[str]) -> str:
     form = _BY_SUFFIX.get(suffix)
     if form is None or form not in forms:
         known = ", ".join(SUFFIXES[one] for one in forms)
-        raise UsageError(f"{suffix} of {file} says no format", hint=f"one of {known}, or add --format")
+        raise UsageError(
+            f"the suffix {suffix} of {file} does not select a format", hint=f"use one of {known}, or add --format"
+        )
     return form

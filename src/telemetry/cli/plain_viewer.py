@@ -89,7 +89,7 @@ class _Watch:
 
     def _hear(self, snapshot: MetricsSnapshot) -> None:
         if self._say_at_s > self._silent_s:
-            console.say("snapshots come again")
+            console.say("snapshots arrive again")
         self._heard_s = time.monotonic()
         if snapshot.refresh_hz:
             self._silent_s = max(_SILENT_S, _MISSED / snapshot.refresh_hz)

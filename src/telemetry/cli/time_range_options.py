@@ -21,17 +21,22 @@ _VALUE: Final = re.compile(r"-\.?\d")
 def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -> None:
     """Add the flags that `choice_of` reads, and with `steps` those of `step_of`."""
     parser._negative_number_matcher = _VALUE  # as in Python 3.14: `-10s` is a value, not a flag
-    part = parser.add_argument_group("a part of the run")
+    part = parser.add_argument_group("time range")
     part.add_argument(
-        "--from", dest="from_s", metavar="TIME", help="since its start, like 30s or 5m; -1m: before its end"
+        "--from",
+        dest="from_s",
+        metavar="TIME",
+        help="start of the time range, such as 30s or 5m after the start of the run, or -1m before its end",
     )
-    part.add_argument("--to", dest="to_s", metavar="TIME", help="the same, for where the part ends")
+    part.add_argument("--to", dest="to_s", metavar="TIME", help="end of the time range, in the same form")
     found = part.add_mutually_exclusive_group()
-    found.add_argument("--trim-warmup", action="store_true", help="without what comes before the figures settle")
-    found.add_argument("--steady", action="store_true", help="the longest part in which the figures don't change")
+    found.add_argument("--trim-warmup", action="store_true", help="skip the warm-up, until the figures settle")
+    found.add_argument(
+        "--steady", action="store_true", help="use the longest time range in which the figures do not change"
+    )
     if steps:
         part.add_argument(
-            "--every", metavar="TIME", help="steps of figures over time, like 10s (default: about 60)"
+            "--every", metavar="TIME", help="step of figures over time, such as 10s (default: about 60 steps)"
         )
 
 
@@ -51,7 +56,7 @@ def step_of(args: argparse.Namespace) -> float | None:
     """Return the step in seconds. Raises UsageError for an invalid time or a step of zero or less."""
     step_s = _time(args.every, "--every")
     if step_s is not None and step_s <= 0.0:
-        raise UsageError(f"--every {args.every}: steps take longer than that", hint="write it like 10s or 1m")
+        raise UsageError(f"--every {args.every} is not a step above 0 s", hint="write it like 10s or 1m")
     return step_s
 
 
@@ -67,8 +72,8 @@ def report_of(target: find_run.Target, choice: TimeRangeChoice, step_s: float | 
         if choice.whole and step_s is None:
             return report
         raise UsageError(
-            "the run goes on, and parts are of runs that have ended",
-            hint="`telemetry top` shows any part meanwhile",
+            "the run is still going, and time ranges are for runs that have ended",
+            hint="`telemetry top` shows any time range of a live run",
         )
     from telemetry.history import RecordedRun
     from telemetry.memory import keep_freed

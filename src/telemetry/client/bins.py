@@ -70,7 +70,7 @@ def _given(one: Sequence[Any], other: Sequence[Any]) -> Counted:
 def _whole(value: Any) -> int:
     plain = int(value)
     if plain != value or not 0 <= plain < _MOST // limits.BINS:
-        raise ValueError(f"{value!r} is no number of values")
+        raise ValueError(f"{value!r} is not a valid number of values")
     return plain
 
 
@@ -89,7 +89,7 @@ def edges_between(low: float, high: float) -> list[float]:
 def _count_plain(values: Iterable[object]) -> Counted:
     """Count values in Python. Flattens nested lists."""
     if isinstance(values, str | bytes):
-        raise TypeError("text is no distribution")
+        raise TypeError("text can't be a distribution")
     finite: list[float] = []
     refused = 0
     waiting = [iter(values)]
@@ -108,7 +108,7 @@ def _count_plain(values: Iterable[object]) -> Counted:
         else:
             waiting.pop()
     if not finite:
-        raise ValueError("it has no finite value")
+        raise ValueError("it has no finite values")
     edges = edges_between(min(finite), max(finite))
     counts = [0] * (len(edges) - 1)
     last = len(counts) - 1
@@ -140,7 +140,7 @@ def _count_array(array: Any) -> Counted:
     if not finite.all():
         array = array[finite]
     if not len(array):
-        raise ValueError("it has no finite value")
+        raise ValueError("it has no finite values")
     low, high = float(array.min()), float(array.max())
     edges = edges_between(low, high)
     # even edges need no search for each value

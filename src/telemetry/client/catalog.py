@@ -112,8 +112,9 @@ class Catalog:
         if not self._warned:
             self._warned = True
             notice.warn(
-                f"more than {limits.PRODUCER_IDS:,} instruments in one process; events of {definition.name!r} "
-                "and later ones are dropped. Labels should not hold values without end"
+                f"more than {limits.PRODUCER_IDS:,} instruments in one process; events of "
+                f"{definition.name!r} and later ones are dropped. Labels should have a limited "
+                "number of values"
             )
         hit = self._unencodable.hit
 
@@ -145,11 +146,11 @@ def _checked(
 ) -> Define:
     """Return a definition without an id. Raise InstrumentError."""
     if kind not in KINDS:
-        raise InstrumentError(f"{kind!r} is no kind of instrument", hint=f"use one of {', '.join(KINDS)}")
+        raise InstrumentError(f"{kind!r} is not a kind of instrument", hint=f"use one of {', '.join(KINDS)}")
     check_text("a name", name, limits.NAME_CHARS)
     check_text("a unit", unit, limits.UNIT_CHARS, may_be_empty=True)
     if not isinstance(digits, int) or not 1 <= digits <= 5:
-        raise InstrumentError(f"{name!r}: digits is {digits!r}, it has to be 1 to 5")
+        raise InstrumentError(f"{name!r}: digits is {digits!r}, must be from 1 to 5")
     return Define(
         id=0,
         name=name,
@@ -165,27 +166,27 @@ def _checked(
 def check_text(what: str, text: object, max_chars: int, *, may_be_empty: bool = False) -> None:
     """Raise InstrumentError unless `text` is a string that is valid on the wire."""
     if not isinstance(text, str):
-        raise InstrumentError(f"{what} has to be a string, not {type(text).__name__}")
+        raise InstrumentError(f"{what} must be a string, not {type(text).__name__}")
     if not text and not may_be_empty:
-        raise InstrumentError(f"{what} can't be empty")
+        raise InstrumentError(f"{what} must not be empty")
     if len(text) > max_chars:
-        raise InstrumentError(f"{what} can have {max_chars} characters, {text[:20]!r}… has {len(text)}")
+        raise InstrumentError(f"{what} is longer than {max_chars} characters: {text[:20]!r}… has {len(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InstrumentError(f"{what} has to be valid Unicode, {text!r} is not") from None
+        raise InstrumentError(f"{what} must be valid Unicode, got {text!r}") from None
 
 
 def _check_meaning(name: str, known: tuple[str, str], new: tuple[str, str]) -> None:
     if known[0] != new[0]:
-        raise InstrumentError(f"{name!r} is a {known[0]} already, it can't be a {new[0]} as well")
+        raise InstrumentError(f"{name!r} is already a {known[0]}, so it can't be a {new[0]}")
     if known[1] != new[1]:
-        raise InstrumentError(f"{name!r} has the unit {known[1]!r} already, not {new[1]!r}")
+        raise InstrumentError(f"{name!r} already has the unit {known[1]!r}, not {new[1]!r}")
 
 
 def checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
     if len(labels) > limits.LABEL_COUNT:
-        raise InstrumentError(f"{name!r} has {len(labels)} labels, {limits.LABEL_COUNT} are possible")
+        raise InstrumentError(f"{name!r} has {len(labels)} labels; the limit is {limits.LABEL_COUNT}")
     checked: dict[str, str] = {}
     for key, value in sorted(labels.items()):
         text = str(value) if isinstance(value, (bool, int, float)) else value
@@ -200,8 +201,8 @@ def _checked_bound(name: str, what: str, bound: float | None) -> float | None:
         return None
     if not isinstance(bound, (int, float)) or not limits.LOWEST_BOUND <= bound <= limits.HIGHEST_BOUND:
         raise InstrumentError(
-            f"{name!r}: {what} is {bound!r}, it has to be a positive number",
-            hint=f"from {limits.LOWEST_BOUND:g} to {limits.HIGHEST_BOUND:g}",
+            f"{name!r}: {what} is {bound!r}, must be a positive number",
+            hint=f"give a number from {limits.LOWEST_BOUND:g} to {limits.HIGHEST_BOUND:g}",
         )
     return float(bound)
 
@@ -209,7 +210,7 @@ def _checked_bound(name: str, what: str, bound: float | None) -> float | None:
 def _checked_high(name: str, low: float | None, high: float | None) -> float | None:
     checked = _checked_bound(name, "high", high)
     if checked is not None and low is not None and low >= checked:
-        raise InstrumentError(f"{name!r}: low is {low!r}, it has to be less than high, {high!r}")
+        raise InstrumentError(f"{name!r}: low is {low!r}, must be less than high, {high!r}")
     return checked
 
 
@@ -217,4 +218,4 @@ def _check_same(known: Define, again: Define) -> None:
     for part in ("unit", "digits", "low", "high"):
         before, now = getattr(known, part), getattr(again, part)
         if before != now:
-            raise InstrumentError(f"{known.name!r} is defined already, with {part} {before!r}, not {now!r}")
+            raise InstrumentError(f"{known.name!r} is already defined with {part} {before!r}, not {now!r}")

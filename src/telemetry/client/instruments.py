@@ -86,7 +86,7 @@ class Series(Instrument):
         ns_per_unit = TIME_NS.get(self.unit)
         if ns_per_unit is None:
             raise InstrumentError(
-                f"series {self.name!r} is in {self.unit or 'no unit'}, which is no unit of time",
+                f"series {self.name!r} is in {self.unit or 'no unit'}, which is not a unit of time",
                 hint=f"define it with one of {', '.join(TIME_NS)}",
             )
         return Timer(self.record, ns_per_unit)

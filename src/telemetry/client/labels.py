@@ -36,7 +36,7 @@ def named(
     Only keywords are checked. Use `labels={"units": …}` for a label that looks like an option.
     """
     if labels is not None and not isinstance(labels, Mapping):
-        raise InstrumentError(f"{name!r}: labels has to be a mapping, not {type(labels).__name__}")
+        raise InstrumentError(f"{name!r}: labels must be a mapping, not {type(labels).__name__}")
     for key, value in more_labels.items():
         if option := _option_meant(key):
             problem = f"no option {key!r}" if option in options else f"no option {option!r}"

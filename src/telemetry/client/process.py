@@ -179,7 +179,7 @@ class Process:
             try:
                 flusher.start()
             except RuntimeError as error:
-                raise EndpointError(f"{endpoint} can't be served: {error}") from error
+                raise EndpointError(f"can't serve {endpoint}: {error}") from error
             self._flusher = flusher
             self._late_because = _AFTER_FINISH
             self._hook_exits()
@@ -191,7 +191,8 @@ class Process:
         """Return the sockets of a producer. Raise NoRoomError if the process can't open enough file descriptors."""
         if not self._reserve.has_room():
             raise NoRoomError(
-                f"this process can open no more files, so it can't reach {endpoint}", hint="raise `ulimit -n`"
+                f"can't reach {endpoint}: this process has too many open files",
+                hint="raise the limit with `ulimit -n`",
             )
         link = ProducerLink(endpoint, producer)
         self._reserve.hold()
@@ -281,7 +282,7 @@ class Process:
             self._tried_endpoint = endpoint
             try:
                 if refuses(endpoint):
-                    raise EndpointError(f"nobody listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
+                    raise EndpointError(f"no aggregator listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
                 self.attach(endpoint, program_name(), load().config.emit, give_up=True)
             except TelemetryError as error:
                 self._say_why_not(error)

@@ -109,7 +109,7 @@ def checked_ns(at_ns: SupportsIndex) -> int:
     """Return a plain integer that is valid as a time on the wire. Raise TypeError or ValueError."""
     plain = int(index(at_ns))
     if not 0 <= plain < TIME_LIMIT:
-        raise ValueError(f"{plain} ns is no time")
+        raise ValueError(f"{plain} ns is not a valid time")
     return plain
 
 

@@ -123,7 +123,7 @@ class Recording:
         for key, value in more_labels.items():
             if isinstance(value, str) and is_condition(value):
                 raise InstrumentError(
-                    f"{name!r}: {key}={value!r} is a condition to stop, but {key!r} is a label",
+                    f"{name!r}: {key}={value!r} is a condition to stop, but {key!r} is used as a label",
                     hint=f"write stop_when={value!r}",
                 )
         return self._process.requests(name, chosen, expire_s, stop_when)
@@ -278,9 +278,7 @@ class Recording:
         def made() -> bytes:
             encoded, left_out = records.table(name, columns, rows, self._place(step, axis, at_ns))
             if left_out:
-                self._steps.leave_out(
-                    f"a part of table {name!r}", f"no place in it for {number_of(left_out, 'row')}"
-                )
+                self._steps.leave_out(f"a part of table {name!r}", f"no room for {number_of(left_out, 'row')}")
             return encoded
 
         self._put("table", name, made)
@@ -307,7 +305,7 @@ class Recording:
         def made() -> bytes:
             counted = bins.count(values)
             if counted.refused:
-                self._steps.refuse(f"a part of histogram {name!r}", "it is no number", counted.refused)
+                self._steps.refuse(f"a part of histogram {name!r}", "it is not a number", counted.refused)
             return bins.encoded(name, counted, self._place(step, axis, at_ns))
 
         self._put("histogram", name, made)

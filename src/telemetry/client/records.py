@@ -53,7 +53,7 @@ def params(values: Mapping[str, object], time_ns: int) -> Iterator[bytes]:
     Yields several records if one can't hold all settings. Raises TypeError if `values` is not a mapping.
     """
     if not isinstance(values, Mapping):
-        raise TypeError(f"params are a map, not {type(values).__name__}")
+        raise TypeError(f"params must be a map, not {type(values).__name__}")
     flat = list(mask_secrets(dict(_flatten("", values, 0))).items())
     for start in range(0, len(flat), limits.PARAMS_PER_RECORD):
         yield from _split(flat[start : start + limits.PARAMS_PER_RECORD], time_ns)
@@ -63,7 +63,7 @@ def expect(name: str, total: float, time_ns: int) -> bytes:
     """Encode the expected total of a metric. Raise InstrumentError for an invalid name or total."""
     check_text("a name", name, limits.NAME_CHARS)
     if not isinstance(total, (int, float)) or not 0 <= total <= limits.HIGHEST_BOUND:
-        raise InstrumentError(f"{name!r}: the expected total is {total!r}, it has to be a number from 0 up")
+        raise InstrumentError(f"{name!r}: the expected total is {total!r}, must be a number from 0 up")
     return _ENCODE(Expect(name=name, total=float(total), time_ns=time_ns))
 
 
@@ -80,14 +80,14 @@ def axis(name: str, reduce: Reduction, reductions: Mapping[str, Reduction], time
     check_text("an axis", name, limits.NAME_CHARS)
     if len(reductions) > limits.PARAMS_PER_RECORD:
         raise InstrumentError(
-            f"axis {name!r} has {len(reductions)} reductions, not {limits.PARAMS_PER_RECORD} at most"
+            f"axis {name!r} has {len(reductions)} reductions; the limit is {limits.PARAMS_PER_RECORD}"
         )
     for pattern in reductions:
         check_text(f"a pattern of axis {name!r}", pattern, limits.NAME_CHARS)
     for word in (reduce, *reductions.values()):
         if word not in REDUCTIONS:
             raise InstrumentError(
-                f"axis {name!r}: {word!r} is no reduction", hint=f"use one of {', '.join(REDUCTIONS)}"
+                f"axis {name!r}: {word!r} is not a reduction", hint=f"use one of {', '.join(REDUCTIONS)}"
             )
     return _ENCODE(Axis(name=name, reduce=reduce, reductions=dict(reductions), time_ns=time_ns))
 
@@ -107,7 +107,7 @@ def table(
     """
     names = [clean(column, limits.NAME_CHARS) or "_" for column in columns]
     if not 1 <= len(names) <= limits.TABLE_COLUMNS:
-        raise ValueError(f"a table has 1 to {limits.TABLE_COLUMNS} columns, not {len(names)}")
+        raise ValueError(f"a table must have 1 to {limits.TABLE_COLUMNS} columns, not {len(names)}")
     kept: list[list[Scalar]] = []
     left_out = 0
     for row in rows:
@@ -134,14 +134,14 @@ def artifact(name: object, path_or_uri: object, kind: object, place: Place) -> b
     where = os.fsdecode(path_or_uri)  # type: ignore[arg-type]
     where = mask_secrets([where])[0] if _URI.match(where) else os.path.abspath(where)
     if len(where) > limits.TEXT_CHARS:
-        raise ValueError(f"a reference can have {limits.TEXT_CHARS:,} characters, not {len(where):,}")
+        raise ValueError(f"a reference is limited to {limits.TEXT_CHARS:,} characters, got {len(where):,}")
     return _ENCODE(Artifact(_name(name), where, clean(kind, limits.UNIT_CHARS), *place))
 
 
 def span(name: object, start_ns: int, end_ns: int, track: object, labels: Mapping[str, object]) -> bytes:
     """Encode a span. Raise ValueError if it ends before it starts."""
     if end_ns < start_ns:
-        raise ValueError(f"it ends {start_ns - end_ns} ns before it begins")
+        raise ValueError(f"it ends {start_ns - end_ns} ns before it starts")
     return _ENCODE(Span(_name(name), start_ns, end_ns, clean(track, limits.NAME_CHARS), _labels(labels)))
 
 
@@ -155,8 +155,8 @@ def uncounted(record: Uncounted) -> bytes:
         if len(encoded) <= RECORD_BYTES:
             return encoded
     raise ValueError(
-        f"{len(record.text):,} characters are too long to be counted, {limits.UNCOUNTED_CHARS:,} are the most, and "
-        "with its labels it has to fit in a MiB of UTF-8"
+        f"the text is too long to count its tokens: {len(record.text):,} characters, the limits "
+        f"are {limits.UNCOUNTED_CHARS:,} characters and one MiB of UTF-8 including its labels"
     )
 
 

@@ -113,7 +113,7 @@ class Run(Recording):
         if self._report is None:
             raise UsageError(
                 f"the run {self.name!r} has no result yet",
-                hint="call run.finish() first, or run.live_report() for the state so far",
+                hint="call run.finish() first, or run.live_report() for the current state",
             )
         return self._report
 
@@ -125,7 +125,7 @@ class Run(Recording):
             print(run.live_report())
         """
         if not self.endpoint:
-            raise EndpointError(f"the run {self.name!r} has no aggregator to ask")
+            raise EndpointError(f"the run {self.name!r} has no aggregator to query")
         return self._status(self._config.start_timeout_s if timeout_s is None else timeout_s)
 
     def finish(self, timeout: float | None = None) -> Report:
@@ -189,7 +189,7 @@ class Run(Recording):
         try:
             keeper.ask(Stop(reason="finished"), _left_s(deadline))
         except TelemetryError as error:
-            why = f"the aggregator could not be asked to stop: {error.message}"
+            why = f"can't ask the aggregator to stop: {error.message}"
             snapshots.recv(0.0)
             return second_best(keeper.files, snapshots.newest, why)
         left_s = _left_s(deadline) + self._texts_s
@@ -222,7 +222,7 @@ class Run(Recording):
             refusals = refusals + 1 if refuses(self.endpoint) else 0
             may_return = keeper_of(self.run_id) > 0 or refusals <= _REFUSALS
             if refusals and (self._files.has_result() or not may_return):
-                raise EndpointError(f"nobody listens at {self.endpoint} any more")
+                raise EndpointError(f"the aggregator at {self.endpoint} is gone")
             left_s = _left_s(deadline)
             try:
                 return self._status(min(left_s, asked_s))
@@ -257,7 +257,7 @@ class Run(Recording):
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
         except NoRoomError as error:
             notice.warn(f"nothing is recorded: {error}")
-            self._no_endpoint = f"this process could not join: {error.message}"
+            self._no_endpoint = f"this process could not join the run: {error.message}"
             return
         except TelemetryError:
             self._process.detach()
@@ -286,7 +286,7 @@ class Run(Recording):
     def _finish_at_exit(self) -> None:
         report = self.finish()
         if report.source_reason:
-            notice.warn(f"the result comes from {SOURCE_WORDS[report.source]}: {report.source_reason}")
+            notice.warn(f"the result is from {SOURCE_WORDS[report.source]}: {report.source_reason}")
 
     @property
     def finished(self) -> bool:
@@ -383,8 +383,8 @@ def _warn_of_other_name(run: Run, name: str | None) -> None:
     """
     if name is not None and run._owner_pid == os.getpid() and name not in (run.name, run.asked_name):
         notice.warn(
-            f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call finish() on it first "
-            "to start another"
+            f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call "
+            "finish() on it before starting another"
         )
 
 

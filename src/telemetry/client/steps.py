@@ -88,7 +88,7 @@ class Steps:
     def say(self, what: str, why: str) -> None:
         if what not in self._said and len(self._said) < _LINES_SAID:
             self._said.add(what)
-            notice.warn(f"{what} is left out: {why}. It is counted; this is said once")
+            notice.warn(f"{what} is ignored: {why}. Such values are counted; this warning appears once")
 
     def axis(self, axis: object) -> str:
         """Return the name of an axis. Raise InstrumentError if it is invalid."""
@@ -112,7 +112,7 @@ class Steps:
         self, values: Mapping[str, object], step: SupportsIndex, axis: str, at_ns: SupportsIndex | None
     ) -> Iterator[bytes]:
         if not isinstance(values, Mapping):
-            raise TypeError(f"values are a map of names, not {type(values).__name__}")
+            raise TypeError(f"values must be a map of names, not {type(values).__name__}")
         where, number, time_ns = self.axis(axis), plain_step(step), moment(at_ns)
         plain = iter(self._plain(values).items())
         while part := dict(islice(plain, limits.PARAMS_PER_RECORD)):
@@ -130,7 +130,7 @@ class Steps:
             try:
                 plain[checked] = number(value)
             except Exception:  # noqa: BLE001 – a value may raise anything; the others are kept
-                self.refuse(repr(checked), f"{type(value).__name__} is no number")
+                self.refuse(repr(checked), f"{type(value).__name__} is not a number")
         return plain
 
     def _checked(self, what: str, name: object) -> str:
@@ -161,7 +161,7 @@ def plain_step(step: SupportsIndex) -> int:
     """Return a step as an integer of 64 bits. Raise TypeError or ValueError."""
     plain = step if type(step) is int else int(index(step))
     if not _LOWEST <= plain <= _HIGHEST:
-        raise ValueError(f"step {plain} has more than 64 bits")
+        raise ValueError(f"step {plain} does not fit in 64 bits")
     return plain
 
 

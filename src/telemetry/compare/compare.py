@@ -68,7 +68,7 @@ def _check(before: Sequence[Report], after: Sequence[Report]) -> None:
         raise UsageError("a comparison needs runs on both sides", hint="telemetry compare A… --vs B…")
     times = Counter(report.snapshot.run_id for report in (*before, *after))
     if twice := [run_id for run_id, number in times.items() if number > 1]:
-        raise UsageError(f"run {twice[0]} is there twice", hint="each run is on one side, once")
+        raise UsageError(f"run {twice[0]} is given twice", hint="put each run on one side, once")
 
 
 def _case(
@@ -87,7 +87,7 @@ def _case(
             _within(sample.figure, before[0], sample.before[0]),
             _within(sample.figure, after[0], sample.after[0]),
         )
-        return Case(sample=sample, better=better, obstacle="one run a side", within=within)
+        return Case(sample=sample, better=better, obstacle="one run per side", within=within)
     return Case(sample=sample, better=better, obstacle=_one_against_many(sample))
 
 
@@ -143,16 +143,16 @@ def _notes(
     least = min(len(before), len(after))
     if least < _ENOUGH:
         yield (
-            "with one run on a side nobody can know how much runs differ by themselves: differences are for "
-            "information; five or more runs a side, made by turns, tell"
+            "one run per side does not show run-to-run noise: differences are for information "
+            "only; use at least five alternating runs per side"
         )
     elif pairs is None:
         started = [[report.snapshot.started_ns for report in side] for side in (before, after)]
         apart = max(started[0]) < min(started[1]) or max(started[1]) < min(started[0])
         if apart:
             yield (
-                "one side ran after the other: what changed on the machine in between can't be told from what "
-                "changed in the program; run the sides by turns"
+                "all runs of one side are older: the difference may come from changes of the "
+                "machine; alternate the runs of both sides"
             )
     for statistic in sorted({figure.statistic for figure in left_out}):
         names = [instrument(one.name, dict(one.labels)) for one in left_out if one.statistic == statistic]

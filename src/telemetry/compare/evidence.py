@@ -48,7 +48,7 @@ def evidence(sample: Sample, pairs: Pairs | None, confidence: float) -> Evidence
     if found is None:
         found = difference(before, after, confidence)
     if found is None:
-        return "0 in most runs before: there is no relative difference"
+        return "0 in most runs before, so there is no relative difference"
     return Evidence(
         difference=found.ratio,
         low=found.low,
@@ -70,7 +70,7 @@ def _from_zero(before: Sequence[float], after: Sequence[float]) -> Evidence | st
     It is the small chance that runs without any difference separate so cleanly.
     """
     if min(after) <= 0 <= max(after):
-        return "0 in every run before and in some after: there is no relative difference"
+        return "0 in all runs before and above 0 in some after, so there is no relative difference"
     return Evidence(
         difference=None,
         low=math.inf,

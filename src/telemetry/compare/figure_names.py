@@ -76,21 +76,21 @@ def _instead(pattern: str, figures: Sequence[Figure], gauges: Collection[str]) -
     for separator in (":", " "):
         head, found, statistic = pattern.rpartition(separator)
         if own := sorted({figure.statistic for figure in figures if found and matches(figure, head)}):
-            return f"of {printable(head)} there {_are(own, len(own))}"
+            return f"{printable(head)} has: {', '.join(own)}"
         if found and not tail and any(figure.statistic == statistic for figure in figures):
             name, tail = head, f"{separator}{statistic}"
     bare, labels, _ = name.partition(_LABELS)
     if bare in gauges:
-        return f"{printable(name)} is a gauge, and gauges are not compared"
+        return f"{printable(name)} is a gauge, and gauges can't be compared"
     having = [figure for figure in figures if not tail or figure.statistic == tail[1:]]
     siblings = {_in_full(figure) for figure in having if labels and _bare(figure) == bare}
     known = sorted(siblings or {_in_full(figure) if labels else printable(_bare(figure)) for figure in having})
     near = get_close_matches(name, known, n=_SHOWN, cutoff=0.0 if siblings else _ALIKE)
     if near:
         return f"did you mean {' or '.join(f'{one}{tail}' for one in near)}?"
-    return f"there {_are(known, _SHOWN)}" if known else ""
+    return f"the runs have: {_listed(known)}" if known else ""
 
 
-def _are(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:most])}{more}"
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

@@ -86,9 +86,7 @@ def needed(statistic: str) -> int:
         return 1
     least = least_count(parse_percentile(statistic[1:]))
     if least is None:
-        raise UsageError(
-            f"{statistic} can't be compared", hint="the largest value of a run says little of the next"
-        )
+        raise UsageError(f"{statistic} can't be compared", hint="the maximum of one run does not predict the next")
     return least
 
 

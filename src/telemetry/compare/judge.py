@@ -97,7 +97,7 @@ def _untold(plain: MetricResult, case: Case) -> MetricResult:
     reason = case.obstacle
     if case.noise is not None and case.noise.exceeded is not None:
         beyond = "larger than" if case.noise.exceeded else "within"
-        reason += f"; {beyond} what the noise of the calibration comes to, ±{formatting.percent(case.noise.limit)}"
+        reason += f"; {beyond} the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
     units_agree = not case.obstacle.startswith(DIFFERENT_UNITS)
     return replace(
         plain,
@@ -115,15 +115,15 @@ def _reason(said: Verdict, case: Case, found: Evidence, options: Options) -> str
     """Return a caveat on the verdict, or an empty string."""
     level = options.level
     if said == "not_shown" and case.p_adjusted < level:
-        return f"there is a difference, but not shown to be {formatting.percent(options.min_effect)} or more"
+        return f"there is a difference, but it may be smaller than {formatting.percent(options.min_effect)}"
     if said == "not_shown" and found.p_value < level:
-        return "alone it would count; among so many figures such a difference turns up by chance"
+        return "significant alone, but among so many figures such a difference occurs by chance"
     if said == "not_shown" and found.method == "exact":
-        return "the same in every run of a side, but these are too few runs to rule out chance"
+        return "all runs of a side are the same, but there are too few runs to rule out chance"
     if said in ("worse", "better", "changed") and found.difference is None:
         return "0 in every run before"
     if said in ("worse", "better", "changed") and case.noise is not None and case.noise.exceeded is False:
-        return f"but within what the noise of the calibration comes to, ±{formatting.percent(case.noise.limit)}"
+        return f"but within the noise of the calibration, ±{formatting.percent(case.noise.limit)}"
     return ""
 
 

@@ -44,7 +44,7 @@ def detectable(cv: float, runs: int, confidence: float = _CONFIDENCE) -> float:
     Raises ValueError for less than 2 runs.
     """
     if runs < _ENOUGH:
-        raise ValueError(f"nothing can be found with {runs} run a side")
+        raise ValueError(f"{runs} run per side detects no difference")
     freedom = 2 * runs - 2
     reach = t_quantile(0.5 + confidence / 2, freedom) + t_quantile(_POWER, freedom)
     return reach * cv * math.sqrt(2 / runs)

@@ -31,11 +31,11 @@ class Options:
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
             raise UsageError(
-                f"a confidence of {self.confidence} makes no sense", hint="between 0 and 1, such as 0.95"
+                f"confidence={self.confidence} is out of range", hint="give a number between 0 and 1, such as 0.95"
             )
         if not 0 <= self.min_effect < 1:
             raise UsageError(
-                f"a smallest effect of {self.min_effect:.0%} makes no sense", hint="at least 0 %, below 100 %"
+                f"min_effect={self.min_effect:.0%} is out of range", hint="give at least 0 % and less than 100 %"
             )
 
     @property

@@ -92,7 +92,7 @@ def load(
     problems.extend(_contradictions(config))
     if problems:
         count = f"{len(problems)} problems in the configuration: " if len(problems) > 1 else ""
-        raise ConfigError(count + "; ".join(problems), hint="`telemetry config schema` lists all keys")
+        raise ConfigError(count + "; ".join(problems), hint="`telemetry config schema` shows all keys")
     return Loaded(config, origins)
 
 
@@ -173,7 +173,7 @@ def _read_toml(path: Path, problems: list[str]) -> Any:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        problems.append(f"{path} can't be read: {error.strerror}")
+        problems.append(f"can't read {path}: {error.strerror}")
         return {}
     import tomllib
 
@@ -184,7 +184,7 @@ def _read_toml(path: Path, problems: list[str]) -> Any:
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # it also passes on errors of `int` about thousands of digits
-        problems.append(f"{path} is no valid TOML: {error}")
+        problems.append(f"{path} is not valid TOML: {error}")
         return {}
 
 
@@ -305,7 +305,7 @@ def _as_table_of_text(text: str) -> dict[str, str]:
             continue
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name or name in table:
-            raise ValueError(f"expected `name=value,…`, each name once, not {part.strip()!r}")
+            raise ValueError(f"expected `name=value,…` with each name once, got {part.strip()!r}")
         table[name] = value
     return table
 
@@ -321,6 +321,6 @@ def _contradictions(config: Config) -> Iterator[str]:
             f"journal.segment_bytes = {config.journal.segment_bytes}"
         )
     if config.security.curve == "always" and config.transport.insecure:
-        yield "security.curve = 'always' contradicts transport.insecure"
+        yield "security.curve = 'always' conflicts with transport.insecure"
     if len(set(config.run.percentiles)) < len(config.run.percentiles):
-        yield f"run.percentiles = {list(config.run.percentiles)} names one twice"
+        yield f"run.percentiles = {list(config.run.percentiles)} contains a duplicate"

@@ -32,13 +32,13 @@ class _Section(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class RunConfig(_Section, kw_only=True, frozen=True):
     """The run and the refresh cycle of the aggregator."""
 
-    dir: Annotated[str, Meta(min_length=1, description="Folder in which each run makes its own directory.")] = (
-        "runs"
-    )
-    refresh_hz: Annotated[float, Meta(ge=0.1, le=100, description="Snapshots published each second.")] = 10.0
+    dir: Annotated[str, Meta(min_length=1, description="Parent folder of the run directories.")] = "runs"
+    refresh_hz: Annotated[float, Meta(ge=0.1, le=100, description="Snapshots per second.")] = 10.0
     window_s: Annotated[
         int,
-        Meta(ge=1, le=3_600, description="Length of the sliding window of rates and window percentiles, seconds."),
+        Meta(
+            ge=1, le=3_600, description="Length of the sliding window for rates and window percentiles, in seconds."
+        ),
     ] = 10
     percentiles: Annotated[
         tuple[Percentile, ...],
@@ -49,20 +49,24 @@ class RunConfig(_Section, kw_only=True, frozen=True):
         ),
     ] = PERCENTILES
     drain_timeout_s: Annotated[
-        float, Meta(ge=0, le=DAY_S, description="Longest wait at the end for what producers still owe, seconds.")
+        float,
+        Meta(
+            ge=0, le=DAY_S, description="Longest wait at the end for events that producers still hold, in seconds."
+        ),
     ] = limits.DRAIN_TIMEOUT_S
     terminal_grace_s: Annotated[
-        float, Meta(ge=0, le=3_600, description="How long the final snapshot is repeated for subscribers, seconds.")
+        float,
+        Meta(ge=0, le=3_600, description="How long the final snapshot is repeated for subscribers, in seconds."),
     ] = limits.TERMINAL_GRACE_S
     orphan_grace_s: Annotated[
-        float, Meta(ge=0, le=DAY_S, description="A run whose producers are all gone ends after this, seconds.")
+        float, Meta(ge=0, le=DAY_S, description="A run ends this many seconds after all its producers are gone.")
     ] = limits.ORPHAN_GRACE_S
     worker_grace_s: Annotated[
         float,
         Meta(
             ge=0,
             le=DAY_S,
-            description="Longest wait of `telemetry run` for workers that outlive its command, seconds.",
+            description="Longest wait of `telemetry run` for workers that outlive its command, in seconds.",
         ),
     ] = limits.WORKER_GRACE_S
     step_grace_s: Annotated[
@@ -70,13 +74,13 @@ class RunConfig(_Section, kw_only=True, frozen=True):
         Meta(
             ge=0,
             le=DAY_S,
-            description="How long a step that one producer ended waits for the others, in whole seconds.",
+            description="How long a step waits for other producers after the first one ended it, in whole seconds.",
         ),
     ] = limits.STEP_GRACE_S
     fallback_dirs: Annotated[
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
-            max_length=16, description="Where the final file goes, in order, if the run directory can't be written."
+            max_length=16, description="Folders for the final file, in order, if the run directory is not writable."
         ),
     ] = ()
 
@@ -86,28 +90,34 @@ class EmitConfig(_Section, kw_only=True, frozen=True):
 
     flush_ms: Annotated[
         float,
-        Meta(ge=1, le=10_000, description="Longest time an event waits in the producer before it is sent, ms."),
+        Meta(ge=1, le=10_000, description="Longest time an event stays in the producer before it is sent, in ms."),
     ] = 50.0
     buffer_events: Annotated[
         int,
         Meta(
-            ge=1_000, le=100_000_000, description="Events the producer holds while the aggregator can't be reached."
+            ge=1_000,
+            le=100_000_000,
+            description="Events the producer buffers while the aggregator can't be reached.",
         ),
     ] = limits.BUFFER_EVENTS
     policy: Annotated[
         Literal["drop", "block"],
         Meta(
-            description="With a full buffer: `drop` the oldest and count them, or `block` the caller for a while."
+            description="When the buffer is full: `drop` the oldest events and count them, or `block` the "
+            "caller for a while."
         ),
     ] = "drop"
     block_timeout_s: Annotated[
-        float, Meta(ge=0, le=3_600, description="Longest time a recording call waits with policy `block`, seconds.")
+        float,
+        Meta(
+            ge=0, le=3_600, description="Longest time a recording call blocks with the policy `block`, in seconds."
+        ),
     ] = limits.BLOCK_TIMEOUT_S
     start_timeout_s: Annotated[
-        float, Meta(gt=0, le=3_600, description="Longest wait for the aggregator in `start`, seconds.")
+        float, Meta(gt=0, le=3_600, description="Longest wait for the aggregator in `start`, in seconds.")
     ] = limits.START_TIMEOUT_S
     finish_timeout_s: Annotated[
-        float, Meta(gt=0, le=DAY_S, description="Longest wait for the final result in `finish`, seconds.")
+        float, Meta(gt=0, le=DAY_S, description="Longest wait for the final result in `finish`, in seconds.")
     ] = limits.FINISH_TIMEOUT_S
 
 
@@ -119,28 +129,36 @@ class JournalConfig(_Section, kw_only=True, frozen=True):
     ] = True
     segment_bytes: Annotated[
         int,
-        Meta(ge=limits.MIB, le=64 * limits.GIB, description="Size at which the next segment file begins, bytes."),
+        Meta(
+            ge=limits.MIB,
+            le=64 * limits.GIB,
+            description="Size of a segment file; a new one begins after it, in bytes.",
+        ),
     ] = limits.JOURNAL_SEGMENT_BYTES
     cap_bytes: Annotated[
-        int, Meta(ge=limits.MIB, description="Size of the whole journal; past it the oldest segments go, bytes.")
+        int,
+        Meta(
+            ge=limits.MIB,
+            description="Size of the whole journal, in bytes; beyond it the oldest segments are deleted.",
+        ),
     ] = limits.JOURNAL_CAP_BYTES
 
 
 class HistoryConfig(_Section, kw_only=True, frozen=True):
     """The per-second history on disk."""
 
-    enabled: Annotated[bool, Meta(description="Keep the history.")] = True
+    enabled: Annotated[bool, Meta(description="Write the history.")] = True
     retention_1s_s: Annotated[
-        float, Meta(ge=60, le=YEAR_S, description="How long intervals of one second are kept, seconds.")
+        float, Meta(ge=60, le=YEAR_S, description="How long intervals of one second are kept, in seconds.")
     ] = 7_200.0
     retention_10s_s: Annotated[
-        float, Meta(ge=60, le=YEAR_S, description="How long intervals of ten seconds are kept, seconds.")
+        float, Meta(ge=60, le=YEAR_S, description="How long intervals of ten seconds are kept, in seconds.")
     ] = DAY_S
     cap_bytes: Annotated[
         int,
         Meta(
             ge=limits.MIB,
-            description="Size of the whole history; past it older parts of the run get coarser, bytes.",
+            description="Size of the whole history, in bytes; beyond it older time ranges get coarser.",
         ),
     ] = limits.HISTORY_CAP_BYTES
 
@@ -152,7 +170,8 @@ class RecordsConfig(_Section, kw_only=True, frozen=True):
         int,
         Meta(
             ge=limits.MIB,
-            description="Size of the record log; records that come once it is full are dropped and counted, bytes.",
+            description="Size of the record log, in bytes; when it is full, further records are dropped and "
+            "counted.",
         ),
     ] = limits.RECORDS_CAP_BYTES
 
@@ -166,7 +185,7 @@ class TransportConfig(_Section, kw_only=True, frozen=True):
     insecure: Annotated[
         bool,
         Meta(
-            description="Use no keys on a tcp address that is not loopback: nothing is encrypted or authenticated."
+            description="Allow a tcp address that is not loopback without keys: no encryption, no authentication."
         ),
     ] = False
 
@@ -176,13 +195,13 @@ class SecurityConfig(_Section, kw_only=True, frozen=True):
 
     keys_dir: Annotated[
         str,
-        Meta(description="Folder of this user's key and of those trusted; empty: `keys` beside the user's config."),
+        Meta(description="Folder of this user's key and of trusted keys; empty: `keys` next to the user's config."),
     ] = ""
     curve: Annotated[
         Literal["auto", "always"],
         Meta(
-            description="Which tcp addresses demand keys: `auto`, those that other machines reach, or `always`, "
-            "loopback too."
+            description="Which tcp addresses require keys: `auto` for those that other machines reach, or "
+            "`always` for loopback too."
         ),
     ] = "auto"
 
@@ -195,7 +214,7 @@ class LimitsConfig(_Section, kw_only=True, frozen=True):
         Meta(
             ge=1,
             le=limits.SERIES_MOST,
-            description="Instruments of each kind; the rest go to one called `overflow` and are counted.",
+            description="Limit of instruments of each kind; the rest is counted in one called `overflow`.",
         ),
     ] = limits.SERIES
 
@@ -207,17 +226,18 @@ class TuiConfig(_Section, kw_only=True, frozen=True):
         str,
         Meta(
             min_length=1,
-            description="Colours: a theme by its name, such as `textual-light` or `ansi-dark`; ctrl+p shows all.",
+            description="Colour theme by name, such as `textual-light` or `ansi-dark`; ctrl+p shows all.",
         ),
     ] = "textual-dark"
-    frames_per_s: Annotated[
-        float, Meta(ge=0.1, le=30, description="Most often that the screen is drawn afresh in a second.")
-    ] = 4.0
+    frames_per_s: Annotated[float, Meta(ge=0.1, le=30, description="Upper limit of screen updates per second.")] = (
+        4.0
+    )
     keys: Annotated[
         dict[str, Annotated[str, Meta(min_length=1)]],
         Meta(
             max_length=64,
-            description='Other keys for actions, `{ figures = "f" }`; in the environment `figures=f,reverse=v`.',
+            description='Key bindings that replace the defaults, `{ figures = "f" }`; in the environment '
+            "`figures=f,reverse=v`.",
         ),
     ] = field(default_factory=dict)
     """Action → key. The live view checks that both exist, because it has the table of actions."""
@@ -228,22 +248,23 @@ class GatesConfig(_Section, kw_only=True, frozen=True):
 
     expressions: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.GATE_CHARS)], ...],
-        Meta(max_length=limits.GATES, description='Gates, such as "p99(latency) < 250ms", unless some are given.'),
+        Meta(
+            max_length=limits.GATES,
+            description='Default gates, such as "p99(latency) < 250ms"; used when none are given.',
+        ),
     ] = ()
     baseline: Annotated[
-        str, Meta(description="The run that `baseline` means in a gate: directory, run id or name; empty: none.")
+        str, Meta(description="Run that `baseline` stands for in a gate: directory, run id or name; empty: none.")
     ] = ""
     confident: Annotated[
-        bool, Meta(description="Demand that the whole confidence interval lies on one side of the limit.")
+        bool, Meta(description="Pass only if the whole confidence interval is on the passing side of the limit.")
     ] = False
 
 
 class EarlyStoppingConfig(_Section, kw_only=True, frozen=True):
     """Upper bounds for percentiles of requests, as in MLPerf's early stopping. docs/STATISTICS.md."""
 
-    confidence: Annotated[float, Meta(gt=0, lt=1, description="How often the bound is right, between 0 and 1.")] = (
-        0.99
-    )
+    confidence: Annotated[float, Meta(gt=0, lt=1, description="Confidence of the bound, between 0 and 1.")] = 0.99
     tolerance: Annotated[
         float,
         Meta(ge=0, lt=0.5, description="How much less than the percentile may be below the bound."),
@@ -261,14 +282,18 @@ class TokensConfig(_Section, kw_only=True, frozen=True):
     """The counting of tokens in texts from producers. docs/TOKENS.md."""
 
     tokenizer: Annotated[
-        str, Meta(description="Path of a `tokenizer.json`; empty: texts that come are counted as failed.")
+        str, Meta(description="Path of a `tokenizer.json`; if empty, texts to count are reported as failed.")
     ] = ""
     workers: Annotated[
         int, Meta(ge=1, le=limits.TOKEN_WORKERS, description="Processes that count tokens, one core each.")
     ] = 1
     budget_s: Annotated[
         float,
-        Meta(ge=0, le=DAY_S, description="Longest wait at the end for texts that are not counted yet, seconds."),
+        Meta(
+            ge=0,
+            le=DAY_S,
+            description="Longest wait at the end for texts that are still being counted, in seconds.",
+        ),
     ] = limits.TOKEN_BUDGET_S
 
 
@@ -280,23 +305,28 @@ class BackendValues(_Section, kw_only=True, frozen=True, omit_defaults=True):
     """The choice of values for a backend, their names there, and how often. docs/BACKENDS.md."""
 
     include: Annotated[
-        tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names that go there; none: all do.")
+        tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names to export; none: all names.")
     ] = ()
     exclude: Annotated[
-        tuple[Pattern, ...], Meta(max_length=1_000, description="Patterns of names that don't, whatever fits.")
+        tuple[Pattern, ...],
+        Meta(
+            max_length=1_000, description="Patterns of names to leave out, even if another pattern includes them."
+        ),
     ] = ()
     rename: Annotated[
         dict[Pattern, Pattern],
         Meta(
             max_length=1_000,
-            description='Patterns of names and what they are called there, `{ "train/*" = "t/*" }`; the first that '
-            "fits counts.",
+            description='Patterns of names and their new names, `{ "train/*" = "t/*" }`; the first match is used.',
         ),
     ] = field(default_factory=dict)
     every_s: Annotated[float, Meta(ge=1, le=DAY_S)] | None = None
     """Seconds between readings, instead of `backends.every_s`."""
     every_steps: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="Only steps that are multiples of it, and the last one.")
+        int,
+        Meta(
+            ge=1, le=1_000_000_000, description="Export only steps that are multiples of this, and the last step."
+        ),
     ] = 1
 
 
@@ -307,22 +337,22 @@ class BackendsConfig(_Section, kw_only=True, frozen=True):
         tuple[Annotated[str, Meta(min_length=1, max_length=limits.TEXT_CHARS)], ...],
         Meta(
             max_length=limits.BACKENDS,
-            description="Backends a run writes to unless some are given, each as after `--to`: "
+            description="Default backends of a run, used when none are given, each as for `--to`: "
             "`NAME[:key=value,…]`.",
         ),
     ] = ()
     every_s: Annotated[
-        float, Meta(ge=1, le=DAY_S, description="Time between two readings of the instruments, seconds.")
+        float, Meta(ge=1, le=DAY_S, description="Time between two readings of the instruments, in seconds.")
     ] = 10.0
     finish_timeout_s: Annotated[
-        float, Meta(ge=0, le=DAY_S, description="Longest wait at the end for what is not delivered yet, seconds.")
+        float,
+        Meta(ge=0, le=DAY_S, description="Longest wait at the end for data that is not delivered yet, in seconds."),
     ] = limits.BACKEND_FINISH_S
     values: Annotated[
         dict[Annotated[str, Meta(min_length=1, max_length=limits.BACKEND_NAME_CHARS)], BackendValues],
         Meta(
             max_length=limits.BACKENDS,
-            description="By the name of a backend, or `*` for all without one of their own: which values go there, "
-            "`[backends.values.wandb]`.",
+            description="Values to export, per backend name, or `*` for all others: `[backends.values.wandb]`.",
         ),
     ] = field(default_factory=dict)
 

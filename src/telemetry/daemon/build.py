@@ -77,8 +77,8 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
         undo.callback(hub.close)
         if hub.address != claimed.manifest.endpoint:
             raise KeysError(
-                f"the peers of this run know it as {claimed.manifest.endpoint} and refuse other keys, or none",
-                hint="use the same keys, and --insecure if the run did",
+                f"clients of this run expect {claimed.manifest.endpoint} and reject other keys, or a missing one",
+                hint="use the same keys, and pass --insecure if the run did",
             )
         service = _live(options, hub, open_again(claimed, options.config), signals, counter)
         undo.pop_all()
@@ -171,5 +171,7 @@ def _nothing_left(options: DaemonOptions, claimed: Claim, result: MetricsSnapsho
     with suppress(TelemetryError):
         forget(runtime_directory(), options.run_id)
     claimed.let_go()
-    tell_failure(options.ready_fd, RunDirectoryError(f"nothing to resume: the run has ended, {result.state}"))
+    tell_failure(
+        options.ready_fd, RunDirectoryError(f"nothing to resume: the run has already ended, {result.state}")
+    )
     return result

@@ -166,7 +166,9 @@ class Control:
             # for an oversized frame, the search for its id would cost too much
             request_id = 0 if malformed.reason is Reason.FRAME_TOO_LARGE else control_head(data).id
             code = "wrong_version" if malformed.reason is Reason.WRONG_VERSION else "unknown_message"
-            self._reply(peer, msg.Error(code=code, message=f"not understood: {malformed}"), request_id)
+            self._reply(
+                peer, msg.Error(code=code, message=f"the request could not be read: {malformed}"), request_id
+            )
             return
         if isinstance(request, msg.GetStatus) and self._now is None:
             self._catch_up()  # errors of the numbers do not concern this request
@@ -174,8 +176,10 @@ class Control:
             self._handlers[type(request)](peer, request)
         except Exception as error:  # noqa: BLE001 – one request must not end the run; reported in the snapshot
             _LOG.exception("%s could not be answered", type(request).__name__)
-            self._run_status.warn([f"a request could not be answered, {type(request).__name__}: {error!r}"])
-            self._reply(peer, msg.Error(code="unavailable", message="the aggregator failed at it"), request.id)
+            self._run_status.warn([f"the request failed, {type(request).__name__}: {error!r}"])
+            self._reply(
+                peer, msg.Error(code="unavailable", message="the aggregator failed to handle it"), request.id
+            )
 
     def _hello(self, peer: bytes, hello: msg.Hello) -> None:
         if not may_talk(hello.version):

@@ -15,9 +15,9 @@ from telemetry.formatting import number_of
 from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWriter
 from telemetry.wire.codec import decode_batch
 
-HOLE: Final = "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+HOLE: Final = "can't read a time range of the journal; the numbers include it, from the next checkpoint"
 """Warning for damaged or missing segments that a later checkpoint makes up for."""
-CUT: Final = "the journal could not be written, or can't be read, from some moment on"
+CUT: Final = "the journal is incomplete: it could not be written or read from some time on"
 """Reason why a run resumed from such a journal has no exact percentiles.
 
 Its numbers lack values permanently.
@@ -41,9 +41,9 @@ def obstacle(journal: JournalWriter | None) -> str:
     if journal is None:
         return "the journal is off"
     if journal.failed:
-        return f"the journal could not be written: {journal.failed}"
+        return f"can't write the journal: {journal.failed}"
     dropped = journal.dropped_segments
-    return f"the journal passed its cap and lost {_oldest(dropped)}" if dropped else ""
+    return f"the journal exceeded its size limit and lost {_oldest(dropped)}" if dropped else ""
 
 
 def damage(damaged_bytes: int) -> str:
@@ -104,7 +104,7 @@ class Refiner:
 
     def _refine(self) -> Refinement:
         if JournalReader(self._journal).failed:
-            return Refinement(exact=False, reason="the journal could not be written from some moment on")
+            return Refinement(exact=False, reason="writing the journal failed during the run")
         search = ExactPass(self._targets)
         while not search.done:
             reader = JournalReader(self._journal)
@@ -127,9 +127,12 @@ class Refiner:
         if damaged_bytes:
             return damage(damaged_bytes)
         if reader.damaged:
-            return "a segment in the middle of the journal is missing or can't be read"
+            return "a segment in the middle of the journal is missing or unreadable"
         if reader.dropped_segments:
-            return f"the journal has lost {_oldest(reader.dropped_segments)}: past its cap, or to somebody"
+            return (
+                f"the journal lost {_oldest(reader.dropped_segments)}: it exceeded its size limit, or "
+                "the files were deleted"
+            )
         return ""
 
     def _give_up(self) -> bool:

@@ -55,7 +55,7 @@ def _conclude(service: Service) -> None:
     run_status.drain_deadline_ns = None
     terminal: State = "INTERRUPTED" if run_status.interrupted else "COMPLETE"
     if terminal == "INTERRUPTED":
-        run_status.exact_reason = "interrupted, and the exact pass did not end"
+        run_status.exact_reason = "interrupted before the exact pass ended"
         run_status.lifecycle.to("DRAINING")
         service.catch_up()
         # subscribers take the first terminal snapshot as the last, so this one is only written to disk
@@ -131,10 +131,10 @@ def _write(service: Service, snapshot: MetricsSnapshot) -> Path | None:
         path = write_final(snapshot, final_candidates(directory, config.run.fallback_dirs))
     except Exception as error:  # noqa: BLE001 – it can still be published
         _LOG.exception("the final file could not be written")
-        service.run_status.warn([f"the final file could not be written: {error}"])
+        service.run_status.warn([f"can't write the final file: {error}"])
         return None
     if path != directory.final:
-        service.run_status.warn([f"the run directory could not be written; the final file is {path}"])
+        service.run_status.warn([f"can't write to the run directory; the final file is {path}"])
     return path
 
 

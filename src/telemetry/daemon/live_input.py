@@ -107,7 +107,7 @@ class LiveFeed:
         if history is not None:
             keys = self._parts.aggregator.keys()
             if not self._parts.worker.submit(lambda: history.append(interval, keys, number)):
-                self._run_status.warn(["the disk is far behind: an interval of the history is missing"])
+                self._run_status.warn(["the disk is too slow: an interval of the history is missing"])
 
     def close(self) -> None:
         self.ingest.close()
@@ -178,9 +178,9 @@ class LiveFeed:
     def _watch_processes(self, now_ns: int) -> None:
         process_watch = self._parts.process_watch
         for pid in process_watch.departed():
-            _LOG.info("process %d, which this run belongs to, is gone", pid)
+            _LOG.info("process %d, which owned this run, is gone", pid)
             if process_watch.orphaned:
-                self._run_status.end(f"process {pid}, which the run belonged to, is gone")
+                self._run_status.end(f"process {pid}, which owned the run, is gone")
         if not process_watch.watching:
             self._end_when_alone(now_ns)
 

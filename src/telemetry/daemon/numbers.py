@@ -45,7 +45,7 @@ class Numbers:
             return Numbers(aggregator, saved.run)
         except Malformed as malformed:
             raise RunDirectoryError(
-                f"a checkpoint of the journal can't be read: {malformed}", hint="use the version that wrote it"
+                f"can't read a checkpoint of the journal: {malformed}", hint="use the version that wrote it"
             ) from malformed
 
     def start_over(self, checkpoint: Buffer) -> None:

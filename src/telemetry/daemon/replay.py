@@ -50,9 +50,7 @@ def build_replay(
     Raises RunDirectoryError if the run is alive or has no readable journal, TelemetryError as `build`.
     """
     if original.locked():
-        raise RunDirectoryError(
-            f"the run in {original.path} is still going", hint="it can be replayed once it has ended"
-        )
+        raise RunDirectoryError(f"the run in {original.path} is still going", hint="wait until it has ended")
     _refuse_replays(original)
     fold = Fold(JournalReader(original.journal))
     run = fold.numbers.run
@@ -91,7 +89,7 @@ def build_replay(
             run_status,
             cost,
             feed,
-            ClosedIngress(f"this is a replay of run {run.run_id}: it takes no events"),
+            ClosedIngress(f"this is a replay of run {run.run_id}: it accepts no events"),
         )
         undo.pop_all()
     return service

@@ -119,7 +119,7 @@ class Playback:
 
     def obstacle(self) -> str:
         if not self._played:
-            return "the replay was ended before the journal was"
+            return "the replay was stopped before the end of the journal"
         reader = self._fold.reader
         if reader.tail_damaged:
             return damage(reader.tail_bytes)

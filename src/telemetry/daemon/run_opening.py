@@ -126,7 +126,7 @@ def log_to(path: Path) -> None:
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {error.strerror}") from error
+        raise RunDirectoryError(f"can't write {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("telemetry")
     root.addHandler(handler)

@@ -49,7 +49,7 @@ class RunStatus:
     unaccounted: bool = False
     """True if events may be lost that appear in no account."""
     exact: bool = False
-    exact_reason: str = "the run goes on"
+    exact_reason: str = "the run is still going"
     warnings: list[str] = field(default_factory=list)
     seq: int = 0
     newest: MetricsSnapshot | None = None

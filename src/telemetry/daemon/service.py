@@ -132,14 +132,12 @@ class Service:
         parts = self.parts
         files = {"journal": parts.journal, "history": parts.history, "record log": parts.records}
         self.run_status.warn(
-            f"the {name} could not be written: {file.failed}"
-            for name, file in files.items()
-            if file and file.failed
+            f"can't write the {name}: {file.failed}" for name, file in files.items() if file and file.failed
         )
         if parts.history is not None:
             self.run_status.warn(parts.history.notices)
         if parts.hub.refused:
-            self.run_status.warn(["connections with unknown keys were refused: daemon.log names them"])
+            self.run_status.warn(["connections with unknown keys were refused: see daemon.log"])
         if parts.hub.crowded:
             self.run_status.warn_anew("refused ", parts.hub.crowded)
         now_ns = self.feed.now_ns()

@@ -24,7 +24,7 @@ _HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at m
 
 def no_room() -> str:
     """Return why a producer is refused when there are too many."""
-    return f"the run has {limits.PRODUCERS:,} producers that have not ended, and takes no more"
+    return f"the run already has {limits.PRODUCERS:,} producers that have not ended, and accepts no more"
 
 
 class WriteAheadLog:

@@ -36,7 +36,7 @@ class Rules:
     confident: bool = False
     """True if the whole confidence interval must lie on one side of the limit."""
     baseline: Evidence | None = None
-    no_baseline: str = "there is no baseline run: name one with --baseline"
+    no_baseline: str = "no baseline run: give one with --baseline"
     """Reason for a missing baseline, for messages."""
     noise: Mapping[NoiseKey, float] = field(default_factory=dict)
     """Metric → difference between single runs of the same program, as a fraction."""
@@ -109,13 +109,13 @@ def _baseline(gate: Gate, binding: Binding, rules: Rules) -> Value:
     if evidence is None:
         raise Unknown(rules.no_baseline)
     if evidence.obstacle:
-        raise Unknown(f"in the baseline, {evidence.obstacle}")
+        raise Unknown(f"baseline: {evidence.obstacle}")
     bound = elsewhere(binding.bound, evidence.instruments, "the baseline")
     scene = EvaluationContext(text=gate.text, evidence=evidence, bound=bound)
     try:
         return evaluate(gate.left, scene)
     except Unknown as unknown:
-        raise Unknown(f"in the baseline, {unknown}") from None
+        raise Unknown(f"baseline: {unknown}") from None
 
 
 def _in_windows(
@@ -157,7 +157,7 @@ def _judged(gate: Gate, scene: EvaluationContext, rules: Rules) -> Verdict:
         raise mismatch(scene.text, gate.left, left, gate.right, right)
     left, right = _shown_alike(left, right)
     if math.isnan(left.value) or math.isnan(right.value):
-        raise Unknown("the values are larger than numbers can be")
+        raise Unknown("the value does not fit in a float")
     outcome, reason = _decided(gate, left, right, scene, rules)
     return Verdict(outcome, reason, left, right)
 
@@ -181,7 +181,7 @@ def _decided(gate: Gate, left: Value, right: Value, scene: EvaluationContext, ru
         if abs(left.value - right.value) < floor * base:
             margin = abs(left.value - right.value) / base
             said = f"{value_words(relation, left, right, by_data)}, by {percent(margin)} of the baseline"
-            return "inconclusive", f"{said}, and single runs differ by {percent(floor)} by themselves"
+            return "inconclusive", f"{said}, but run-to-run noise is {percent(floor)}"
     return ("pass" if by_data else "fail"), value_words(relation, left, right, by_data)
 
 

@@ -151,7 +151,7 @@ def _of_counter(term: Term, counter: Instrument, unit: Unit, evidence: Evidence)
     most = math.inf if evidence.loss.most else 0.0
     if term.function == "count":
         if events is None:
-            raise Unknown(f"the history doesn't say how many events made {term.metric}")
+            raise Unknown(f"the history doesn't contain the number of events of {term.metric}")
         return _at_least(events, PLAIN, Range(events, events + evidence.loss.most), events)
     if term.function == "rate":
         seconds = _seconds(evidence)
@@ -167,7 +167,7 @@ def _of_sum(term: Term, counters: Sum, scene: EvaluationContext) -> Value:
     for counter in counters.counters:
         has = unit_of(counter.unit)
         if not has.fits(unit):
-            said = f"`{term}` adds {unit.kind()} to {has.kind()}: name those of one unit by their labels"
+            said = f"`{term}` adds {unit.kind()} to {has.kind()}: give labels to select series of one unit"
             raise wrong(scene.text, term.span, said)
         total += converted(scene.evidence.counted(counter)[0], has, unit)
     most = math.inf if scene.evidence.loss.most else 0.0
@@ -181,18 +181,18 @@ def _throughput(series: Instrument, definition: str, evidence: Evidence) -> Valu
     """
     whose = f"of {Metric(series.name, series.labels)}"
     if not evidence.whole:
-        raise Unknown(f"there is no throughput {whose} for a part of the run: it counts from the first issue on")
+        raise Unknown(f"no throughput {whose} for a time range: throughput counts from the first issue")
     count = evidence.sums(series).count
     kind, _, word = series.name.rpartition(".")
     tokens = word == words.OUTPUT_TOKENS
     completed = replace(series, name=words.name_of(kind, words.LATENCY), unit=words.INSTRUMENTS[words.LATENCY][1])
     if count < (of := evidence.sums(completed).count):
-        known = f"tokens are known of {count:,} of {number_of(of, 'completed request')}"
-        raise Unknown(f"there is no throughput {whose}: {known}")
+        known = f"tokens are known for {count:,} of {number_of(of, 'completed request')}"
+        raise Unknown(f"no throughput {whose}: {known}")
     rate: Rate = getattr(rates_of(evidence.snapshot, kind, dict(series.labels)), definition)
     value = 0.0 if not count else rate.tokens_per_s if tokens else rate.requests_per_s
     if value is None:
-        raise Unknown(f"nobody knows from when to when the throughput {whose} counts, or that took no time")
+        raise Unknown(f"no throughput {whose}: its duration is zero or unknown")
     unit = unit_of(words.INSTRUMENTS[words.OUTPUT_TOKENS if tokens else words.ISSUED][1]).per_second()
     possible = Range(0.0, math.inf) if evidence.loss.most else Range(value, value)
     return _at_least(value, unit, possible, count)
@@ -204,7 +204,7 @@ def _of_gauge(term: Term, gauge: Instrument, unit: Unit, evidence: Evidence) -> 
         raise Unknown(f"{term.metric} was never set")
     value = {"min": level.min, "max": level.max}.get(term.function, level.value)
     if value is None:
-        raise Unknown(f"the history doesn't say what the {term.function} of {term.metric} was")
+        raise Unknown(f"the history doesn't contain the {term.function} of {term.metric}")
     possible = Range(value, value)
     if evidence.loss.most:
         low = value if term.function == "max" else -math.inf
@@ -219,7 +219,7 @@ def _at_least(value: float, unit: Unit, possible: Range, samples: int | None) ->
 
 def _seconds(evidence: Evidence) -> float:
     if evidence.seconds <= 0:
-        raise Unknown("there is no rate over no time")
+        raise Unknown("a rate needs a duration above 0")
     return evidence.seconds
 
 
@@ -252,7 +252,7 @@ def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:
         }
         return numbers[name]
     if command is None:
-        raise Unknown("the run had no command, or it has not ended")
+        raise Unknown("the run has no command, or the command has not ended")
     wall_s, cpu_s = seconds_of(command)
     if name == "command.exit_code":
         return _exit_code(command.exit_code, command.signal)
@@ -266,4 +266,4 @@ def _exit_code(code: int | None, signal: str | None) -> float:
     try:
         return 128 + Signals[signal or ""]
     except KeyError:
-        raise Unknown(f"nobody knows the exit code of a command that ended by {signal or 'nothing'}") from None
+        raise Unknown(f"the command has no exit code: it ended by {signal or 'nothing'}") from None

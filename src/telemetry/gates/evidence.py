@@ -129,7 +129,9 @@ def loss_of(snapshot: MetricsSnapshot, *, live: bool = False) -> Loss:
         return Loss(certain=dropped, most=math.inf, reason=f"the run is {snapshot.completeness}: {why}")
     if Reason.TOO_MANY_PRODUCERS in account.bad_frames:
         return Loss(
-            certain=dropped, most=math.inf, reason="producers were turned away: nobody knows what they sent"
+            certain=dropped,
+            most=math.inf,
+            reason="producers were refused, so the number of their events is unknown",
         )
     if not lost:
         return Loss()
@@ -147,8 +149,8 @@ def heard_s(snapshot: MetricsSnapshot) -> float:
 
 
 _UNKNOWN: dict[Completeness, str] = {
-    "incomplete": "nobody knows how much is missing",
-    "interrupted": "what came after is unknown",
+    "incomplete": "the number of missing events is unknown",
+    "interrupted": "later events are unknown",
 }
 
 

@@ -56,13 +56,13 @@ def value_words(relation: Relation, left: Value, right: Value, holds: bool) -> s
 def loss_words(left: Value, right: Value, losses: Sequence[Loss]) -> str:
     """Explain how missing events or histogram rounding could change the outcome."""
     value, limit = told_apart(left.value, right.value, left.unit)
-    said = f"{value} beside {limit}"
+    said = f"{value} vs. limit {limit}"
     reasons = list(dict.fromkeys(loss.reason for loss in losses if loss.most))
     doubt = left if not left.possible.point else right
     where = _between(doubt.possible, left)
     if reasons:
-        return f"{said}, but {' and '.join(reasons)}: it may be {where}"
-    return f"{said}, but all that is known is that it is {where}"
+        return f"{said}, but {' and '.join(reasons)}: the true value may be {where}"
+    return f"{said}, but the true value is only known to be {where}"
 
 
 def sample_words(gate: Gate, left: Value, right: Value) -> str:
@@ -70,11 +70,11 @@ def sample_words(gate: Gate, left: Value, right: Value) -> str:
     value, limit = told_apart(left.value, right.value, left.unit)
     thin = left if left.estimate and not (right.estimate and _thinner(right, left)) else right
     needed = _needed(gate)
-    many = f": it takes {needed:,}" if needed and needed > (thin.samples or 0) else ""
+    many = f": needs {needed:,}" if needed and needed > (thin.samples or 0) else ""
     whose = "" if thin is left else " of the baseline"
     count = thin.samples or 0
     are = "is" if count == 1 else "are"
-    return f"{value} beside {limit}, but {number_of(count, 'value')}{whose} {are} too few{many}"
+    return f"{value} vs. limit {limit}, but {number_of(count, 'value')}{whose} {are} too few{many}"
 
 
 def interval_words(left: Value, right: Value) -> str:
@@ -82,8 +82,11 @@ def interval_words(left: Value, right: Value) -> str:
     value, limit = told_apart(left.value, right.value, left.unit)
     doubt = left if not left.likely.point else right
     if doubt.likely.low == -math.inf and doubt.likely.high == math.inf:
-        return f"{value} beside {limit}, but nothing says how sure that is"
-    return f"{value} beside {limit}, but with {percent(CONFIDENCE)} confidence it is {_between(doubt.likely, left)}"
+        return f"{value} vs. limit {limit}, but its confidence interval is unknown"
+    return (
+        f"{value} vs. limit {limit}, but with {percent(CONFIDENCE)} confidence the true value is "
+        f"{_between(doubt.likely, left)}"
+    )
 
 
 def _needed(gate: Gate) -> int:
@@ -109,8 +112,8 @@ def _between(where: Range, like: Value) -> str:
     if math.isinf(where.low) and math.isinf(where.high):
         return "anything"
     if math.isinf(where.high):
-        return "anything" if where.low == 0 else f"anything from {low} on"
-    return f"anything up to {high}" if math.isinf(where.low) else f"anywhere from {low} to {high}"
+        return "anything" if where.low == 0 else f"at least {low}"
+    return f"at most {high}" if math.isinf(where.low) else f"between {low} and {high}"
 
 
 def _finite(value: float) -> float | None:

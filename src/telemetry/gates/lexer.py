@@ -149,7 +149,7 @@ class Scanner:
     def _string(self) -> Token:
         found = _QUOTED.match(self.text, self.at)
         if found is None:
-            raise self.wrong('this quote has no end, or a `\\` in it that is neither `\\\\` nor `\\"`')
+            raise self.wrong('this quote is not closed, or contains a `\\` that is neither `\\\\` nor `\\"`')
         token = self._take(found.end())
         return Token(_ESCAPE.sub(r"\1", found[1]), token.span)
 

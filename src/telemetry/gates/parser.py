@@ -90,11 +90,13 @@ def parse(text: str) -> Gate:
     Raises UsageError of three lines: problem and expectation, the text, a caret under the error.
     """
     if len(text) > limits.GATE_CHARS:
-        raise UsageError(f"a gate of {len(text):,} characters is too long", hint=f"{limits.GATE_CHARS:,} at most")
+        raise UsageError(
+            f"a gate of {len(text):,} characters is too long", hint=f"the limit is {limits.GATE_CHARS:,}"
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise wrong(text, Span(error.start, error.end), "these bytes are no UTF-8") from None
+        raise wrong(text, Span(error.start, error.end), "these bytes are not valid UTF-8") from None
     return _Parser(text).gate()
 
 
@@ -102,7 +104,7 @@ def parse_all(texts: Iterable[str]) -> list[Gate]:
     """Parse several gates. Raises UsageError for the first unreadable gate, or for too many gates."""
     gates = [parse(text) for text in texts]
     if len(gates) > limits.GATES:
-        raise UsageError(f"{len(gates):,} gates are too many", hint=f"{limits.GATES} at most")
+        raise UsageError(f"{len(gates):,} gates are too many", hint=f"the limit is {limits.GATES}")
     return gates
 
 
@@ -127,7 +129,7 @@ class _Parser:
             return self._of_words(fact)
         left = self._sum(baseline=False)
         if not any(isinstance(node, Term | Fact) for node in nodes(left)):
-            said = "the left side has to measure something, such as `p99(latency)`; the limit stands on the right"
+            said = "the left side must contain a measurement, such as `p99(latency)`; put the limit on the right"
             raise wrong(self._text, left.span, said)
         relation = self._relation()
         right = self._sum(baseline=True)
@@ -142,7 +144,7 @@ class _Parser:
     def _of_words(self, fact: Token) -> Gate:
         relation = self._relation()
         if relation.text not in ("==", "!="):
-            said = f"`{fact.text}` is a word: it can be `==` or `!=` to one, and no more"
+            said = f"`{fact.text}` is a word: compare it only with `==` or `!=`"
             raise wrong(self._text, relation.span, said)
         words, start = WORD_FACTS[fact.text], self._scan.next_span()
         word = self._scan.word()
@@ -158,7 +160,7 @@ class _Parser:
         for typo, meant in _TYPOS.items():
             if self._scan.begins(typo) and not self._scan.begins("=="):
                 span = Span(self._scan.at, self._scan.at + len(typo))
-                raise self._scan.wrong(f"`{typo}` is no comparison; did you mean `{meant}`?", span)
+                raise self._scan.wrong(f"`{typo}` is not a comparison; did you mean `{meant}`?", span)
         found = self._scan.symbol(*_RELATIONS)
         if found is None:
             raise self._scan.wrong(f"expected a comparison ({', '.join(_RELATIONS)}), found {self._scan.found()}")
@@ -166,7 +168,7 @@ class _Parser:
 
     def _too_long(self) -> UsageError:
         if self._scan.begins(*_RELATIONS, *_TYPOS):
-            return self._scan.wrong("a gate has one comparison; a second one is a second gate")
+            return self._scan.wrong("a gate has one comparison; write a second gate for the second one")
         if self._scan.begins("every"):
             return self._scan.wrong("expected `in every`, such as `in every 30s`, found `every`")
         return self._scan.wrong(f"expected the end or `in every 30s`, found {self._scan.found()}")
@@ -178,12 +180,12 @@ class _Parser:
             raise self._scan.wrong(f"expected `every`, such as `in every 30s`, found {self._scan.found()}")
         number = self._number()
         if number is None:
-            raise self._scan.wrong(f"expected how long a window is, such as `30s`, found {self._scan.found()}")
+            raise self._scan.wrong(f"expected the length of a window, such as `30s`, found {self._scan.found()}")
         if number.unit not in units.TIMES:
-            raise self._scan.wrong("the length of a window is a time, such as `30s` or `5m`", number.span)
+            raise self._scan.wrong("the length of a window must be a time, such as `30s` or `5m`", number.span)
         seconds = every_s(number)
         if seconds < 1 or not seconds.is_integer():
-            said = "the history knows whole seconds, so a window is 1s, 2s, … long"
+            said = "the history has a resolution of one second, so a window must be 1s, 2s, … long"
             raise self._scan.wrong(said, number.span)
         return number
 
@@ -203,7 +205,7 @@ class _Parser:
     def _factor(self, *, baseline: bool) -> Node:
         self._operands += 1
         if self._operands > limits.GATE_OPERANDS:
-            raise self._scan.wrong(f"a gate has at most {limits.GATE_OPERANDS} operands")
+            raise self._scan.wrong(f"the limit is {limits.GATE_OPERANDS} operands per gate")
         if minus := self._scan.symbol("-"):
             inner = self._factor(baseline=baseline)
             return Negated(inner, Span(minus.span.start, inner.span.end))
@@ -230,7 +232,7 @@ class _Parser:
         if unit and name not in units.LITERALS:
             known = sorted(units.LITERALS)
             said = near(name, known) or f"; units are {', '.join(known)}"
-            raise self._scan.wrong(f"`{name}` is no unit{said}", unit.span)
+            raise self._scan.wrong(f"`{name}` is not a unit{said}", unit.span)
         if self._scan.per_second():
             name += units.PER_SECOND
         number = Number(digits.text, name, Span(digits.span.start, self._scan.at))
@@ -245,7 +247,7 @@ class _Parser:
         metric = self._metric()
         close = self._scan.symbol(")")
         if close is None:
-            odd = "" if self._scan.ended or metric.labels else "; a name with odd characters goes in quotes"
+            odd = "" if self._scan.ended or metric.labels else "; put a name with special characters in quotes"
             raise self._scan.wrong(f"expected `)`, found {self._scan.found()}{odd}")
         return Term(function, metric, Span(word.span.start, close.span.end))
 
@@ -254,27 +256,27 @@ class _Parser:
             return word.text
         if not _LIKE_PERCENTILE.fullmatch(word.text):
             said = near(word.text, [*FUNCTIONS, *THROUGHPUTS, "p50", "p90", "p99", "p99.9"])
-            said = said or f"; there are {', '.join((*FUNCTIONS, *THROUGHPUTS))} and p50, p99, …"
-            raise wrong(self._text, word.span, f"`{word.text}` is no function{said}")
+            said = said or f"; the functions are {', '.join((*FUNCTIONS, *THROUGHPUTS))} and p50, p99, …"
+            raise wrong(self._text, word.span, f"`{word.text}` is not a function{said}")
         found = _PERCENTILE.fullmatch(word.text)
         if found is None:
-            said = f"`{word.text}` is no percentile: write it like p50 or p99.9, with at most 7 decimals"
+            said = f"`{word.text}` is not a percentile: write it like p50 or p99.9, with at most 7 decimals"
             raise wrong(self._text, word.span, said)
         fraction = (found[2] or "").rstrip("0")
         key = f"{int(found[1])}.{fraction}" if fraction else f"{int(found[1])}"
         if not 0 < float(key) <= 100:
             raise wrong(
-                self._text, word.span, f"`{word.text}` is no percentile: it has to be above 0 and up to 100"
+                self._text, word.span, f"`{word.text}` is not a percentile: it must be above 0 and up to 100"
             )
         return f"p{key}"
 
     def _metric(self) -> Metric:
         name = self._scan.name()
         if name is None:
-            what = "the name of a metric, in quotes if it has odd characters"
+            what = "the name of a metric, in quotes if it has special characters"
             raise self._scan.wrong(f"expected {what}, found {self._scan.found()}")
         if not name.text:
-            raise wrong(self._text, name.span, "a metric has a name")
+            raise wrong(self._text, name.span, "the name of a metric can't be empty")
         labels = self._labels()
         return Metric(name.text, labels, name.span)
 
@@ -287,7 +289,7 @@ class _Parser:
             if key is None or not key.text:
                 raise self._scan.wrong(f"expected a label, such as `route=/fast`, found {self._scan.found()}")
             if key.text in labels:
-                raise self._scan.wrong(f"the label `{key.text}` comes twice", key.span)
+                raise self._scan.wrong(f"the label `{key.text}` is given twice", key.span)
             if self._scan.symbol("=") is None:
                 raise self._scan.wrong(f"expected `=` after the label's name, found {self._scan.found()}")
             value = self._scan.value()
@@ -305,23 +307,23 @@ class _Parser:
         if word.text == "baseline":
             if baseline:
                 return Baseline(word.span)
-            said = "`baseline` is the left side in another run, so it stands on the right"
+            said = "`baseline` is the left side in another run, so put it on the right"
             raise wrong(self._text, word.span, said)
         if word.text in WORD_FACTS:
             raise wrong(
-                self._text, word.span, f"`{word.text}` stands alone, on the left: `{word.text} == complete`"
+                self._text, word.span, f"`{word.text}` must stand alone on the left: `{word.text} == complete`"
             )
         if word.text in _RESERVED:
             raise wrong(self._text, word.span, f"expected a number, a figure or a fact, found `{word.text}`")
         said = near(word.text, [*FACTS, *WORD_FACTS])
-        said = said or f"; a figure of a metric is written `p99({word.text})`, `value({word.text})`, …"
-        raise wrong(self._text, word.span, f"`{word.text}` is no fact of a run{said}")
+        said = said or f"; write a figure of a metric as `p99({word.text})`, `value({word.text})`, …"
+        raise wrong(self._text, word.span, f"`{word.text}` is not a fact of a run{said}")
 
     def _check_windows(self, gate: Gate) -> None:
         for side in (gate.left, gate.right):
             for node in nodes(side):
                 if isinstance(node, Fact):
-                    said = f"`{node.name}` is known of the whole run only, and not of each window"
+                    said = f"`{node.name}` is only known for the whole run, not for each window"
                     raise wrong(self._text, node.span, said)
                 if isinstance(node, Term) and node.function in THROUGHPUTS:
                     raise wrong(self._text, node.span, _throughput_in_windows(node, gate.every))
@@ -337,8 +339,8 @@ def _throughput_in_windows(term: Term, every: Number | None) -> str:
     """Explain why windows have no throughput, and suggest a replacement."""
     tokens = term.metric.name.endswith(f".{OUTPUT_TOKENS}")
     instead = f"`total({term.metric}) / {every}`" if tokens else f"`rate({term.metric})`"
-    why = "counts from the first issue of all requests on, and is known of the whole run only, not of each window"
-    return f"`{term.function}` {why}: leave out `in every`, or write {instead}, what completes in each"
+    why = "counts from the first issue of all requests, so it is only known for the whole run, not for each window"
+    return f"`{term.function}` {why}: remove `in every`, or write {instead}, the completions in each window"
 
 
 def _choice(words: tuple[str, ...]) -> str:

@@ -140,7 +140,7 @@ class _Parts(NamedTuple):
             if item is not None:
                 bound[term] = item
             else:
-                missing.append(f"there is no {metric} to go with the others")
+                missing.append(f"{metric} is missing for the other terms")
         return Binding(bound=bound, text=_text(gate, full), missing=printable("; ".join(missing)))
 
     def _at(self, term: Term, key: Labels, others: Labels) -> tuple[Bound | None, Metric]:
@@ -167,7 +167,7 @@ def _summing(gate: Gate, term: Term, name: Metric, others: Sequence[Labels], cat
 
 def _lonely(gate: Gate, term: Term, metric: Metric) -> Binding:
     """Return a binding for counters that no sum includes: their counts must not be dropped silently."""
-    said = f"there is nothing to go with {metric}; with `sum` of the others too, all are added up"
+    said = f"no match for {metric}; use `sum` for the other terms too, to add them all up"
     return Binding(bound={}, text=_text(gate, {term: Term(term.function, metric)}), missing=printable(said))
 
 
@@ -196,7 +196,7 @@ def _candidates(gate: Gate, term: Term, name: Metric, catalog: Catalog) -> list[
         wanted = f"the {words.LATENCY} or the {words.OUTPUT_TOKENS} of requests"
         is_ = "neither"
     if not fitting:
-        said = f"`{term.function}` is of {wanted}, and `{name.name}` is {is_}"
+        said = f"`{term.function}` applies to {wanted}, but `{name.name}` is {is_}"
         raise wrong(gate.text or str(gate), term.metric.span, f"{said}{_instead(term, named[0].kind)}")
     found = [item for item in fitting if item.has(name.labels)]
     if not found:
@@ -240,12 +240,12 @@ def _contradict(labels: Sequence[tuple[str, str]]) -> bool:
 def _no_such(term: Term, instruments: Sequence[Instrument], kinds: Sequence[str]) -> str:
     names = sorted({item.name for item in instruments if item.kind in kinds})
     near = get_close_matches(term.metric.name, names, n=_SHOWN, cutoff=0.6)
-    said = f"no {' or '.join(kinds)} is called {term.metric.name}"
+    said = f"no {' or '.join(kinds)} is named {term.metric.name}"
     if near:
         return f"{said}; did you mean {' or '.join(near)}?"
     if not names:
         return f"{said}: the run has none"
-    return f"{said}; there {'is' if len(names) == 1 else 'are'} {_some(names)}"
+    return f"{said}; the run has {_some(names)}"
 
 
 def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
@@ -255,7 +255,7 @@ def _no_labels(name: Metric, fitting: Sequence[Instrument]) -> str:
         near = get_close_matches(str(name), there, n=len(there), cutoff=0.0)
     else:
         near = [str(Metric(item.name, item.labels)) for item in fitting]
-    return f"no {fitting[0].kind} is {name}; there {'is' if len(near) == 1 else 'are'} {_some(near)}"
+    return f"no {fitting[0].kind} matches {name}; the run has {_some(near)}"
 
 
 def _asked(item: Instrument, keys: Iterable[str]) -> Labels:
@@ -272,4 +272,4 @@ def _instead(term: Term, kind: str) -> str:
     functions = [name for name, kinds in FUNCTIONS.items() if kind in kinds]
     functions = ["p99", *functions] if kind in PERCENTILE_KINDS else functions
     functions.sort(key=lambda name: name != _NEAREST.get(term.function))
-    return f"; there is {', '.join(f'`{name}({term.metric})`' for name in functions[:_SHOWN])}"
+    return f"; use {', '.join(f'`{name}({term.metric})`' for name in functions[:_SHOWN])}"

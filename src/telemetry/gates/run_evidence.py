@@ -205,7 +205,7 @@ class WindowEvidence:
         return None if value is None else Level(value=value)
 
     def windows(self, step_s: float, terms: Sequence[Instrument]) -> Iterator[Evidence]:
-        raise NotImplementedError("a window has no windows")
+        raise NotImplementedError("a window can't be split into windows")
 
 
 def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | None:
@@ -218,7 +218,7 @@ def _cut_off(run: RecordedRun, choice: TimeRangeChoice, end_s: float) -> Loss | 
     short_s = wanted_s - run.end_s
     if short_s < _EDGE_S or end_s < run.end_s - _INSET_S:
         return None
-    return Loss(most=math.inf, reason=f"the history ends {short_s:.0f} s before it does")
+    return Loss(most=math.inf, reason=f"the history ends {short_s:.0f} s before the run")
 
 
 def instruments_of(snapshot: MetricsSnapshot) -> list[Instrument]:
@@ -243,9 +243,7 @@ def _windows(
         late_s = _EDGE_S if window.end_s < over_s else _INSET_S  # the last one may be incomplete
         if window.start_s < begins + _EDGE_S and window.end_s > ends_s - late_s:
             long = window.end_s - window.start_s > step_s + 2 * _EDGE_S
-            obstacle = (
-                f"its history is kept in steps of {window.end_s - window.start_s:.0f} s there" if long else ""
-            )
+            obstacle = f"the history only has steps of {window.end_s - window.start_s:.0f} s there" if long else ""
             yield WindowEvidence(part, window, gauges, obstacle)
         gauges = {**gauges, **window.gauges}
 

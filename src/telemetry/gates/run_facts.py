@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 FACTS: Final[dict[str, tuple[str, str]]] = {
-    "lost": ("", "events that were emitted and are in no number"),
-    "missing": ("", "of these, those that were sent and never arrived"),
+    "lost": ("", "events that were emitted but are not counted"),
+    "missing": ("", "of these, events that were sent but never arrived"),
     "emitted": ("", "events of all producers"),
-    "applied": ("", "events that are in the numbers"),
-    "repaired": ("", "batches that were missing and came"),
+    "applied": ("", "events that are counted"),
+    "repaired": ("", "batches that were missing and arrived later"),
     "producers": ("", "how many there were"),
     "elapsed": ("s", "how long the run took"),
-    "command.exit_code": ("", "of the wrapped command; 128 + n if signal n ended it"),
+    "command.exit_code": ("", "exit code of the command; 128 + n if signal n ended it"),
     "command.wall": ("s", "time from its start to its end"),
     "command.cpu": ("s", "CPU time of the command, user and system"),
     "command.max_rss": ("B", "its peak memory"),

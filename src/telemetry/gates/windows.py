@@ -52,14 +52,14 @@ class Windows:
         step = f"{self._step_s:g} s"
         if not self._count:
             took = formatting.duration_s(self._part.end_s - self._part.start_s)
-            return self._unknown(text, f"the history has no whole window of {step} in {took}")
+            return self._unknown(text, f"the history has no complete window of {step} in {took}")
         if self._failed and self._worst is not None:
             _, window, verdict = self._worst
-            said = f"{verdict.reason} {_when(window)}; {self._failed:,} of {self._windows(step)} missed it"
+            said = f"{verdict.reason} {_when(window)}; {self._failed:,} of {self._windows(step)} failed"
             return self._made(text, window, verdict._replace(outcome="fail", reason=said))
         if self._unclear is not None:
             window, verdict = self._unclear
-            said = f"{self._unclear_count:,} of {self._windows(step)} can't tell, the first {_when(window)}"
+            said = f"inconclusive in {self._unclear_count:,} of {self._windows(step)}, first {_when(window)}"
             return self._made(text, window, verdict._replace(reason=f"{said}: {verdict.reason}"))
         if missing := self._missing:
             due = number_of(self._due, "window")

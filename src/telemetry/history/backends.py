@@ -53,7 +53,7 @@ def _unfinished(stat: BackendStat) -> str:
         return ""
     what = number_of(stat.queued, "record was", "records were") if stat.queued else "not all was"
     why = f" ({printable(stat.last_error)})" if stat.last_error and stat.state == "retrying" else ""
-    return f"{printable(stat.name)}: {what} {'not ' if stat.queued else ''}delivered yet when it last reported{why}"
+    return f"{printable(stat.name)}: {what} {'not ' if stat.queued else ''}delivered yet at its last report{why}"
 
 
 def _last_word(folder: WriterFolder) -> BackendStat | None:

@@ -12,9 +12,9 @@ from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat
 
 _WHY: Final = {
-    NO_TOKENIZER: "no tokenizer was given: run with --tokenizer tokenizer.json, the file that comes with the model",
-    TOOL_CALLS: "the answer calls tools, which only a chat template could turn into tokens",
-    NO_TEXT: "the benchmark sent no text of the answer",
+    NO_TOKENIZER: "no tokenizer was given: pass --tokenizer tokenizer.json, the file that belongs to the model",
+    TOOL_CALLS: "the answer contains tool calls, which can't be counted without a chat template",
+    NO_TEXT: "the benchmark sent no text for the answer",
 }
 """Map of reason of UNCOUNTED → explanation and advice."""
 
@@ -26,17 +26,17 @@ def of_feeds(report: Report) -> Iterator[str]:
     """
     counters = report.snapshot.counters
     if said := interruption(counters):
-        yield printable(f"{said}: what it would still have done is in no figure")
+        yield printable(f"{said}: figures lack everything it had not done yet")
     if _named(counters, UNFINISHED):
-        yield "a feed's sender has not said that it ended: what it sent last may be missing"
+        yield "the sender of a feed did not report its end: its last messages may be missing"
     refused = _named(counters, REFUSED)
     if refused:
         reasons = ", ".join(f"{stat.labels.get('reason', '')} {formatting.count(stat.value)}" for stat in refused)
-        yield printable(f"a feed could not use some of what it was sent: {reasons}")
+        yield printable(f"a feed ignored some messages: {reasons}")
     for stat in _named(counters, UNCOUNTED):
         reason = stat.labels.get("reason", "")
         why = _WHY.get(reason, reason)
-        yield printable(f"output tokens are unknown of {number_of(stat.value, 'completed request')}: {why}")
+        yield printable(f"the output tokens of {number_of(stat.value, 'completed request')} are unknown: {why}")
 
 
 def _named(counters: list[CounterStat], name: str) -> list[CounterStat]:

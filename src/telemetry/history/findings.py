@@ -31,9 +31,9 @@ _LATE: Final = 0.05
 _CLOCK_S: Final = 1.0
 _OF_TURNS: Final = tuple(f".{word}" for word in (words.TURN_LATENCY, words.TURN_TTFT))
 _PARTS: Final = {
-    "given": "a part of the run",
-    "trim_warmup": "the run without its warm-up",
-    "steady": "the steady part of the run",
+    "given": "the chosen time range",
+    "trim_warmup": "the time range after the warm-up",
+    "steady": "the steady time range",
 }
 
 
@@ -83,12 +83,12 @@ def _losses(report: Report) -> Iterator[str]:
     account = report.snapshot.accounting
     if account.lost:
         yield (
-            f"{report.completeness}: the numbers lack {formatting.count(account.lost)} of"
-            f" {number_of(account.emitted, 'event')}"
+            f"{report.completeness}: the result lacks {formatting.count(account.lost)} of "
+            f"{number_of(account.emitted, 'event')}"
         )
     if account.waiting:
         are, their = ("is", "its id") if account.waiting == 1 else ("are", "their ids")
-        yield f"{number_of(account.waiting, 'event')} {are} in no number: no definition has come for {their}"
+        yield (f"{number_of(account.waiting, 'event')} {are} not counted: the definition for {their} is missing")
     if report.unknown:
         yield f"{report.completeness}: {report.unknown}"
 
@@ -102,11 +102,11 @@ def _part(report: Report, covered: Covered | None) -> Iterator[str]:
         f"{formatting.duration_s(time_range.start_s)} to {formatting.duration_s(time_range.end_s)} after its start"
     )
     if not time_range.found:
-        yield printable(f"{time_range.reason}: these are the numbers of {'the whole run' if whole else span}")
+        yield printable(f"{time_range.reason}: these numbers cover {'the whole run' if whole else span}")
     if not whole:
         yield (
-            f"series, counters and gauges are of {_PARTS[time_range.chosen]}, {span};"
-            " events, producers and losses are of the whole run"
+            f"series, counters and gauges cover {_PARTS[time_range.chosen]}, {span}; events, "
+            "producers and losses cover the whole run"
         )
 
 
@@ -114,19 +114,20 @@ def _history(report: Report, covered: Covered | None, passed_over: str) -> Itera
     values = sum(stat.count for stat in report.snapshot.series)
     if covered is None:
         if passed_over:
-            yield printable(f"{passed_over}: bounds are wider than they could be, and nothing is told over time")
+            yield printable(f"{passed_over}: bounds are wider than necessary, and figures over time are missing")
         return
     if covered.whole:
         if covered.start_s > _EDGE_S:
-            yield f"the history begins {formatting.duration_s(covered.start_s)} after the start of the run"
+            yield f"the history starts {formatting.duration_s(covered.start_s)} after the start of the run"
         if covered.values != values:
             yield (
-                f"the history holds {formatting.count(covered.values)} of {number_of(values, 'value')}:"
-                " bounds of the series it lacks values of are wider than they could be"
+                f"the history has {formatting.count(covered.values)} of "
+                f"{number_of(values, 'value')}: series with missing values have wider bounds than "
+                "necessary"
             )
     missing_s = covered.end_s - covered.start_s - covered.seconds
     if missing_s > _EDGE_S:
-        yield f"the history knows nothing of {formatting.duration_s(missing_s)} in between"
+        yield f"the history has a gap of {formatting.duration_s(missing_s)}"
 
 
 def _too_few(report: Report) -> Iterator[str]:
@@ -162,7 +163,9 @@ def _short(report: Report, lacking: Sequence[str], stats: Sequence[SeriesStat]) 
     if not lacking:
         return f"too few values for any percentile of {_names(names)}: {_samples(stats)}"
     bounds = [report.bounds_of(stat) for stat in stats]
-    return f"{_rest(lacking, names, stats)}: {_sides(bounds, lacking)} at 95 %{_needed(lacking)}"
+    have = "has" if len(lacking) == 1 else "have"
+    missing = f"{have} {_sides(bounds, lacking)} yet (95 % confidence)"
+    return f"{_keys(lacking)} of {_names(names)} {missing}: {_needed(lacking, stats)}"
 
 
 def _short_turns(turns: Sequence[tuple[SeriesStat, tuple[str, ...]]]) -> str:
@@ -173,15 +176,14 @@ def _short_turns(turns: Sequence[tuple[SeriesStat, tuple[str, ...]]]) -> str:
     lacking = [key for key in dict.fromkeys(key for stat in stats for key in stat.percentiles) if _claims(key)]
     lacking = [key for key in lacking if any(key in own for _, own in turns)]
     different = {stat.labels[words.TURN] for stat in stats}
-    return (
-        f"by turn, {_rest(lacking, list(names), stats)}, too few for bounds at 95 % in"
-        f" {number_of(len(different), 'turn')}{_needed(lacking)}"
-    )
+    turns_lacking = number_of(len(different), "turn")
+    have = "has" if len(lacking) == 1 else "have"
+    missing = f"{have} no bounds yet in {turns_lacking} (95 % confidence)"
+    return f"by turn, {_keys(lacking)} of {_names(list(names))} {missing}: {_needed(lacking, stats)}"
 
 
-def _rest(lacking: Sequence[str], names: Sequence[str], stats: Sequence[SeriesStat]) -> str:
-    verb = "rests" if len(lacking) == 1 else "rest"
-    return f"{_and([f'p{key}' for key in lacking])} of {_names(names)} {verb} on {_samples(stats)}"
+def _keys(lacking: Sequence[str]) -> str:
+    return _and([f"p{key}" for key in lacking])
 
 
 def _samples(stats: Sequence[SeriesStat]) -> str:
@@ -198,9 +200,12 @@ def _sides(bounds: Sequence[SeriesBounds | None], lacking: Sequence[str]) -> str
     return "no lower bound" if all(one.high is not None for one in found) else "no bounds"
 
 
-def _needed(lacking: Sequence[str]) -> str:
-    counts = [least_count(parse_percentile(key)) for key in lacking]
-    return f"; it takes {_and([formatting.count(count) for count in counts if count is not None])}"
+def _needed(lacking: Sequence[str], stats: Sequence[SeriesStat]) -> str:
+    """`needs 36,887 samples, has 12,000`."""
+    counts = [count for key in lacking if (count := least_count(parse_percentile(key))) is not None]
+    needs, has = ("needs", "has") if len(lacking) == 1 else ("need", "have")
+    wanted = f"{_and([formatting.count(count) for count in counts])} samples"
+    return f"{needs} {wanted}, {has} {_samples(stats).partition(' sample')[0]}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -222,8 +227,9 @@ def _ticks(report: Report) -> Iterator[str]:
     if cost.ticks and cost.ticks_late > _LATE * cost.ticks:
         share, were = formatting.percent(cost.ticks_late / cost.ticks), "was" if cost.ticks_late == 1 else "were"
         yield (
-            f"{formatting.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} of the aggregator {were} late"
-            f" ({share}): the machine was busy, and rates over a second or two may be off"
+            f"{formatting.count(cost.ticks_late)} of {number_of(cost.ticks, 'tick')} of the "
+            f"aggregator {were} late ({share}): the machine was busy, so rates over a second or "
+            "two may be inaccurate"
         )
 
 
@@ -236,8 +242,8 @@ def _clock(report: Report) -> Iterator[str]:
     if abs(stepped_s) > _CLOCK_S:
         which = "forward" if stepped_s > 0 else "back"
         yield (
-            f"the clock was set {which} by {formatting.duration_s(abs(stepped_s))} during the run:"
-            " seconds since its start follow the clock"
+            f"the clock was set {which} by {formatting.duration_s(abs(stepped_s))} during the run: "
+            "times since its start follow the clock"
         )
 
 
@@ -245,6 +251,6 @@ def _over_time(report: Report) -> Iterator[str]:
     series = sum(stat.count > 0 for stat in report.snapshot.series)
     if report.over_time and len(report.over_time) < series:
         yield (
-            f"figures over time are those of the {formatting.count(len(report.over_time))} series"
-            f" with the most values, of {formatting.count(series)}"
+            f"figures over time show the {formatting.count(len(report.over_time))} series with the "
+            f"most values, of {formatting.count(series)}"
         )

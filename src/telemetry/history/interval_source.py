@@ -65,7 +65,7 @@ class ControlIntervals:
             try:
                 yield from map(decode_interval, page.intervals)
             except Malformed as malformed:
-                raise ProtocolError(f"an interval of the history can't be read: {malformed}") from malformed
+                raise ProtocolError(f"can't read an interval of the history: {malformed}") from malformed
             forward = page.next_ns is not None and page.next_ns > following
             following = page.next_ns if forward else None  # a clock that was set back must not loop forever
 

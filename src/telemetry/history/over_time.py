@@ -42,7 +42,7 @@ def shown(percentiles: Sequence[str]) -> list[str]:
 def check_step(step_s: float) -> None:
     """Raise UsageError for a step that is not positive and finite."""
     if not 0.0 < step_s < math.inf:
-        raise UsageError(f"a step of {step_s:g} s leads nowhere", hint="write it like 10s or 1m")
+        raise UsageError(f"a step of {step_s:g} s is too short", hint="write it like 10s or 1m")
 
 
 def check_points(steps: float, series: int, step_s: float) -> None:
@@ -50,9 +50,10 @@ def check_points(steps: float, series: int, step_s: float) -> None:
     if steps * series > POINTS:
         least_s = step_s * steps * series / POINTS
         raise UsageError(
-            f"steps of {step_s:g} s make {formatting.count(math.ceil(steps))} points of each of"
-            f" {formatting.count(series)} series, and a report holds {formatting.count(POINTS)}",
-            hint=f"ask for steps of {math.ceil(least_s):,} s",
+            f"steps of {step_s:g} s give {formatting.count(math.ceil(steps))} points for each of "
+            f"{formatting.count(series)} series; the limit of a report is "
+            f"{formatting.count(POINTS)}",
+            hint=f"use steps of at least {math.ceil(least_s):,} s",
         )
 
 

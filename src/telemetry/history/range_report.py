@@ -23,7 +23,7 @@ from telemetry.wire.report import EarlyRule
 from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, WindowStat
 
 _USUAL: Final = EarlyRule()
-_REASON: Final = "percentiles of a part of a run come from its history"
+_REASON: Final = "percentiles of a time range are computed from the history"
 
 
 @dataclass

@@ -81,7 +81,7 @@ class RunHistory:
         try:
             return sum(one.path.stat().st_size for one in segments(self._directory) if one.level == level)
         except OSError as error:
-            raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
+            raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
 
     def windows(
         self, step_s: float, start_ns: int, end_ns: int, percentiles: Sequence[str], rows: Rows
@@ -118,8 +118,8 @@ class RunHistory:
 def damage_of(reader: HistoryReader) -> list[str]:
     """Return a sentence for each file that the last reading could not read completely."""
     return [
-        f"{path} is damaged: its last {number_of(count, 'byte')} can't be read, and what they say is left out where"
-        " no other file has it"
+        f"{path} is damaged: can't read its last {number_of(count, 'byte')}; these values are "
+        "missing unless another file has them"
         for path, count in sorted(reader.torn.items())
     ]
 

@@ -103,8 +103,8 @@ def _late(of: RequestCounts) -> str:
     if corrected.count != raw.count:
         planned = f" of the {formatting.count(corrected.count)} of {formatting.count(raw.count)} that were planned"
     return printable(
-        f"requests of {_name(of)} went out up to {late} late: from when they were planned,"
-        f" p{_LATE_AT} latency{planned} is {after}, not {before}"
+        f"requests of {_name(of)} started up to {late} late: counted from the planned time, "
+        f"p{_LATE_AT} latency{planned} is {after} instead of {before}"
     )
 
 
@@ -113,7 +113,7 @@ def _unended(of: RequestCounts) -> Iterator[str]:
     for what, number in (("in flight at the end", of.in_flight), ("expired", of.expired)):
         if number > 0:
             share = f"{formatting.count(number)} of {number_of(of.issued, 'request')}"
-            yield printable(f"{what}: {share} of {_name(of)}, which no latency has")
+            yield printable(f"{what}: {share} of {_name(of)}, not included in latency")
 
 
 def _uncounted(of: RequestCounts) -> Iterator[str]:
@@ -121,7 +121,9 @@ def _uncounted(of: RequestCounts) -> Iterator[str]:
     tokens = of.series.get(words.OUTPUT_TOKENS)
     if tokens is not None and 0 < tokens.count < of.completed:
         known = f"{formatting.count(tokens.count)} of {number_of(of.completed, 'completed request')}"
-        yield printable(f"output tokens are known of {known} of {_name(of)}: tokens a second are at least so many")
+        yield printable(
+            f"output tokens are known for {known} of {_name(of)}: the real tokens per second are higher"
+        )
 
 
 def _name(of: RequestCounts) -> str:

@@ -57,7 +57,7 @@ def find_result(
     final = find_final(run, fallback_dirs)
     if final is None:
         raise _no_result(run)
-    elsewhere = f"the run directory could not be written, so it is {final.path}" if final.is_elsewhere else ""
+    elsewhere = f"can't write to the run directory, so the result is in {final.path}" if final.is_elsewhere else ""
     try:
         snapshot, sources, gates = with_backends(final.read(), run), read_sources(run), _gates(run)
         report = Report(
@@ -73,7 +73,7 @@ def find_result(
         left = remains(run)
         if error.hint or run.locked() or not left.recoverable:
             raise
-        raise RunDirectoryError(error.message, hint=f"`{left.remedy}` makes it anew from the journal") from error
+        raise RunDirectoryError(error.message, hint=f"`{left.remedy}` makes it again from the journal") from error
 
 
 def _gates(run: RunDirectory) -> list[GateResult]:
@@ -109,8 +109,8 @@ def _no_result(run: RunDirectory) -> RunDirectoryError:
         return RunDirectoryError(f"{run.path} has no final result: the run is still going{where}")
     if pid := keeper_of(run.run_id):
         return RunDirectoryError(
-            f"{run.path} has no final result yet: its aggregator died, and process {pid} is starting another",
-            hint="the run goes on; ask again in a moment",
+            f"{run.path} has no final result yet: its aggregator died, and process {pid} is restarting it",
+            hint="the run continues; try again in a moment",
         )
     left = remains(run)
     message = (
@@ -121,5 +121,5 @@ def _no_result(run: RunDirectory) -> RunDirectoryError:
     segments = number_of(left.segments, "segment")
     return RunDirectoryError(
         f"{message}; its journal holds {formatting.size(left.journal_bytes)} in {segments}",
-        hint=f"`{left.remedy}` makes one of it, `{left.way_on}` goes on with the run",
+        hint=f"`{left.remedy}` makes a result from it, `{left.way_on}` continues the run",
     )

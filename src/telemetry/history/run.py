@@ -104,11 +104,11 @@ class RecordedRun:
             if size > OWN_BYTES:
                 return alone(
                     self.result,
-                    f"the history has {formatting.size(size)}, which `--every {step_s:.0f}s` reads all the same",
+                    f"the history is {formatting.size(size)}, and `--every {step_s:.0f}s` reads all of it",
                 )
             return self._whole(self.result, None)
         except RunDirectoryError as error:
-            return alone(self.result, f"the history can't be read: {error.message}")
+            return alone(self.result, f"can't read the history: {error.message}")
 
     def time_range(self, choice: TimeRangeChoice, step_s: float | None = None) -> Report:
         """Return the report of a time range: its series, counters, gauges and marks come from the history.
@@ -127,11 +127,11 @@ class RecordedRun:
         gathered = self._gathered(start_ns, end_ns, found.end_s - found.start_s, step_s)
         part = gathered.part
         if not part.windows and gathered.damage:
-            raise RunDirectoryError(f"the history can't be read: {gathered.damage[0]}")
+            raise RunDirectoryError(f"can't read the history: {gathered.damage[0]}")
         if not part.windows:
             raise UsageError(
-                "the history has nothing between"
-                f" {formatting.duration_s(found.start_s)} and {formatting.duration_s(found.end_s)} of the run",
+                f"the history has no data between {formatting.duration_s(found.start_s)} and "
+                f"{formatting.duration_s(found.end_s)} of the run",
                 hint=f"it ends at {formatting.duration_s(self._past.end_s)}",
             )
         added = part.added()
@@ -178,10 +178,14 @@ class RecordedRun:
     @cached_property
     def _past(self) -> RunHistory:
         if self.directory is None or not self.has_history:
-            where = f"{self.directory.path} has" if self.directory is not None else "a result that lies alone has"
+            where = (
+                f"{self.directory.path} has"
+                if self.directory is not None
+                else "a result without its run directory has"
+            )
             raise RunDirectoryError(
-                f"{where} no history, so nothing can be said of parts of the run",
-                hint="runs keep one unless the setting history.enabled is false",
+                f"{where} no history, so time ranges of the run are not available",
+                hint="runs write one unless history.enabled is false",
             )
         snapshot = self.result.snapshot
         return RunHistory(self.directory.history, snapshot.started_ns, snapshot.time_ns)

@@ -33,7 +33,7 @@ def settled(choice: TimeRangeChoice, past: RunHistory, stats: Sequence[SeriesSta
     chosen: Literal["steady", "trim_warmup"] = "steady" if choice.steady else "trim_warmup"
     series = busiest([stat for stat in stats if series_id(stat) in past.rows.place])
     if not series:
-        reason = "there are no series to tell it by"
+        reason = "there are no series to find it with"
         return TimeRange(start_s=start_s, end_s=end_s, chosen=chosen, found=False, reason=reason)
     start_ns, end_ns = past.ns(start_s), past.ns(end_s)
     steps = [steps_of(past, past.rows.key_of(series_id(stat)), start_ns, end_ns) for stat in series]
@@ -58,8 +58,9 @@ def _between(choice: TimeRangeChoice, past: RunHistory) -> tuple[float, float]:
     end_s = _moment(choice.to_s, past) if choice.to_s is not None else past.end_s
     if start_s >= end_s:
         raise UsageError(
-            f"nothing lies between {formatting.duration_s(start_s)} and {formatting.duration_s(end_s)} of the run",
-            hint=f"it took {formatting.duration_s(past.end_s)}",
+            f"the time range from {formatting.duration_s(start_s)} to "
+            f"{formatting.duration_s(end_s)} of the run is empty",
+            hint=f"the run took {formatting.duration_s(past.end_s)}",
         )
     return start_s, end_s
 

@@ -12,7 +12,7 @@ from telemetry.wire.units import TIME_NS
 
 _TIME: Final = re.compile(r"([-+]?)(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)", re.ASCII | re.IGNORECASE)
 _UNITS: Final = {"": 1.0, "m": 60.0, **{unit: of_ns / 1e9 for unit, of_ns in TIME_NS.items()}}
-_HINT: Final = "write it like 30s, 5m, 1h or 90; -10s is ten seconds before the end"
+_HINT: Final = "write it like 30s, 5m, 1h or 90; -10s means ten seconds before the end"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +33,10 @@ class TimeRangeChoice:
     def __post_init__(self) -> None:
         """Check the choice. Raises UsageError for an invalid one."""
         if self.trim_warmup and self.steady:
-            raise UsageError("a part is chosen by trim_warmup or by steady, not by both", hint="use one of them")
+            raise UsageError("trim_warmup and steady can't be combined", hint="use one of them")
         for at_s in (self.from_s, self.to_s):
             if at_s is not None and not math.isfinite(at_s):
-                raise UsageError(f"{at_s} is no time of a run", hint=_HINT)
+                raise UsageError(f"{at_s} is not a time of a run", hint=_HINT)
 
     @property
     def whole(self) -> bool:
@@ -52,6 +52,6 @@ def parse_time(text: str) -> float:
     found = _TIME.fullmatch(text.strip())
     factor = _UNITS.get(found[3]) if found else None
     if found is None or factor is None:
-        raise UsageError(f"{text!r} is no time", hint=_HINT)
+        raise UsageError(f"{text!r} is not a time", hint=_HINT)
     seconds = float(found[2]) * factor
     return -seconds if found[1] == "-" else seconds

@@ -91,8 +91,8 @@ class FeedLoop:
             self._there_s = now_s
         if now_s - self._heard_s > _QUIET_S and not self._quiet_said:
             self._quiet_said = True
-            who = "nothing comes from" if messages.connected else "nobody listens at"
-            self._say(f"{who} {messages.address} for {_QUIET_S:g} s now; still waiting")
+            who = "no messages from" if messages.connected else "no sender listens at"
+            self._say(f"{who} {messages.address} for {_QUIET_S:g} s; still waiting")
 
     def _take_the_rest(self, deadline_s: float) -> Ending:
         while (left_s := deadline_s - self._clock()) > 0:

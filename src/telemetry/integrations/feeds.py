@@ -85,13 +85,13 @@ def parse_feed(text: str) -> FeedSpec:
         close = get_close_matches(name, known, n=1)
         meant = FeedSpec(close[0], printable(address)) if close else None
         hint = f"did you mean {meant}?" if meant else f"one of {', '.join(sorted(known))}"
-        raise UsageError(f"there is no feed {printable(name)!r}", hint=hint)
+        raise UsageError(f"no feed is named {printable(name)!r}", hint=hint)
     if colon and not is_pattern(address):
         try:
             check_connectable(address)
         except EndpointError as error:
             raise UsageError(
-                f"{printable(address)!r} is no address to feed from",
+                f"{printable(address)!r} is not a valid feed address",
                 hint=f"write {name}:ipc://PATH or {name}:tcp://HOST:PORT, with a PORT from 1 to 65535",
             ) from error
     return FeedSpec(name, address)
@@ -103,7 +103,7 @@ def load_feed(name: str) -> FeedKind:
     try:
         return cast(FeedKind, point.load())
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"the feed {name} can't be loaded: {printable(str(error))}") from error
+        raise UsageError(f"can't load the feed {name}: {printable(str(error))}") from error
 
 
 def _known() -> dict[str, EntryPoint]:

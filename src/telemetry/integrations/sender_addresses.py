@@ -37,10 +37,10 @@ def await_listening(
             return ""
         if time.monotonic() >= patient_until_s:
             patient_until_s = math.inf
-            say(f"nobody listens at {' or '.join(patterns)} yet; still waiting")
+            say(f"no sender listens at {' or '.join(patterns)} yet; still waiting")
         time.sleep(look_s)
     if len(found) > 1:
-        say(f"{len(found):,} senders are there, and the newest is taken; the others are {', '.join(found[1:])}")
+        say(f"found {len(found):,} senders and using the newest; the others are {', '.join(found[1:])}")
     return found[0]
 
 
@@ -110,8 +110,8 @@ class SendersOfCommand:
         if len(there) > 1:
             names = ", ".join(address for address, _ in there)
             raise EndpointError(
-                f"{len(there)} senders appeared since the command was started, and this system does not tell which "
-                f"one is the command's: {names}",
+                f"{len(there)} senders appeared since the command started, and this system can't "
+                f"tell which one belongs to it: {names}",
                 hint="write the address of the right one after the name of the feed",
             )
         new = [address for address, file in there if file not in self._judged]

@@ -69,7 +69,7 @@ def add_histories(
         if writer is not None:
             writer.close()
     if writer is not None and writer.failed:
-        raise RunDirectoryError(f"the merged history can't be written: {writer.failed}")
+        raise RunDirectoryError(f"can't write the merged history: {writer.failed}")
     keys = {series_id(key): key for key in instruments.keys if key.kind == "series"}
     figures = time_range.figures()
     tallies = {id(part.input): part.counts() for part in parts}

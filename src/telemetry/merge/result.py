@@ -28,8 +28,8 @@ from telemetry.wire.snapshot import (
 )
 
 _WORSE: Final[tuple[Completeness, ...]] = ("complete", "lossy", "incomplete", "interrupted")
-_ADDED: Final = "the percentiles of several runs come from their histograms"
-_ROUNDED: Final = "some counters are too large together for a whole number"
+_ADDED: Final = "percentiles of merged runs are computed from histograms"
+_ROUNDED: Final = "the sum of some counters does not fit in an integer"
 
 _Sum = TypeVar("_Sum", bound=Struct)
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat)
@@ -238,5 +238,5 @@ def _warnings(inputs: Sequence[Input]) -> Iterable[str]:
     """Yield the warnings of each run, and the reason if it was interrupted."""
     for one in inputs:
         if one.snapshot.state == "INTERRUPTED":
-            yield f"{one.label}: interrupted: {one.snapshot.reason or 'nobody said why'}"
+            yield f"{one.label}: interrupted: {one.snapshot.reason or 'unknown reason'}"
         yield from (f"{one.label}: {warning}" for warning in one.snapshot.warnings)

@@ -74,7 +74,7 @@ def merge(
         series, warnings = merged_series(inputs, added, percentiles, coarse=coarse)
         if not added.written:
             lacking = ", ".join(one.label for one in inputs if not one.directory.history.is_dir())
-            warnings.append(f"there is no history: {lacking} has none")
+            warnings.append(f"no history was written: {lacking} has none")
         snapshot = merged_snapshot(
             inputs, series, run_id=run_id, name=name, directory=carriable(str(path)), warnings=warnings
         )
@@ -110,7 +110,7 @@ def _appearing(path: Path) -> Iterator[Path]:
         sync_directory(path.parent)
     except OSError as error:
         raise RunDirectoryError(
-            f"the merged run can't be written: {describe(error)}", hint="choose a writable place with -o"
+            f"can't write the merged run: {describe(error)}", hint="choose a writable location with -o"
         ) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -65,11 +65,13 @@ def merged_series(
             stats.append(_fine([share.stat for share in whole], series, added))
         elif coarse:
             stats.append(_coarse([share.stat for share in whole], series, added, percentiles))
-            warnings.append(f"{stats[-1].name}: {lacking[0]}, so its percentiles come from display histograms")
+            warnings.append(
+                f"{stats[-1].name}: {lacking[0]}, so its percentiles are computed from display histograms"
+            )
         else:
             raise UsageError(
-                f"the histograms of {shares[0].stat.name!r} can't be added exactly: {lacking[0]}",
-                hint="`--coarse` adds display histograms where it must: their percentiles are within 25 %",
+                f"can't add the histograms of {shares[0].stat.name!r} exactly: {lacking[0]}",
+                hint="pass `--coarse` to add display histograms instead: percentiles are then accurate to 25 %",
             )
     return stats, warnings
 
@@ -92,7 +94,7 @@ def _lack(one: Input, stat: SeriesStat, counts: Mapping[SeriesId, int]) -> str:
         return f"run {one.label} has no history"
     if 0 <= known < stat.count:
         return f"the history of run {one.label} has {known:,} of {number_of(stat.count, 'value')}"
-    return f"the history of run {one.label} contradicts its result"
+    return f"the history of run {one.label} does not match its result"
 
 
 def _fine(stats: Sequence[SeriesStat], series: SeriesId, added: Added) -> SeriesStat:

@@ -62,7 +62,7 @@ def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_start
     """
     inputs = [_input(directory, snapshot) for directory, snapshot in found]
     if len(inputs) < 2:
-        raise UsageError("one run is no merge", hint="name two runs or more")
+        raise UsageError("a merge needs at least two runs", hint="give two or more runs")
     _refuse_twice(inputs)
     refuse_conflicts(inputs)
     names = labels([(one.snapshot.name, one.host, one.snapshot.run_id) for one in inputs])
@@ -76,7 +76,7 @@ def gather(found: Iterable[tuple[RunDirectory, MetricsSnapshot]], *, align_start
 def _input(directory: RunDirectory, snapshot: MetricsSnapshot) -> Input:
     if snapshot.state not in TERMINAL or not _let_go(directory):
         raise RunDirectoryError(
-            f"{directory.path} is still going: its aggregator has it", hint="wait for its end, or `telemetry stop`"
+            f"{directory.path} is still going", hint="wait for its end, or stop it with `telemetry stop`"
         )
     sources = read_sources(directory)
     if sources:
@@ -142,8 +142,8 @@ def _refuse_twice(inputs: Sequence[Input]) -> None:
             if other is not one:
                 paths = list(dict.fromkeys(str(found.directory.path) for found in (other, one)))
                 raise UsageError(
-                    f"run {run_id} would count twice: it is in {' and in '.join(paths)}",
-                    hint="leave one of them out" if paths[1:] else "name it once",
+                    f"run {run_id} would be counted twice: it is in {' and in '.join(paths)}",
+                    hint="remove one of them" if paths[1:] else "give it once",
                 )
 
 
@@ -165,7 +165,7 @@ def refuse_conflicts(inputs: Sequence[Input]) -> None:
                     raise UsageError(
                         f"{stat.name!r} is a {_described(first_kind, first_unit)} in {first.directory.path} "
                         f"and a {_described(kind, stat.unit)} in {one.directory.path}",
-                        hint="record it under one name, kind and unit, or leave one of the runs out",
+                        hint="record it with one name, kind and unit, or leave out one of the runs",
                     )
 
 

@@ -125,7 +125,7 @@ class Translation:
         new: _Array = places[np.minimum(old, places.size - 1)]
         unknown = old[new == _NONE]
         if unknown.size:
-            raise RunDirectoryError(f"the history does not say what {kind} {unknown[0]} is")
+            raise RunDirectoryError(f"the history does not define {kind} {unknown[0]}")
         return new
 
 
@@ -137,7 +137,8 @@ def _agreed(first: SeriesKey, first_owner: str, other: SeriesKey, owner: str) ->
     if first.kind == "series" and first.ticks_per_unit != other.ticks_per_unit:
         lows = [f"{1.0 / key.ticks_per_unit:g}" for key in (first, other)]
         raise UsageError(
-            f"series {first.name!r} tells values {lows[0]} apart in {first_owner} and {lows[1]} in {owner}",
-            hint="their histograms can't be added; give it one `low`, or leave one of the runs out",
+            f"the lowest values of series {first.name!r} differ: {lows[0]} in {first_owner} and "
+            f"{lows[1]} in {owner}",
+            hint="their histograms can't be added; give both the same `low`, or leave out one of the runs",
         )
     return replace(first, digits=min(first.digits, other.digits))

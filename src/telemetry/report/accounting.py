@@ -30,7 +30,7 @@ def losses(snapshot: MetricsSnapshot) -> Section:
     if account.missing:
         rows.append(["missing", number_of(account.missing, "event"), "sent, but never arrived"])
     if account.waiting:
-        rows.append(["waiting", number_of(account.waiting, "event"), "no definition has come for their id"])
+        rows.append(["waiting", number_of(account.waiting, "event"), "no definition has arrived for their id"])
     return Section(
         "Losses", table=Table([Column("reason"), Column("how many"), Column("why", 1, right=False)], rows)
     )
@@ -91,11 +91,11 @@ def _producer_notes(stat: ProducerStat, report: Report, *, alone: bool) -> Itera
     if losses and not alone:
         yield printable(", ".join(f"{reason} {formatting.count(n)}" for reason, n in losses.items()))
     if stat.missing_batches:
-        may_come = "" if report.final else ", which may still come"
+        may_come = "" if report.final else ", which may still arrive"
         yield f"missing batches {_ranges(stat.missing_batches)}{may_come}"
     if stat.unrepairable:
         which = f" ({_ranges(stat.unrepairable_batches)})" if stat.unrepairable_batches else ""
-        yield f"{wording.batches(stat.unrepairable)} lost for good{which}"
+        yield f"{wording.batches(stat.unrepairable)} permanently lost{which}"
     if stat.repaired:
         yield f"{wording.batches(stat.repaired)} repaired"
 
@@ -106,10 +106,10 @@ def _whereabouts(stat: ProducerStat, report: Report) -> str:
     if stat.completeness in ("complete", "lossy") or (stat.status == "live" and not over):
         return ""
     if stat.unfinished:
-        return "was still recording when the run ended"
+        return "still recording when the run ended"
     silence = report.snapshot.time_ns - stat.last_event_ns
     age = f"{formatting.duration_ns(max(0, silence))} {'before the end' if over else 'ago'}"
-    last = f"its last event was {age}" if stat.last_event_ns else "no event of it came"
+    last = f"its last event was {age}" if stat.last_event_ns else "no events arrived"
     return f"never ended, {last}" if over and stat.completeness == "incomplete" else last
 
 

@@ -22,7 +22,7 @@ def backends(report: Report) -> Section:
         Column("delivered"),
         Column("left", 1),
         Column("dropped", 2),
-        Column("no place", 5),
+        Column("unsupported", 5),
         Column("repeated", 4),
         Column("retried", 3),
         Column("restarts", 6),
@@ -46,17 +46,21 @@ def notes(report: Report) -> Iterator[str]:
     yield from map(wording.undelivered, left)
     resumable = [stat for stat in left if wording.resumable(stat)]
     if resumable:
-        mended = "; once that is mended, it" if all(stat.state == "failed" for stat in resumable) else ", and"
-        what = f"what is not delivered waits in the run directory{mended} goes out with"
+        mended = (
+            "; after fixing the cause, deliver it with"
+            if all(stat.state == "failed" for stat in resumable)
+            else "; deliver it with"
+        )
+        what = f"undelivered data is kept in the run directory{mended}"
         yield f"{what}\n{wording.resume_command(report.directory)}"  # on its own line, the command can be copied
     for stat in known:
         name = printable(stat.name)
         if stat.dropped:
             yield f"{name}, dropped: {wording.counted(stat.dropped)}"
         if stat.no_place:
-            yield f"{name} has no place for: {wording.counted(stat.no_place)}"
+            yield f"{name} does not support: {wording.counted(stat.no_place)}"
         if stat.repeated:
-            yield f"{name}: {number_of(stat.repeated, 'item')} may be there twice, as its writer died meanwhile"
+            yield (f"{name}: {number_of(stat.repeated, 'item')} may appear twice, because its writer was restarted")
         if stat.last_error and stat.state not in _UNDELIVERED:
             yield f"{name}, last error: {printable(stat.last_error)}"
     for stat in known:
@@ -66,7 +70,7 @@ def notes(report: Report) -> Iterator[str]:
 
 def at_place(stat: BackendStat) -> str:
     """Return where users find the data that a backend received."""
-    return f"{printable(stat.name)} is at {printable(stat.place)}"
+    return f"{printable(stat.name)}: see {printable(stat.place)}"
 
 
 def line(report: Report) -> str:

@@ -17,15 +17,15 @@ _SHOWN: Final = ("5", "10", "20")
 
 def calibration_text(calibration: Calibration, width: int = 100, color: bool = False) -> str:
     """Return lines that end with a newline; the noisiest figures are last."""
-    head = printable(f"calibration {calibration.name}: {calibration.runs} runs that were the same")
+    head = printable(f"calibration {calibration.name}: {calibration.runs} identical runs")
     table = Section(
         "",
         [printable(shlex.join(calibration.argv))],
         _table(calibration),
         [
-            "noise: the standard deviation between runs, of their mean",
-            f"found with {', '.join(_SHOWN)} runs a side: the smallest difference that nine of ten comparisons "
-            "show of this figure alone; with runs made by turns it may be smaller",
+            "noise: standard deviation of the mean between runs",
+            f"found with {', '.join(_SHOWN)} runs per side: the smallest difference that 9 of 10 "
+            "comparisons detect for this figure alone; smaller if the runs alternate",
         ],
     )
     bold = f"\x1b[1m{head}\x1b[0m" if color else head

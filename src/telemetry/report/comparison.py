@@ -92,13 +92,13 @@ def comparison_facts(comparison: Comparison) -> Iterator[str]:
     tested = sum(metric.p_adjusted is not None for metric in comparison.metrics)
     if tested:
         of_all = f"for all {tested:,} together" if tested > 1 else "for the only one"
-        ways = "each run is held against its neighbour · " if comparison.paired else ""
+        ways = "each run is compared with its neighbour · " if comparison.paired else ""
         yield (
-            f"{ways}intervals: {level} for one figure · verdicts: {level} {of_all} · "
-            f"smallest difference that matters: {formatting.percent(comparison.min_effect)}"
+            f"{ways}intervals: {level} for one figure · verdicts: {level} {of_all} · smallest "
+            f"difference that matters: {formatting.percent(comparison.min_effect)}"
         )
     if comparison.calibration:
-        yield printable(f"noise of runs that are the same: calibration {comparison.calibration}")
+        yield printable(f"noise between identical runs: calibration {comparison.calibration}")
 
 
 def figure_name(metric: MetricResult) -> str:
@@ -227,13 +227,13 @@ def _unchanged(comparison: Comparison) -> Section:
     """Explain each verdict in a line."""
     lines = []
     meanings: dict[Verdict, str] = {
-        "same": f"surely within ±{formatting.percent(comparison.min_effect)}",
-        "not_shown": "there may be one, too small for these runs to tell from noise",
+        "same": f"shown to be within ±{formatting.percent(comparison.min_effect)}",
+        "not_shown": "one may exist, but is too small to separate from noise",
     }
     for verdict, meaning in meanings.items():
         found = [metric for metric in comparison.metrics if metric.verdict == verdict]
         if found:
-            lines.append(f"{_count(found)} with {VERDICT_WORDS[verdict]}, {meaning}: {_listed(found)}")
+            lines.append(f"{_count(found)} with {VERDICT_WORDS[verdict]} ({meaning}): {_listed(found)}")
     notes = list(reasons([metric for metric in comparison.metrics if metric.verdict == "not_shown"]))
     return Section("Without a difference", lines, notes=notes)
 

@@ -29,9 +29,9 @@ _MARKS_SHOWN: Final = 20
 _PARAM_COLUMNS: Final = 56
 """The columns of a value: with its name it fits into 80."""
 _PARTS: Final = {
-    "given": ("only", "no such part"),
-    "trim_warmup": ("without the warm-up,", "no end of a warm-up"),
-    "steady": ("the steady part,", "no steady part"),
+    "given": ("only", "no such time range"),
+    "trim_warmup": ("without the warm-up,", "no end of the warm-up"),
+    "steady": ("steady time range,", "no steady time range"),
 }
 """TimeRange.chosen → how a part of this kind is introduced, and what is said if there is none."""
 
@@ -105,7 +105,7 @@ def time_range_words(time_range: TimeRange) -> str:
     """Describe the time range of series, counters and gauges, and how it was found."""
     introduced, missing = _PARTS[time_range.chosen]
     start, end = formatting.duration_s(time_range.start_s), formatting.duration_s(time_range.end_s)
-    looked = f"{missing} was found between {start} and {end} of the run, so this is all of that"
+    looked = f"{missing} was found between {start} and {end} of the run, so this shows that whole time range"
     said = f"{introduced} {start} to {end} of the run" if time_range.found else looked
     return printable(f"{said}: {time_range.reason}" if time_range.reason else said)
 
@@ -161,7 +161,7 @@ def params(snapshot: MetricsSnapshot) -> Section:
     values = {name: printable(_scalar(value)) for name, value in snapshot.params.items()}
     shown = {name: cut(value, _PARAM_COLUMNS) for name, value in values.items()}
     rows = [[printable(name), value] for name, value in shown.items()]
-    notes = ["values that end with … are whole in the JSON form"] if shown != values else []
+    notes = ["values that end with … are complete in the JSON form"] if shown != values else []
     return Section("Parameters", table=Table([Column("name"), Column("value", right=False)], rows), notes=notes)
 
 

@@ -102,8 +102,8 @@ def _of_kind(report: Report, kind: str) -> RequestCounts:
         what = f"requests called {printable(kind)!r}" if kind else "requests"
         raise UsageError(f"the run has no {what}", hint=f"it has {names}" if names else "")
     raise UsageError(
-        f"the run has {len(fitting)} kinds of requests, and a summary is of one: {names}",
-        hint="--requests NAME picks one, and so does result_summary(report, kind=…)",
+        f"the run has {len(fitting)} kinds of requests, and a summary covers one: {names}",
+        hint="choose one with --requests NAME or result_summary(report, kind=…)",
     )
 
 

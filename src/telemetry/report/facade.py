@@ -45,7 +45,8 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
     form = format or SUFFIXES.get(target.suffix.lower())
     if form is None:
         raise UsageError(
-            f"{target.suffix} of {target} names no format", hint=f"use one of {', '.join(filter(None, SUFFIXES))}"
+            f"the suffix {target.suffix} of {target} does not select a format",
+            hint=f"use one of {', '.join(filter(None, SUFFIXES))}",
         )
     if form not in FORMATS:
         raise UsageError(f"unknown report format {form!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -53,7 +54,7 @@ def save(report: Report, path: str | os.PathLike[str], format: str | None) -> No
     try:
         write_atomic(target, text.encode())
     except OSError as error:
-        raise RunDirectoryError(f"{target} can't be written: {error.strerror}") from error
+        raise RunDirectoryError(f"can't write {target}: {error.strerror}") from error
 
 
 def report_html(report: Report) -> str:
@@ -84,7 +85,7 @@ def _sections(report: Report) -> Iterator[Section]:
 
 def _state(run: RunFacts, report: Report | None) -> str:
     if not run.endpoint:
-        return "no aggregator was reached, nothing is recorded"
+        return "no aggregator was reached; nothing is recorded"
     return "the aggregator does not answer" if report is None else report.verdict
 
 

@@ -22,7 +22,7 @@ def gate_lines(results: Sequence[GateResult]) -> Section:
         own = [result for result in results if result.outcome == outcome]
         lines += [f"{outcome}: {printable(result.expression)} · {why(result)}" for result in own[:_SHOWN]]
         if len(own) > _SHOWN:
-            lines.append(f"{outcome}: {len(own) - _SHOWN:,} more, all in the JSON form")
+            lines.append(f"{outcome}: {len(own) - _SHOWN:,} more in the JSON form")
     return Section("Gates", lines)
 
 

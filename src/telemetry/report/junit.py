@@ -47,7 +47,7 @@ def _cases(report: Report) -> Iterator[Element]:
     if report.verdict in _ENDED:
         whole.append(_said("failure", report.headline(), report.verdict))
     elif report.verdict != "complete":
-        whole.append(_said("skipped", f"the run goes on: {report.headline()}"))
+        whole.append(_said("skipped", f"the run is still going: {report.headline()}"))
     yield whole
     for gate in report.gates:
         yield _gate(gate)

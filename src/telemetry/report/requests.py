@@ -24,8 +24,8 @@ _REASON_COLUMNS: Final = 64
 _AT_MOST: Final = "≈"
 """Mark of a percentile of several windows together."""
 _CELLS: Final = (
-    "bounds are ends of cells of the display histogram, up to a quarter too high; `telemetry report` has them from "
-    "the values, where there is a history"
+    "bounds are from display histograms and may be up to 25 % too high; with a history, `telemetry "
+    "report` computes them from the values"
 )
 _OF_CONVERSATIONS: Final = (words.CONVERSATION_DURATION, words.CONVERSATION_TURNS)
 _LATENCIES: Final = {words.LATENCY: ("50", "99"), words.CORRECTED: ("99",)}
@@ -50,7 +50,7 @@ def sections_of(report: Report) -> Iterator[tuple[Section, RequestCounts | None]
     if hidden := kinds[KINDS_SHOWN:]:
         names = ", ".join(wording.instrument(one.kind, one.labels) for one in hidden[:KINDS_SHOWN])
         more = ", …" if len(hidden) > KINDS_SHOWN else ""
-        yield Section("Requests of other kinds", [f"{names}{more}: all of them are in the JSON form"]), None
+        yield Section("Requests of other kinds", [f"{names}{more}: see the JSON form"]), None
 
 
 def late(report: Report) -> Iterator[str]:
@@ -95,7 +95,7 @@ def facts(report: Report, of: RequestCounts) -> Iterator[str]:
         if said:
             yield f"{what}: {' · '.join(said)}"
     if is_part(report):
-        yield "rates are known of the whole run only"
+        yield "rates are available for the whole run only"
 
 
 def is_part(report: Report) -> bool:
@@ -132,9 +132,13 @@ def windows(report: Report, whole: RequestCounts) -> Section:
         Column("p99", 3),
         *(Column("p99 corrected", 2) for _ in words_shown[1:]),
     ]
-    rows = [*(row(one, one.window or "(outside)") for one in parts_of(whole)), row(whole, "all together")]
+    rows = [*(row(one, one.window or "(outside)") for one in parts_of(whole)), row(whole, "all windows")]
     estimated = any(cell.startswith(_AT_MOST) for cell in rows[-1])
-    notes = [f"{_AT_MOST}: at most; percentiles of windows together are not known better"] if estimated else []
+    notes = (
+        [f"{_AT_MOST}: upper bound; percentiles of several windows together are not known more precisely"]
+        if estimated
+        else []
+    )
     notes += few_notes(report, rows)
     if (hidden := len(whole.windows) - KINDS_SHOWN) > 0:
         notes.append(f"{number_of(hidden, 'more window is', 'more windows are')} in the JSON form")
@@ -158,7 +162,7 @@ def early_stopping(report: Report, of: RequestCounts) -> Section:
     rule = f"{formatting.percent(figures.confidence)} confidence"
     if figures.tolerance:
         rule += f" and a tolerance of {formatting.percent(figures.tolerance)}"
-    notes = [f"with {rule}, as MLPerf's early stopping reckons; “more” are samples still missing"]
+    notes = [f"with {rule}, using MLPerf's early stopping; “more” is the number of samples still missing"]
     if any(_of_cells(of.series[word], stops.values()) for word, stops in found.items() if word in of.series):
         notes.append(_CELLS)
     return Section(title, table=Table(heads, rows), notes=notes)
@@ -217,9 +221,9 @@ def _kind(report: Report, whole: RequestCounts) -> Iterator[tuple[Section, Reque
 def _odd(whole: RequestCounts) -> Iterator[str]:
     """Yield the numbers of calls and durations that are in no figure."""
     if whole.after_end:
-        yield f"{number_of(whole.after_end, 'call')} for requests that had ended, or that nobody knows"
+        yield f"{number_of(whole.after_end, 'call')} for requests that had already ended or are unknown"
     if whole.out_of_order:
-        yield f"{number_of(whole.out_of_order, 'duration')} left out: the end lies before the beginning"
+        yield f"{number_of(whole.out_of_order, 'duration')} ignored: the end is before the beginning"
 
 
 def _late(report: Report, parts: Sequence[RequestCounts]) -> Iterator[str]:

@@ -228,11 +228,13 @@ def frame(report: Report, library: str) -> Any:
     UsageError for another library, or one that is not installed.
     """
     if library not in LIBRARIES:
-        raise UsageError(f"no data frames of {library!r} are known", hint=f"one of {', '.join(LIBRARIES)}")
+        raise UsageError(
+            f"{library!r} is not a supported data frame library", hint=f"one of {', '.join(LIBRARIES)}"
+        )
     try:
         module = import_module(library)
     except ImportError as error:
-        raise UsageError(f"{library} can't be imported: {error}", hint=f"`pip install {library}`") from error
+        raise UsageError(f"can't import {library}: {error}", hint=f"`pip install {library}`") from error
     found = list(rows(report))
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in found] for name in Row._fields}
     for name in _NUMBERS:

@@ -63,7 +63,7 @@ def series_table(title: str, report: Report, stats: Sequence[SeriesStat], names:
 def few_notes(report: Report, rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the explanation of the mark if any cell except the names has it."""
     marked = any(FEW in cell[:1] for row in rows for cell in row[1:])
-    said = f"{FEW} rests on too few values to be bounded with {confidence(report)} confidence"
+    said = f"{FEW} rests on too few values for {confidence(report)} confidence bounds"
     return [said] if marked else []
 
 

@@ -62,10 +62,10 @@ def values(stat: AxisStat) -> Section:
 
 def _notes(report: Report) -> Iterator[str]:
     if any(stat.timeouts for stat in report.snapshot.axes):
-        yield "timeouts: closed without the values of all producers"
+        yield "timeouts: steps closed without the values of all producers"
     if any(stat.corrections for stat in report.snapshot.axes):
-        yield "corrections: values that came after their step was closed"
+        yield "corrections: values that arrived after their step was closed"
     if report.time_range is not None:
-        yield "steps are those of the whole run"
+        yield "steps cover the whole run"
     if report.final:
-        yield "all steps, and how far producers were apart, are in the record log: `telemetry tail --records`"
+        yield "the record log has all steps and the spread between producers: `telemetry tail --records`"

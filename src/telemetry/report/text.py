@@ -49,7 +49,7 @@ def render_section(section: Section, width: int) -> list[str]:
         shown = Table(section.table.columns, section.table.rows[: section.rows_shown])
         lines += [INDENT + line for line in layout(shown, width - len(INDENT))]
         if hidden := len(section.table.rows) - len(shown.rows):
-            lines.append(f"{INDENT}… and {hidden:,} more, all of them in the JSON form")
+            lines.append(f"{INDENT}… and {hidden:,} more in the JSON form")
     return lines + [
         part for note in section.notes for line in note.split("\n") for part in _wrapped(line, width, INDENT)
     ]

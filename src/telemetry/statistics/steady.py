@@ -51,8 +51,8 @@ def steady_part(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str
         return SteadyRange(0, 0, parts)
     begin, end = parts.longest
     if end - begin == parts.size:
-        return SteadyRange(begin, end, "no shift or slope in all steps")
-    return SteadyRange(begin, end, f"the longest part without shift or slope: {parts.why(begin, end)}")
+        return SteadyRange(begin, end, "no shift or slope in any step")
+    return SteadyRange(begin, end, f"the longest time range without shift or slope: {parts.why(begin, end)}")
 
 
 def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str] = ()) -> SteadyRange:
@@ -66,7 +66,7 @@ def warmup_end(steps: Floats, tolerance: float = TOLERANCE, names: Sequence[str]
         return SteadyRange(0, 0, parts)
     begin = parts.settled()
     if begin > parts.size // 2:
-        return SteadyRange(0, 0, f"it settles in the second half only, after {begin:,} of {parts.size:,} steps")
+        return SteadyRange(0, 0, f"it settles only in the second half, after {begin:,} of {parts.size:,} steps")
     if begin == 0:
         return SteadyRange(0, parts.size, "the first steps are like the others")
     return SteadyRange(begin, parts.size, f"the first steps differ: {parts.why(begin, parts.size)}")
@@ -93,14 +93,14 @@ class _Parts:
         size = rows.shape[1]
         there = int((~np.isnan(rows)).sum(axis=1).min()) if rows.size else 0
         if there < LEAST_STEPS:
-            return f"{number_of(there, 'step has', 'steps have')} values, and it takes {LEAST_STEPS} to tell"
+            return f"{number_of(there, 'step has', 'steps have')} values, but {LEAST_STEPS} are needed"
         names = names or ["the figure", *(f"figure {number}" for number in range(2, len(rows) + 1))]
         shifts = {at: (names[row], shift) for at, row, shift in _shifts(rows, tolerance)}
         parts = _Parts(rows, tolerance, names, sorted({0, *shifts, size}), shifts)
         begin, end = parts.longest
         slope = parts.slope()
         if not slope and end - begin < _least(size):
-            return f"of {size:,} steps no more than {end - begin:,} in a row are without shift or slope"
+            return f"at most {end - begin:,} of {size:,} consecutive steps have no shift or slope"
         return slope or parts
 
     @property
@@ -126,7 +126,7 @@ class _Parts:
             cuts = [at - start for at in self.bounds if start < at < stop]
             for name, row in zip(self.names, self.rows, strict=True):
                 if is_slope(row[start:stop], cuts, self.tolerance):
-                    return f"{name} goes on {'rising' if _rises(row[start:stop]) else 'falling'}"
+                    return f"{name} keeps {'rising' if _rises(row[start:stop]) else 'falling'}"
         return ""
 
     def settled(self) -> int:
@@ -136,13 +136,14 @@ class _Parts:
             differing = (differ(row[begin:end], row[main], self.tolerance) for row in self.rows)
             if begin == main.start or not any(differing):
                 return begin
-        raise AssertionError("the longest part is one of them")
+        raise AssertionError("the longest time range is one of them")
 
     def why(self, begin: int, end: int) -> str:
         """Describe the shifts at both ends."""
         shifts = [(at, *self.shifts[at]) for at in (begin, end) if at in self.shifts]
         return ", ".join(
-            f"{name} goes from {shift.before:.4g} to {shift.after:.4g} at step {at:,}" for at, name, shift in shifts
+            f"{name} changes from {shift.before:.4g} to {shift.after:.4g} at step {at:,}"
+            for at, name, shift in shifts
         )
 
 

@@ -116,7 +116,7 @@ class WriterFolder:
             for folder in (self.path.parent, self.path, self.data):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise RunDirectoryError(f"the writer's folder can't be made: {describe(error)}") from error
+            raise RunDirectoryError(f"can't create the writer's folder: {describe(error)}") from error
 
     def write_facts(self, facts: WriterFacts) -> None:
         """Write the writer's settings. Raises RunDirectoryError."""
@@ -222,7 +222,7 @@ def _write(path: Path, value: _File) -> None:
     try:
         write_atomic(path, sealed(msgspec.json.encode(value) + b"\n"), durable=False, mode=OWNER_ONLY)
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
+        raise RunDirectoryError(f"can't write {path}: {describe(error)}") from error
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:
@@ -232,12 +232,12 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
     try:
         check_seal(data)
         version = msgspec.json.decode(data, type=_File).schema_version
         if version > SCHEMA:
-            raise RunDirectoryError(f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}")
+            raise RunDirectoryError(f"{path} has schema version {version}; this telemetry reads up to {SCHEMA}")
         return msgspec.json.decode(data, type=kind)
     except BAD_INPUT as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error

@@ -94,7 +94,7 @@ def write_calibration(root: Path, calibration: Calibration) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
+        raise RunDirectoryError(f"can't write {path}: {describe(error)}") from error
     return path
 
 
@@ -109,7 +109,7 @@ def read_calibration(root: Path, name: str) -> Calibration:
     except FileNotFoundError:
         raise RunNotFoundError(f"no calibration {name!r} in {path.parent}", hint=_hint(root, name)) from None
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
 
 
 def find_calibration(root: Path, name: str) -> Calibration | None:
@@ -133,7 +133,7 @@ def _decoded(path: Path) -> Calibration:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
     if found.schema_version > SCHEMA:
         raise RunDirectoryError(
-            f"{path} has schema version {found.schema_version}, this telemetry reads up to {SCHEMA}",
+            f"{path} has schema version {found.schema_version}; this telemetry reads up to {SCHEMA}",
             hint="read it with the version that wrote it",
         )
     return found
@@ -144,4 +144,4 @@ def _hint(root: Path, name: str) -> str:
     near = get_close_matches(slug(name), known, n=3, cutoff=0.5)
     if near:
         return f"did you mean {', '.join(near)}?"
-    return f"there is {', '.join(known[:10])}" if known else "`telemetry calibrate -- CMD` makes one"
+    return f"available: {', '.join(known[:10])}" if known else "create one with `telemetry calibrate -- CMD`"

@@ -99,11 +99,11 @@ def remains(run: RunDirectory) -> LeftOver:
 
 def _obstacle(run: RunDirectory, segments: Sequence[os.stat_result]) -> str:
     if not any(found.st_size for found in segments):
-        return "it left no journal to make one from"
+        return "it left no journal to make a result from"
     try:
         JournalReader(run.journal).last_checkpoint()
     except RunDirectoryError as error:
-        return f"no result can be made of its journal: {error.message}"
+        return f"can't make a result from its journal: {error.message}"
     return ""
 
 

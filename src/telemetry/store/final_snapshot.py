@@ -106,9 +106,7 @@ def write_final(snapshot: MetricsSnapshot, candidates: Sequence[Path]) -> Path:
             reasons.append(f"{path}: {error.strerror or error}")
         else:
             return path
-    raise RunDirectoryError(
-        f"the final result can't be written: {'; '.join(reasons) or 'there is no place for it'}"
-    )
+    raise RunDirectoryError(f"can't write the final result: {'; '.join(reasons) or 'no location is writable'}")
 
 
 def final_json(snapshot: MetricsSnapshot) -> bytes:
@@ -163,7 +161,7 @@ def _decode(data: bytes, path: Path) -> MetricsSnapshot:
         version = document["schema_version"]
         if version > SCHEMA:
             raise RunDirectoryError(
-                f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}",
+                f"{path} has schema version {version}; this telemetry reads up to {SCHEMA}",
                 hint="read it with the version that wrote it",
             )
         check_numbers(document)
@@ -172,7 +170,7 @@ def _decode(data: bytes, path: Path) -> MetricsSnapshot:
     except (*BAD_INPUT, KeyError, TypeError) as error:
         raise _damaged(path, error) from error
     if problem:
-        raise RunDirectoryError(f"{path} contradicts itself: {problem}")
+        raise RunDirectoryError(f"{path} is inconsistent: {problem}")
     return snapshot
 
 
@@ -185,9 +183,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise RunDirectoryError(f"there is no {path}") from error
+        raise RunDirectoryError(f"{path} does not exist") from error
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
 
 
 def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
@@ -195,7 +193,7 @@ def _read_elsewhere(path: Path, run: RunDirectory) -> bytes:
     try:
         return read_owned(path, _owners(run))
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
 
 
 def _owners(run: RunDirectory) -> set[int]:
@@ -235,7 +233,7 @@ def _finite(value: Any, where: str, odd: list[str]) -> Any:
     if isinstance(value, float):
         if math.isfinite(value):
             return value
-        odd.append(f"{where} is {value}, written as null")
+        odd.append(f"{where} is {value}, stored as null")
         return None
     if isinstance(value, dict):
         name = value.get("name")

@@ -282,7 +282,7 @@ def _is_segment(header: Buffer, magic: bytes, path: Path) -> bool:
         return False
     if version > SCHEMA:
         raise RunDirectoryError(
-            f"{path} has schema version {version}, this telemetry reads up to {SCHEMA}",
+            f"{path} has schema version {version}; this telemetry reads up to {SCHEMA}",
             hint="read it with the version that wrote it",
         )
     return True

@@ -43,8 +43,8 @@ _T = TypeVar("_T")
 _KEYS: Final = "keys.jsonl"
 _CAP: Final = "cap.txt"
 _SEGMENTS: Final = 256  # segments that fit below the cap; two of 4 MiB are thinned in 2.5 s
-_COARSER: Final = "older parts of the run are kept in coarser steps than its settings say"
-_DELETED: Final = "its beginning is deleted"
+_COARSER: Final = "older time ranges are stored in coarser steps than configured"
+_DELETED: Final = "the oldest time range was deleted"
 _NOTICES: Final = 2
 _NOTICE_BYTES: Final = 512  # of both together
 _LISTINGS: Final = 5  # attempts before a missing segment counts as deleted
@@ -94,7 +94,7 @@ class HistoryWriter:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             if not resume and any(directory.iterdir()):
-                raise RunDirectoryError(f"{directory} holds a history already")
+                raise RunDirectoryError(f"{directory} already contains a history")
             self._open_keys(directory / _KEYS)
             if resume:
                 self._take_over()
@@ -171,7 +171,7 @@ class HistoryWriter:
 
     def _notice(self, cap_bytes: int, cost: str) -> None:
         """Add the notice and store it, also for a later resume or recovery of the run."""
-        words = f"the history passed its cap (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
+        words = f"the history reached its size limit (history.cap_bytes, {formatting.size(cap_bytes)}): {cost}"
         if words not in self.notices:
             self.notices = (*self.notices, words)
             lines = "".join(f"{notice}\n" for notice in self.notices)
@@ -202,7 +202,7 @@ class HistoryWriter:
             key = msgspec.json.decode(line, type=SeriesKey)
             self._known.add((key.kind, key.index))
         elif (version := msgspec.json.decode(line, type=_KeysHeader).schema_version) > SCHEMA:
-            raise RunDirectoryError(f"the history has schema version {version}, this telemetry writes {SCHEMA}")
+            raise RunDirectoryError(f"the history has schema version {version}; this telemetry writes {SCHEMA}")
 
     def _take_over(self) -> None:
         """Resume from the files.
@@ -287,7 +287,7 @@ class HistoryReader:
         try:
             *lines, rest = path.read_bytes().split(b"\n")
         except OSError as error:
-            raise RunDirectoryError(f"there is no history to read: {describe(error)}") from error
+            raise RunDirectoryError(f"no history to read: {describe(error)}") from error
         keys = []
         if lost_its_end(rest):
             raise RunDirectoryError(f"{path} line {len(lines) + 1} is damaged: its line end was changed")
@@ -349,7 +349,7 @@ class HistoryReader:
                         yield one
                 self.torn = time_range.torn
         except OSError as error:
-            raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
+            raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
 
     def _read(self, start_ns: int, end_ns: int, level_s: int) -> Iterator[Interval]:
         try:
@@ -360,7 +360,7 @@ class HistoryReader:
                 for part in _parts(opened, LEVELS if not level_s else (level_s,), start_ns):
                     yield from self._part(part, start_ns, end_ns)
         except OSError as error:
-            raise RunDirectoryError(f"the history can't be read: {describe(error)}") from error
+            raise RunDirectoryError(f"can't read the history: {describe(error)}") from error
 
     def _open(self, stack: ExitStack) -> list[Opened]:
         """Open all segments at once, so that a segment deleted by retention meanwhile stays readable."""
@@ -375,7 +375,7 @@ class HistoryReader:
                 if not gone:
                     stack.push(attempt.pop_all())
                     return opened
-        raise RunDirectoryError(f"{self._directory} changes faster than it can be read")
+        raise RunDirectoryError(f"{self._directory} changes too fast to be read")
 
     def _part(self, part: _Part, start_ns: int, end_ns: int) -> Iterator[Interval]:
         segment = part.opened.segment
@@ -419,6 +419,4 @@ def _parts(opened: Sequence[Opened], levels: Sequence[int], start_ns: int) -> li
 
 def _check_level(level_s: int) -> None:
     if level_s not in LEVELS:
-        raise UsageError(
-            f"there is no history level of {level_s} s", hint="levels are 1, 10 and 60 s; 0 is the finest"
-        )
+        raise UsageError(f"no history level of {level_s} s", hint="levels are 1, 10 and 60 s; 0 is the finest")

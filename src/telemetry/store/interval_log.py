@@ -52,7 +52,7 @@ def export_hlog(
         with replacing(out) as file:
             return _write(file, reader.intervals(start_ns, end_ns, level_s), keys)
     except OSError as error:
-        raise RunDirectoryError(f"{out} can't be written: {describe(error)}") from error
+        raise RunDirectoryError(f"can't write {out}: {describe(error)}") from error
 
 
 def series_id(name: str, labels: dict[str, str]) -> str:
@@ -83,11 +83,11 @@ def _write(file: BinaryIO, intervals: Iterator[Interval], keys: dict[int, Series
         length_s = max(0, interval.end_ns - interval.start_ns) / 1e9
         for index, highest, slots, counts in _series(interval):
             if index not in keys:
-                raise RunDirectoryError(f"the history does not say what series {index} is")
+                raise RunDirectoryError(f"the history does not define series {index}")
             try:
                 payload = encoder.encode(keys[index].digits, slots, counts)
             except IndexError as error:
-                raise RunDirectoryError(f"the history has slots that series {index} can't have") from error
+                raise RunDirectoryError(f"the history has invalid histogram slots for series {index}") from error
             file.write(f"Tag={tags[index]},{start_s:.6f},{length_s:.6f},{highest:.6f},{payload}\n".encode())
             lines += 1
     return lines

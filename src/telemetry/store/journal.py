@@ -313,7 +313,7 @@ class JournalReader:
                     return number
         except OSError as error:
             raise self._unreadable(error) from error
-        raise RunDirectoryError(f"no segment in {self._directory} begins with a checkpoint that can be read")
+        raise RunDirectoryError(f"no segment in {self._directory} starts with a readable checkpoint")
 
     def _frames(self, segments: Sequence[tuple[int, Path]], unread: Collection[int]) -> Iterator[JournalFrame]:
         expected = segments[0][0]
@@ -342,7 +342,7 @@ class JournalReader:
         return found
 
     def _unreadable(self, error: OSError) -> RunDirectoryError:
-        return RunDirectoryError(f"the journal can't be read: {describe(error)}")
+        return RunDirectoryError(f"can't read the journal: {describe(error)}")
 
 
 def cut_torn_tail(directory: Path) -> int:

@@ -57,7 +57,7 @@ def announce(runtime_dir: Path, run: LiveRun) -> None:
         run = replace(run, process_started=start_of(run.pid))
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
-        raise RunDirectoryError(f"the run can't be announced: {describe(error)}") from error
+        raise RunDirectoryError(f"can't register the run: {describe(error)}") from error
 
 
 def withdraw(runtime_dir: Path, run: LiveRun) -> None:
@@ -122,13 +122,15 @@ def find_live(runtime_dir: Path, spec: str | Path) -> LiveRun:
 def _not_found(text: str, runs: Sequence[LiveRun], alive: Sequence[LiveRun]) -> RunNotFoundError:
     for run in runs:
         if text in (run.run_id, run.name):
-            return RunNotFoundError(f"run {text!r} has died (pid {run.pid})", hint=f"what it left is in {run.dir}")
+            return RunNotFoundError(
+                f"the aggregator of run {text!r} died (pid {run.pid})", hint=f"its files are in {run.dir}"
+            )
     names = [word for run in alive for word in (run.name, run.run_id)]
     near = get_close_matches(text, names, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {', '.join(dict.fromkeys(near))}?"
     else:
-        hint = "`telemetry ls` lists them" if alive else "nothing runs on this host now"
+        hint = "`telemetry ls` shows them" if alive else "no run is live on this host"
     return RunNotFoundError(f"no live run {text!r}", hint=hint)
 
 

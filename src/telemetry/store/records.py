@@ -115,7 +115,7 @@ class RecordLog:
         count = min(limit, self._lines.records - from_seq)
         if count <= 0 or from_seq < 0:
             if self._lines.end_is_damaged and from_seq == self._lines.records:
-                raise DamagedRecord(f"{self._path} can't be read: line {from_seq + 2}: its line end was changed")
+                raise DamagedRecord(f"can't read {self._path}: line {from_seq + 2}: its line end was changed")
             return []
         try:
             with self._path.open("rb") as file:
@@ -187,10 +187,10 @@ class RecordLog:
             _SENDABLE.encode(record)  # JSON has larger numbers than msgpack
             return record
         except (*BAD_INPUT, KeyError, TypeError, OverflowError) as error:
-            raise DamagedRecord(f"{self._path} can't be read: line {seq + 2}: {error}") from error
+            raise DamagedRecord(f"can't read {self._path}: line {seq + 2}: {error}") from error
 
     def _unreadable(self, why: str) -> RunDirectoryError:
-        return RunDirectoryError(f"{self._path} can't be read: {why}")
+        return RunDirectoryError(f"can't read {self._path}: {why}")
 
 
 def _within(lines: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:

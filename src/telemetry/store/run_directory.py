@@ -111,13 +111,13 @@ class RunDirectory:
         Raises RunDirectoryError, UsageError for a bad id.
         """
         if not _RUN_ID.fullmatch(run_id):
-            raise UsageError(f"{run_id!r} can't be a run id", hint="letters, digits and _, at most 64")
+            raise UsageError(f"{run_id!r} is not a valid run id", hint="use letters, digits and _, at most 64")
         try:
             path = root.absolute() / directory_name(name, run_id, started_wall_ns)
             link = path.with_name(LATEST)
             if latest and link.is_dir() and not link.is_symlink():
                 raise RunDirectoryError(
-                    f"{link} is a directory of its own and is left alone",
+                    f"{link} is a directory, so it is not replaced by a link",
                     hint="move it away, or choose another --dir",
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ class RunDirectory:
                 _point(link, path.name)
         except OSError as error:
             raise RunDirectoryError(
-                f"the run directory can't be made: {describe(error)}", hint="choose a writable --dir"
+                f"can't create the run directory: {describe(error)}", hint="choose a writable --dir"
             ) from error
         return RunDirectory(path, run_id, slug(name), started_wall_ns)
 
@@ -139,7 +139,9 @@ class RunDirectory:
         with suppress(ValueError):  # raised for text that can't be a path; then it is not a run directory either
             path = Path(os.path.realpath(path))
         if not _is_run(path):
-            raise RunDirectoryError(f"{path} is not a run directory", hint=f"it has neither {MANIFEST} nor {FINAL}")
+            raise RunDirectoryError(
+                f"{path} is not a run directory", hint=f"it contains neither {MANIFEST} nor {FINAL}"
+            )
         named = _named(path)
         if named is not None:
             return named
@@ -186,11 +188,9 @@ class RunDirectory:
         except Unsupported:
             lock = None if self._owner_lives() else RunLock()
         except OSError as error:
-            raise RunDirectoryError(f"the run directory can't be locked: {describe(error)}") from error
+            raise RunDirectoryError(f"can't lock the run directory: {describe(error)}") from error
         if lock is None:
-            raise RunDirectoryError(
-                f"{self.path} belongs to an aggregator that is alive", hint="`telemetry ls` shows it"
-            )
+            raise RunDirectoryError(f"{self.path} is in use by a live aggregator", hint="`telemetry ls` shows it")
         return lock
 
     def locked(self) -> bool:
@@ -221,7 +221,7 @@ class RunDirectory:
             data = msgspec.json.format(msgspec.json.encode(masked), indent=2) + b"\n"
             write_atomic(self.manifest, sealed(data), mode=OWNER_ONLY)
         except OSError as error:
-            raise RunDirectoryError(f"{self.manifest} can't be written: {describe(error)}") from error
+            raise RunDirectoryError(f"can't write {self.manifest}: {describe(error)}") from error
 
     def read_manifest(self) -> Manifest:
         """Read the manifest. Raises RunDirectoryError if it is missing, damaged or newer than this version."""
@@ -230,12 +230,12 @@ class RunDirectory:
             check_seal(data)
             manifest = msgspec.json.decode(data, type=Manifest)
         except OSError as error:
-            raise RunDirectoryError(f"the manifest can't be read: {describe(error)}") from error
+            raise RunDirectoryError(f"can't read the manifest: {describe(error)}") from error
         except BAD_INPUT as error:
             raise RunDirectoryError(f"{self.manifest} is damaged: {error}") from error
         if manifest.schema_version > SCHEMA:
             raise RunDirectoryError(
-                f"{self.manifest} has schema version {manifest.schema_version}, this telemetry reads up to {SCHEMA}"
+                f"{self.manifest} has schema version {manifest.schema_version}; this telemetry reads up to {SCHEMA}"
             )
         return manifest
 
@@ -287,7 +287,7 @@ def list_runs(root: Path) -> list[RunDirectory]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RunDirectoryError(f"{root} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {root}: {describe(error)}") from error
     runs = [run for path in paths if not path.is_symlink() and (run := _named(path)) and path.is_dir()]
     return sorted(runs, key=_age, reverse=True)
 

@@ -29,7 +29,7 @@ def write_json(path: Path, content: _Versioned) -> None:
     try:
         write_atomic(path, sealed(data + b"\n"), mode=OWNER_ONLY)
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be written: {describe(error)}") from error
+        raise RunDirectoryError(f"can't write {path}: {describe(error)}") from error
 
 
 def read_json(path: Path, type: type[_T]) -> _T | None:
@@ -44,12 +44,12 @@ def read_json(path: Path, type: type[_T]) -> _T | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RunDirectoryError(f"{path} can't be read: {describe(error)}") from error
+        raise RunDirectoryError(f"can't read {path}: {describe(error)}") from error
     except BAD_INPUT as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from error
     if content.schema_version > SCHEMA:
         raise RunDirectoryError(
-            f"{path} has schema version {content.schema_version}, this telemetry reads up to {SCHEMA}",
+            f"{path} has schema version {content.schema_version}; this telemetry reads up to {SCHEMA}",
             hint="read it with the version that wrote it",
         )
     return content

@@ -51,7 +51,7 @@ class AggregatorKeeper:
             self._thread.start()
         except RuntimeError as error:
             self._keeping.end()
-            raise EndpointError(f"the aggregator can't be watched: {error}") from error
+            raise EndpointError(f"can't watch the aggregator: {error}") from error
 
     @property
     def gone(self) -> bool:
@@ -93,7 +93,7 @@ class AggregatorKeeper:
             while self._succeeded():
                 pass
         except Exception as error:  # noqa: BLE001 – thread root: waiters for `gone` must not wait forever
-            self._give_up(f"restarting it failed: {error!r}")
+            self._give_up(f"can't restart it: {error!r}")
         self._keeping.end()
         self._gone.set()
 
@@ -111,7 +111,7 @@ class AggregatorKeeper:
         if not self._over():
             self._give_up(obstacle)
         elif dead.process.returncode < 0 and not (self._ending or self._released.is_set()):
-            self._say(f"{death_of(dead)}, and the run has its result. What is recorded now is in no result")
+            self._say(f"{death_of(dead)}; the run already has its result, so later events are not in it")
         return False
 
     @property
@@ -121,15 +121,16 @@ class AggregatorKeeper:
 
     def _obstacle(self) -> str:
         """Return why a successor would not succeed either; empty if it may."""
-        # after any failure that leaves it running, it still writes a result
-        if self.aggregator.process.returncode >= 0:
-            return "it was through, and left no result"
-        return "" if self.files.has_journal else "the run keeps no journal"
+        if (
+            self.aggregator.process.returncode >= 0
+        ):  # after any failure that leaves it running, it still writes a result
+            return "it had finished, but left no result"
+        return "" if self.files.has_journal else "the run has no journal"
 
     def _start_another(self) -> str:
         """Try once to start a successor. Return the reason if a further attempt is useless."""
         if self._short_lives >= limits.RESTARTS:
-            return f"{limits.RESTARTS} restarts in a row came to nothing"
+            return f"{limits.RESTARTS} restarts in a row failed"
         if self._short_lives and self._released.wait(limits.RESTART_PAUSE_S * 2 ** (self._short_lives - 1)):
             return ""
         self._short_lives += 1
@@ -147,7 +148,7 @@ class AggregatorKeeper:
 
     def _take_over(self, follower: Aggregator) -> None:
         if not self._released.is_set():
-            self._say(f"{death_of(self.aggregator)}; restarted, the run goes on")
+            self._say(f"{death_of(self.aggregator)}; restarted, the run continues")
         self.aggregator = follower
         for request in list(self._standing):
             # senders of these requests still run and send again, or can't do better
@@ -156,8 +157,8 @@ class AggregatorKeeper:
         self.restarts += 1
 
     def _give_up(self, obstacle: str) -> None:
-        self.lost = f"{death_of(self.aggregator)} and is not restarted: {obstacle}"
-        self._say(f"{self.lost}. What is recorded now is lost")
+        self.lost = f"{death_of(self.aggregator)} and can't be restarted: {obstacle}"
+        self._say(f"{self.lost}. Events recorded from now on are lost")
         path = ipc_path(self.aggregator.endpoint)
         if path is not None and refuses(self.aggregator.endpoint):
             with suppress(OSError):
@@ -168,9 +169,9 @@ def death_of(aggregator: Aggregator) -> str:
     """Describe how a dead aggregator ended."""
     code = aggregator.process.returncode
     if code is None or code >= 0:
-        return f"the aggregator (pid {aggregator.pid}) ended with code {code}"
+        return f"the aggregator (pid {aggregator.pid}) exited with code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"the aggregator (pid {aggregator.pid}) died by {name}"
+    return f"the aggregator (pid {aggregator.pid}) was killed by {name}"

@@ -139,7 +139,7 @@ class Child:
             try:
                 self._process = self._start()
             except OSError as error:
-                self._say(f"{self._who} can't be started: {error.strerror}")
+                self._say(f"can't start {self._who}: {error.strerror}")
                 return False
         self.restarts += 1
         return True
@@ -183,7 +183,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _how(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:

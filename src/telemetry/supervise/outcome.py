@@ -48,7 +48,7 @@ def await_report(
         if snapshot is not None and snapshot.state in TERMINAL:
             return Report(snapshot=snapshot, source="pubsub")
         if gone and snapshot is None:
-            why = keeper.lost or "the aggregator ended before its final snapshot came"
+            why = keeper.lost or "the aggregator exited before its final snapshot arrived"
             break
         if keeper.restarts != restarts:
             restarts = keeper.restarts
@@ -73,9 +73,9 @@ def second_best(
         snapshot, no_file = files.final()
         if snapshot is not None:
             return Report(snapshot=snapshot, source="journal", source_reason=why)
-        why += f"; the journal could not be read: {failure or no_file}"
+        why += f"; can't read the journal: {failure or no_file}"
     if newest is None:
-        why += "" if remedy else "; no snapshot was ever seen"
+        why += "" if remedy else "; no snapshot was ever received"
         newest = MetricsSnapshot(run_id=files.run_id, name=files.name, directory=files.directory)
     reason = "; ".join(filter(None, (why, remedy)))
     return Report(snapshot=newest, source="last_live", source_reason=reason)
@@ -96,7 +96,7 @@ def _recover(directory: str, timeout_s: float) -> str:
     except subprocess.TimeoutExpired:
         return f"it took longer than {timeout_s:g} s"
     except OSError as error:
-        return f"no process could be started: {error.strerror}"
+        return f"can't start a process: {error.strerror}"
     if not done.returncode:
         return ""
     said = done.stderr.decode(errors="replace").strip().splitlines()

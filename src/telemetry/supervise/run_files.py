@@ -56,7 +56,7 @@ class RunFiles:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, ValueError, Malformed) as error:
-                why = f"{path.name} can't be read: {error}"
+                why = f"can't read {path.name}: {error}"
         return None, why
 
     @property
@@ -90,7 +90,7 @@ def _decoded(data: bytes, run_id: str) -> MetricsSnapshot:
     if run_id and snapshot.run_id != run_id:
         raise ValueError(f"it is the result of run {snapshot.run_id}")
     if problem := contradiction(snapshot):
-        raise ValueError(f"it contradicts itself: {problem}")
+        raise ValueError(f"it is inconsistent: {problem}")
     return snapshot
 
 

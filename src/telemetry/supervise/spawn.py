@@ -129,7 +129,7 @@ def _launched(
             finally:
                 os.close(writer)
         except OSError as error:
-            raise EndpointError(f"{sys.executable} can't be started: {error.strerror}") from error
+            raise EndpointError(f"can't start {sys.executable}: {error.strerror}") from error
         yield process, ready, stderr
 
 
@@ -203,10 +203,10 @@ def _facts(line: bytes, stderr: IO[bytes], timeout_s: float, *, in_time: bool) -
     except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
-        how = "ended before it was ready" if in_time else f"did not get ready within {timeout_s:g} s"
+        how = "exited before it was ready" if in_time else f"was not ready within {timeout_s:g} s"
         raise EndpointError(
             f"the aggregator {how}{_last_words(stderr)}",
-            hint="`python -m telemetry serve` shows what is wrong",
+            hint="run `python -m telemetry serve` to see what is wrong",
         )
     if "error" in facts:
         raise _reported(facts)

@@ -84,7 +84,7 @@ def check_kinds(to: Sequence[str]) -> None:
 
             close = get_close_matches(kind, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(known))}"
-            raise UsageError(f"there is no backend {printable(kind)!r}", hint=hint)
+            raise UsageError(f"no backend is named {printable(kind)!r}", hint=hint)
 
 
 class _Status(Struct, frozen=True):
@@ -113,9 +113,9 @@ class Writers:
         """
         self._to = {name_of(text): text for text in to}
         if len(self._to) < len(to):
-            raise UsageError("two backends have one name", hint="give one another: --to KIND:as=NAME")
+            raise UsageError("two backends have the same name", hint="rename one of them: --to KIND:as=NAME")
         if len(to) > limits.BACKENDS:
-            raise UsageError(f"{len(to):,} backends are more than the {limits.BACKENDS} of a run")
+            raise UsageError(f"{len(to):,} backends are too many; the limit for a run is {limits.BACKENDS}")
         self._say = say
         self._every_s = every_s
         self._command = command
@@ -151,7 +151,7 @@ class Writers:
                 self._children.append(one)
             except (OSError, ValueError) as error:  # a process accepts no arguments that contain NUL
                 why = getattr(error, "strerror", None) or str(error)
-                self._say(f"{printable(name)}: the writer can't be started: {why}")
+                self._say(f"{printable(name)}: can't start the writer: {why}")
 
     def end(
         self,
@@ -231,7 +231,7 @@ def said_when_long(
 def concluded(stat: BackendStat, child: Child | None) -> BackendStat:
     """Complete a report with the end of its process. A killed process could not report that itself."""
     if child is None:
-        return replace(stat, state="failed", last_error="the writer can't be started")
+        return replace(stat, state="failed", last_error="can't start the writer")
     state = stat.state if stat.state in _OVER else _ENDED.get(child.code, "undelivered")
     return replace(stat, state=state, restarts=max(stat.restarts, child.restarts))
 

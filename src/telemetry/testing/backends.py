@@ -227,7 +227,7 @@ class BackendContract(_Contract):
         end = trial.resume()
         stat = self.check_delivered(trial, end)
         assert stat.restarts == 1
-        assert "ended with code 1; it is started again" in end.said
+        assert "exited with code 1; it is started again" in end.said
         assert "most recent call first" in trial.log()
 
     def test_a_full_disk_is_waited_for(self, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ class BackendContract(_Contract):
         after = self.check_delivered(trial, end)
         assert after.retried > stat.retried > 3
         assert (after.failures, after.breaker) == (0, "closed")
-        assert f"{trial.writer.path.name}: it does not work" in end.said
+        assert f"{trial.writer.path.name}: delivery failed" in end.said
 
 
 class BackendEssentials(_Contract):

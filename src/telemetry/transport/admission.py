@@ -195,7 +195,8 @@ class Admission:
             return ""
         times = f"{self._turned_away:,} new connections" if self._turned_away else "new connections"
         return (
-            f"refused {times}: the process may open {self._limit:,} files and sockets; raise the limit (ulimit -Hn)"
+            f"refused {times}: the process is limited to {self._limit:,} open files and sockets; "
+            "raise the limit (ulimit -Hn)"
         )
 
     def _run(self) -> None:

@@ -36,7 +36,7 @@ class ControlClient(Closing):
             self._context: sockets.ZmqContext = zmq.Context()
             self._connect(identity)
         except zmq.ZMQError as error:
-            raise EndpointError(f"no socket for {endpoint}: {error.strerror}") from error
+            raise EndpointError(f"can't open a socket for {endpoint}: {error.strerror}") from error
 
     def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
         """Send `message` with a new id and return its response.
@@ -94,14 +94,14 @@ class ControlClient(Closing):
             if control_head(data).id != self._last_id:
                 return None  # a message of a newer version, not for this client
             raise ProtocolError(
-                f"{self.endpoint} answered with something that is no message of ours: {error}",
-                hint="is this the control address of an aggregator?",
+                f"{self.endpoint} answered with an unknown message: {error}",
+                hint="check that this is the control address of an aggregator",
             ) from None
 
     def _silent(self, timeout_s: float) -> EndpointError:
         return EndpointError(
-            f"no aggregator answers at {self.endpoint} within {timeout_s:g} s",
-            hint="`telemetry ls` shows the live runs; TELEMETRY_ENDPOINT may be left over from one that ended",
+            f"no aggregator answered at {self.endpoint} within {timeout_s:g} s",
+            hint="`telemetry ls` shows the live runs; TELEMETRY_ENDPOINT may be left over from a run that ended",
         )
 
 

@@ -52,11 +52,13 @@ def plan(bind: str | None, run_id: str) -> Endpoints:
     if bind.startswith(IPC) and len(bind) > len(IPC):
         return Endpoints(bind, f"{bind}.ev", f"{bind}.sn", f"{bind}.rec")
     if split_key(bind)[1]:
-        raise EndpointError(f"{bind!r} names a key, which is for those who connect", hint="leave it out")
+        raise EndpointError(
+            f"{bind!r} contains a key, which only an address to connect to can have", hint="remove the key"
+        )
     if is_tcp(bind):
         free = f"{TCP}{_tcp_parts(bind)[0]}:*"
         return Endpoints(bind, free, free, free)
-    raise EndpointError(f"{bind!r} is no address to listen on", hint="write ipc://PATH or tcp://HOST:PORT")
+    raise EndpointError(f"{bind!r} is not an address to listen on", hint="write ipc://PATH or tcp://HOST:PORT")
 
 
 def runtime_directory() -> Path:
@@ -70,9 +72,9 @@ def runtime_directory() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = path.lstat()
     except OSError as error:
-        raise EndpointError(f"{path} can't be made: {error.strerror}", hint="set XDG_RUNTIME_DIR") from error
+        raise EndpointError(f"can't create {path}: {error.strerror}", hint="set XDG_RUNTIME_DIR") from error
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
-        raise EndpointError(f"{path} belongs to somebody else", hint="remove it or set XDG_RUNTIME_DIR")
+        raise EndpointError(f"{path} belongs to another user", hint="remove it or set XDG_RUNTIME_DIR")
     if facts.st_mode & 0o077:
         path.chmod(0o700)
     return path
@@ -111,14 +113,14 @@ def check_bindable(endpoint: str, *, insecure: bool, keyed: bool = False) -> Non
             )
         if endpoint.startswith(_ABSTRACT) and not insecure:
             raise EndpointError(
-                f"{endpoint} can be reached by every user of this machine: an abstract name has no permissions",
-                hint="bind ipc://PATH in a directory of yours, or pass --insecure",
+                f"every user of this machine can connect to {endpoint}: an abstract address has no permissions",
+                hint="use ipc://PATH in a directory of yours, or pass --insecure",
             )
         return
     if not insecure and not keyed and not is_loopback(endpoint):
         raise EndpointError(
-            f"{endpoint} can be reached from other machines, and nothing encrypts or authenticates it",
-            hint="`telemetry keys new` makes a key; or bind tcp://127.0.0.1:PORT, or pass --insecure",
+            f"other machines can connect to {endpoint} without encryption or authentication",
+            hint="create a key with `telemetry keys new`; or use tcp://127.0.0.1:PORT, or pass --insecure",
         )
 
 
@@ -131,7 +133,9 @@ def check_connectable(endpoint: str) -> None:
         host, port = _tcp_parts(endpoint) if is_tcp(endpoint) else ("", "")
         fits = bool(_HOST.fullmatch(host)) and port.isascii() and port.isdecimal() and int(port) > 0
     if not fits:
-        raise EndpointError(f"{endpoint!r} is no address to connect to", hint="write ipc://PATH or tcp://HOST:PORT")
+        raise EndpointError(
+            f"{endpoint!r} is not an address to connect to", hint="write ipc://PATH or tcp://HOST:PORT"
+        )
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -194,5 +198,5 @@ def _tcp_parts(endpoint: str) -> tuple[str, str]:
     """Return (host, port) of a tcp address. Raises EndpointError."""
     host, colon, port = split_key(endpoint)[0].removeprefix(TCP).rpartition(":")
     if not host or not colon or not (port == "*" or _is_port(port)):
-        raise EndpointError(f"{endpoint!r} is no tcp address", hint="write tcp://HOST:PORT")
+        raise EndpointError(f"{endpoint!r} is not a tcp address", hint="write tcp://HOST:PORT")
     return host, port

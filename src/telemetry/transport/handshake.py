@@ -89,8 +89,8 @@ class Handshakes:
 
         own = of_user().own().public.decode()
         return KeysError(
-            f"the aggregator at {split_key(self._endpoint)[0]} does not know this key",
-            hint=f"there: telemetry keys trust NAME '{own}'",
+            f"the aggregator at {split_key(self._endpoint)[0]} does not trust your key",
+            hint=f"run on that machine: telemetry keys trust NAME '{own}'",
         )
 
     def _mismatch(self) -> KeysError | None:
@@ -99,17 +99,18 @@ class Handshakes:
         theirs = mechanism(address)
         if not key and theirs == "CURVE":
             return KeysError(
-                f"the aggregator at {address} lets nobody in without a key",
-                hint=f"write its public key, or the name you trust it under, behind the address: {address}#NAME",
+                f"the aggregator at {address} requires a key",
+                hint=f"append its public key, or the name you trust it under, to the address: {address}#NAME",
             )
         if key and theirs == "NULL":
             return KeysError(
-                f"whoever answers at {address} has no key", hint="without #KEY in the address nothing is encrypted"
+                f"the aggregator at {address} has no key",
+                hint="remove #KEY from the address to connect without encryption",
             )
         if key and theirs == "CURVE" and self._failures >= _FAILURES:
             return KeysError(
-                f"whoever answers at {address} does not hold the key that the address names",
-                hint="`telemetry keys show` on that machine prints the right one",
+                f"the aggregator at {address} does not have the key in the address",
+                hint="`telemetry keys show` on that machine prints the correct key",
             )
         return None
 

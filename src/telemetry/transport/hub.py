@@ -234,8 +234,10 @@ def _bind_error(endpoint: str, error: zmq.ZMQError) -> EndpointError:
     if error.errno == zmq.EADDRINUSE:
         return EndpointError(f"{endpoint} is in use", hint="stop the other process or choose another port")
     if error.errno == zmq.EADDRNOTAVAIL:
-        return EndpointError(f"{endpoint} is no address of this machine", hint="use one of its own or 127.0.0.1")
-    return EndpointError(f"{endpoint} can't be bound: {error.strerror}", hint="write ipc://PATH or tcp://HOST:PORT")
+        return EndpointError(
+            f"{endpoint} is not an address of this machine", hint="use an address of this machine or 127.0.0.1"
+        )
+    return EndpointError(f"can't bind {endpoint}: {error.strerror}", hint="write ipc://PATH or tcp://HOST:PORT")
 
 
 class _PathLock:
@@ -261,7 +263,7 @@ class _PathLock:
             ) from None
         except OSError as error:
             raise EndpointError(
-                f"{self._lock_path} can't be made: {error.strerror}", hint="choose a directory you may write to"
+                f"can't create {self._lock_path}: {error.strerror}", hint="choose a directory that you can write to"
             ) from error
 
     def _try_lock(self) -> int:

@@ -28,7 +28,9 @@ from telemetry.errors import KeysError, UsageError
 KEY_CHARS: Final = 40
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{KEY_CHARS - 2}}}\Z")  # shorter than a key: unambiguous
 _DIGITS: Final = Z85CHARS.decode()
-_WARNING: Final = "# secret: whoever has this line is you. Others get what `telemetry keys show` prints.\n"
+_WARNING: Final = (
+    "# secret: anyone with this line can act as you. Share what `telemetry keys show` prints instead.\n"
+)
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
@@ -73,16 +75,16 @@ class KeyFolder:
         try:
             text, facts = _read(self.secret)
         except FileNotFoundError:
-            raise KeysError(f"there are no keys in {self.path}", hint="`telemetry keys new` makes them") from None
+            raise KeysError(f"no keys in {self.path}", hint="create them with `telemetry keys new`") from None
         except OSError as error:
-            raise KeysError(f"{self.secret} can't be read: {error.strerror}") from error
+            raise KeysError(f"can't read {self.secret}: {error.strerror}") from error
         _refuse_if_foreign(self.path, self.path.stat())
         _refuse_if_foreign(self.secret, facts)
         if facts.st_mode & 0o077:
-            raise KeysError(f"{self.secret} can be read by others", hint=f"chmod 600 {self.secret}")
+            raise KeysError(f"other users can read {self.secret}", hint=f"chmod 600 {self.secret}")
         secret = text.removeprefix(_WARNING).strip()
         if not is_key(secret):
-            raise KeysError(f"{self.secret} holds no key", hint="`telemetry keys new --force` makes a new one")
+            raise KeysError(f"{self.secret} contains no key", hint="`telemetry keys new --force` creates a new one")
         return KeyPair(zmq.curve_public(secret.encode()), secret.encode())
 
     def make_pair(self, *, replace: bool = False) -> KeyPair:
@@ -96,11 +98,11 @@ class KeyFolder:
             _write_private(self.secret, f"{_WARNING}{secret.decode()}\n", replace=replace)
         except FileExistsError:
             raise KeysError(
-                f"there are keys in {self.path} already",
-                hint="--force replaces them; whoever trusts them has to be told",
+                f"{self.path} already contains keys",
+                hint="--force replaces them; everyone who trusts the old key needs the new one",
             ) from None
         except OSError as error:
-            raise KeysError(f"{self.secret} can't be written: {error.strerror}") from error
+            raise KeysError(f"can't write {self.secret}: {error.strerror}") from error
         return KeyPair(public, secret)
 
     # --- who is trusted --------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class KeyFolder:
             except KeysError as error:
                 problems.append(str(error))
             except (PermissionError, IsADirectoryError) as error:
-                problems.append(f"{path} can't be read: {error.strerror}")
+                problems.append(f"can't read {path}: {error.strerror}")
         return Trusted(keys, problems)
 
     def state(self) -> tuple[object, ...]:
@@ -143,22 +145,24 @@ class KeyFolder:
         """
         check_name(name)
         if not is_key(key):
-            raise UsageError("that is no public key", hint=f"it has {KEY_CHARS} characters; quote it: '…'")
+            raise UsageError(
+                "that is not a public key", hint=f"a key has {KEY_CHARS} characters; put quotes around it: '…'"
+            )
         known = self.trusted().keys
         other = next((known_as for known_as, held in known.items() if held == key.encode()), name)
         if known.get(name) == key.encode():
             return
         if other != name:
-            raise KeysError(f"this key is trusted already, under the name {other}")
+            raise KeysError(f"this key is already trusted, under the name {other}")
         try:
             self.trusted_path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             _write_private(self.trusted_path / name, f"{key}\n", replace=False)
         except FileExistsError:
             raise KeysError(
-                f"{name} is trusted with another key", hint=f"`telemetry keys revoke {name}` first"
+                f"{name} is already trusted with another key", hint=f"run `telemetry keys revoke {name}` first"
             ) from None
         except OSError as error:
-            raise KeysError(f"{self.trusted_path / name} can't be written: {error.strerror}") from error
+            raise KeysError(f"can't write {self.trusted_path / name}: {error.strerror}") from error
 
     def revoke(self, name: str) -> None:
         """Stop trusting a name. Raises UsageError for an invalid name, KeysError if no key has it."""
@@ -166,11 +170,9 @@ class KeyFolder:
         try:
             (self.trusted_path / name).unlink()
         except FileNotFoundError:
-            raise KeysError(
-                f"nobody is trusted under the name {name}", hint="`telemetry keys show` lists all"
-            ) from None
+            raise KeysError(f"no trusted key has the name {name}", hint="`telemetry keys show` shows all") from None
         except OSError as error:
-            raise KeysError(f"{self.trusted_path / name} can't be removed: {error.strerror}") from error
+            raise KeysError(f"can't remove {self.trusted_path / name}: {error.strerror}") from error
 
     def resolve(self, text: str) -> bytes:
         """Return the public key in an address: the key itself, or the one trusted under that name.
@@ -180,18 +182,16 @@ class KeyFolder:
         if is_key(text):
             return text.encode()
         if not is_name(text):
-            raise KeysError(
-                f"{text!r} is neither a public key nor a name", hint="write tcp://HOST:PORT#KEY-OR-NAME"
-            )
+            raise KeysError(f"{text!r} is not a public key or a name", hint="write tcp://HOST:PORT#KEY-OR-NAME")
         self._refuse_if_foreign()
         try:
             return _public_key(self.trusted_path / text)
         except FileNotFoundError:
             raise KeysError(
-                f"no key is trusted under the name {text}", hint=f"telemetry keys trust {text} KEY"
+                f"no trusted key has the name {text}", hint=f"add it with: telemetry keys trust {text} KEY"
             ) from None
         except OSError as error:
-            raise KeysError(f"{self.trusted_path / text} can't be read: {error.strerror}") from error
+            raise KeysError(f"can't read {self.trusted_path / text}: {error.strerror}") from error
 
     def _names(self) -> Iterator[str]:
         """Yield names of possible keys, in order, without unfinished and hidden files."""
@@ -221,7 +221,7 @@ def of_user(setting: str | None = None) -> KeyFolder:
         return KeyFolder(Path(named).expanduser().absolute())
     settings = user_config_path(os.environ)
     if settings is None:
-        raise KeysError("there is no home directory for keys", hint="set TELEMETRY_SECURITY__KEYS_DIR")
+        raise KeysError("no home directory to keep keys in", hint="set TELEMETRY_SECURITY__KEYS_DIR")
     return KeyFolder(settings.parent / "keys")
 
 
@@ -247,8 +247,8 @@ def check_name(name: str) -> None:
     """Raise UsageError unless the text can be the name of a trusted key."""
     if not is_name(name):
         raise UsageError(
-            f"{name[:60]!r} can't be the name of a key",
-            hint=f"letters, digits, `.`, `_`, `@` and `-`, at most {KEY_CHARS - 1}",
+            f"{name[:60]!r} is not a valid name for a key",
+            hint=f"use letters, digits, `.`, `_`, `@` and `-`, at most {KEY_CHARS - 1}",
         )
 
 
@@ -259,7 +259,7 @@ def _public_key(path: Path) -> bytes:
     key = text.strip()
     if not is_key(key):
         raise KeysError(
-            f"{path} holds no public key", hint=f"remove it, then `telemetry keys trust {path.name} KEY`"
+            f"{path} contains no public key", hint=f"remove it, then `telemetry keys trust {path.name} KEY`"
         )
     return key.encode()
 
@@ -276,7 +276,7 @@ def _refuse_if_foreign(path: Path, facts: os.stat_result) -> None:
     if facts.st_uid not in (os.geteuid(), 0):
         raise KeysError(f"{path} belongs to another user", hint="use a folder of your own: security.keys_dir")
     if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise KeysError(f"{path} can be changed by others", hint=f"chmod go-w {path}")
+        raise KeysError(f"other users can change {path}", hint=f"chmod go-w {path}")
 
 
 def _identity(facts: os.stat_result) -> tuple[int, ...]:

@@ -88,9 +88,9 @@ def connect(made: ZmqSocket, endpoint: str) -> None:
     try:
         made.connect(address)
     except (zmq.ZMQError, UnicodeEncodeError) as error:
-        reason = error.strerror if isinstance(error, zmq.ZMQError) else "it is no text"
+        reason = error.strerror if isinstance(error, zmq.ZMQError) else "it is not text"
         raise EndpointError(
-            f"{address!r} can't be connected to: {reason}", hint="write ipc://PATH or tcp://HOST:PORT"
+            f"can't connect to {address!r}: {reason}", hint="write ipc://PATH or tcp://HOST:PORT"
         ) from error
 
 

@@ -37,7 +37,9 @@ def subscribe(source: str | HasEndpoint, *, conflate: bool = True, timeout_s: fl
     """
     endpoint = source if isinstance(source, str) else source.endpoint
     if "://" not in endpoint:
-        raise UsageError(f"{endpoint!r} is no address", hint="write ipc://PATH or tcp://HOST:PORT, or pass a run")
+        raise UsageError(
+            f"{endpoint!r} is not an address", hint="write ipc://PATH or tcp://HOST:PORT, or pass a run"
+        )
     wait_s = limits.LOST_AFTER_S if timeout_s is None else timeout_s
     welcome = hello(endpoint, min(wait_s, limits.CONTROL_TIMEOUT_S))
     return Subscription(seen_from(welcome.snapshots, endpoint), conflate=conflate, timeout_s=wait_s)
@@ -141,5 +143,5 @@ class Subscription(Closing):
     def _silent(self) -> EndpointError:
         return EndpointError(
             f"no snapshot from {self.address} for {self._timeout_s:g} s",
-            hint="the aggregator is stopped or gone; `telemetry ls` shows the live runs",
+            hint="the aggregator may have stopped; `telemetry ls` shows the live runs",
         )

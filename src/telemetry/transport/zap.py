@@ -44,10 +44,14 @@ def keys_for(endpoints: Endpoints, config: Config) -> KeyFolder | None:
         return None
     folder = of_user(config.security.keys_dir)
     if not folder.has_pair:
-        why = "can be reached from other machines" if reachable else "demands keys by the setting security.curve"
+        why = (
+            "is reachable from other machines"
+            if reachable
+            else "requires keys because of the setting security.curve"
+        )
         raise KeysError(
-            f"{demanding[0]} {why}, and there are no keys in {folder.path}",
-            hint="`telemetry keys new` makes them; or bind tcp://127.0.0.1:PORT, or pass --insecure",
+            f"{demanding[0]} {why}, but {folder.path} contains no keys",
+            hint="create keys with `telemetry keys new`; or use tcp://127.0.0.1:PORT, or pass --insecure",
         )
     return folder
 
@@ -75,7 +79,7 @@ class Authenticator:
         try:
             self._look()
         except OSError as error:
-            raise KeysError(f"{folder.trusted_path} can't be read: {error.strerror}") from error
+            raise KeysError(f"can't read {folder.trusted_path}: {error.strerror}") from error
         self.socket: ZmqSocket = context.socket(zmq.REP)
         self.socket.bind(_ADDRESS)
 
@@ -124,16 +128,16 @@ class Authenticator:
         if (address, key) in self._strangers or len(self._strangers) >= _STRANGERS_NAMED:
             return
         self._strangers.add((address, key))
-        _LOG.warning("refused %s: unknown key '%s' (`telemetry keys trust` lets it in)", address, key.decode())
+        _LOG.warning("refused %s: unknown key '%s' (add it with `telemetry keys trust`)", address, key.decode())
         if len(self._strangers) == _STRANGERS_NAMED:
-            _LOG.warning("refused %d keys: others are not named", _STRANGERS_NAMED)
+            _LOG.warning("refused %d keys: the others are not listed", _STRANGERS_NAMED)
 
     def _look_again(self) -> None:
         """Read the folder again. Keep the current keys if it can't be read, or if others could have changed it."""
         try:
             self._look()
         except (OSError, KeysError) as error:
-            self._complain([f"the trusted keys stay as they were: {error}"])
+            self._complain([f"the trusted keys stay unchanged: {error}"])
 
     def _look(self) -> None:
         state = self._folder.state()

@@ -287,9 +287,9 @@ class Cockpit(Viewer):
         """Explain the keys to leave and to stop. Ctrl+C would end the job in a terminal; it is disabled here."""
         leave, stop = keys.shown(self._keys["quit"]), keys.shown(self._keys["stop"])
         if self._beside_command:
-            self.say(f"{leave} leaves the viewer, then keys go to the command. {stop} ends it.")
+            self.say(f"{leave} quits the viewer, then keys go to the command. {stop} ends it.")
         else:
-            self.say(f"{leave} leaves the viewer, {stop} ends the run.")
+            self.say(f"{leave} quits the viewer, {stop} ends the run.")
 
     def action_help(self) -> None:
         screen = self.cockpit_screen
@@ -321,7 +321,7 @@ class Cockpit(Viewer):
         `enter` alone switches the current baseline off or on.
         """
         known = self._known.scene(0).baseline
-        switch = "compare with none" if self.view.compare else f"{known.run_id} once more" if known else ""
+        switch = "compare with none" if self.view.compare else f"{known.run_id} again" if known else ""
         try:
             runs = await asyncio.to_thread(self._baselines)
             runs = [(_SWITCH, switch), *runs] if known else runs
@@ -360,7 +360,7 @@ class Cockpit(Viewer):
         except TelemetryError as error:
             self.say(str(error), bad=True)
         else:
-            self.say(f"Written: {picture} and {numbers.name}")
+            self.say(f"Saved {picture} and {numbers.name}")
 
     async def _take_back_words(self) -> None:
         """Remove notifications, and wait until the screen is drawn without them."""

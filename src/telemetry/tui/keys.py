@@ -46,21 +46,21 @@ TABLE: Final = (
     Key("sort", "s", "sort", "sort by the next column", _SORTED),
     Key("figures", "w", "figures", "last seconds / whole run", (*_TIMES, "steps")),
     Key("next_plot", "v", "next plot", "the next plot", ("series",)),
-    Key("zoom_in", "plus,equals_sign", "zoom", "less time, or more", _TIMES, beside="zoom_out"),
-    Key("zoom_out", "minus", "", "more time", _TIMES),
+    Key("zoom_in", "plus,equals_sign", "zoom", "shorter time range, or longer", _TIMES, beside="zoom_out"),
+    Key("zoom_out", "minus", "", "longer time range", _TIMES),
     Key("pan_left", "left", "pan", "earlier, or later", ("series",), beside="pan_right"),
     Key("pan_right", "right", "", "later", ("series",)),
-    Key("scrub_back", "comma", "history", "back in history, and on", _TIMES, beside="scrub_forward"),
-    Key("scrub_forward", "full_stop", "", "on in history", _TIMES),
-    Key("now", "end", "now", "leave the past", _TIMES),
-    Key("freeze", "space", "freeze", "hold the screen still"),
+    Key("scrub_back", "comma", "history", "back in time, and forward", _TIMES, beside="scrub_forward"),
+    Key("scrub_forward", "full_stop", "", "forward in time", _TIMES),
+    Key("now", "end", "now", "return to live data", _TIMES),
+    Key("freeze", "space", "freeze", "freeze the screen"),
     Key("baseline", "b", "baseline", "compare with a baseline run", _TIMES),
-    Key("pin", "p", "pin", "keep the series on top", ("overview",)),
+    Key("pin", "p", "pin", "keep the series at the top", ("overview",)),
     Key("group", "g", "group", "group by the next label", ("overview",)),
     Key("units", "u", "units", "raw numbers / fitting units", (*_TIMES, "producers", "steps")),
-    Key("reverse", "r", "reverse", "turn the order round", _SORTED),
-    Key("export", "e", "export", "write it to SVG and JSON"),
-    Key("next_pane", "shift+tab", "", "to the other table and back", (*_OPENED, "steps")),
+    Key("reverse", "r", "reverse", "reverse the order", _SORTED),
+    Key("export", "e", "export", "save it as SVG and JSON"),
+    Key("next_pane", "shift+tab", "", "switch to the other table", (*_OPENED, "steps")),
     Key("next_tab", "tab", "", "the next tab"),
     Key("tab_1", "1", "", "overview"),
     Key("tab_2", "2", "", "producers"),
@@ -69,8 +69,8 @@ TABLE: Final = (
     Key("tab_5", "5", "", "steps and backends"),
     Key("stop", "ctrl+x", "stop", "end the run, asks first"),
     Key("palette", "ctrl+p", "", "all commands, and themes"),
-    Key("help", "question_mark,f1", "help", "what the keys do"),
-    Key("quit", "q", "quit", "leave; the run goes on"),
+    Key("help", "question_mark,f1", "help", "show all keys"),
+    Key("quit", "q", "quit", "quit; the run continues"),
 )
 """Keys in the order of the footer. The help also has those that do not fit there."""
 
@@ -87,8 +87,8 @@ def keymap(chosen: Mapping[str, str]) -> dict[str, str]:
     for name in chosen:
         if name not in BY_ID:
             near = closest(name, BY_ID)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(BY_ID))}"
-            raise ConfigError(f"tui.keys: there is no action {name!r}", hint=hint)
+            hint = f"did you mean {near}?" if near else f"the actions are {', '.join(sorted(BY_ID))}"
+            raise ConfigError(f"tui.keys: unknown action {name!r}", hint=hint)
     keys = {key.id: _spelled(key.id, chosen.get(key.id, key.key)) for key in TABLE}
     for place in PLACES:
         _check_single(keys, place)
@@ -140,7 +140,8 @@ def _check_single(keys: Mapping[str, str], place: Place) -> None:
         for one in keys[key.id].split(","):
             if one in owners:
                 raise ConfigError(
-                    f"tui.keys: {shown(one)!r} would be both {key.id} and {owners[one]}", hint="choose another key"
+                    f"tui.keys: {shown(one)!r} is assigned to both {key.id} and {owners[one]}",
+                    hint="choose another key",
                 )
             owners[one] = key.id
 
@@ -157,9 +158,11 @@ def _key_name(action: str, key: str) -> str:
         made = Binding.make_bindings([Binding("comma" if last == "," else last, "")])
         last = next(iter(made)).key
     elif last not in _NAMED and key_to_character(last) is None:
-        raise ConfigError(f"tui.keys: {action} can't be {key!r}: there is no such key", hint=_like(last))
+        raise ConfigError(f"tui.keys: {action} can't use {key!r}: unknown key", hint=_like(last))
     if not set(modifiers) <= _MODIFIERS:
-        raise ConfigError(f"tui.keys: {action} can't be {key!r}", hint=f"there are {', '.join(sorted(_MODIFIERS))}")
+        raise ConfigError(
+            f"tui.keys: {action} can't be {key!r}", hint=f"the modifiers are {', '.join(sorted(_MODIFIERS))}"
+        )
     return "+".join([*modifiers, last])
 
 

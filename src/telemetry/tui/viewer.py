@@ -70,8 +70,8 @@ class Viewer(OrderedKeys):
         self.set_keymap({name: key for name, key in self._keys.items() if name in settings.keys})
         if settings.theme not in self.available_themes:
             near = closest(settings.theme, self.available_themes)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(self.available_themes))}"
-            raise ConfigError(f"tui.theme: there is no theme {settings.theme!r}", hint=hint)
+            hint = f"did you mean {near}?" if near else f"the themes are {', '.join(sorted(self.available_themes))}"
+            raise ConfigError(f"tui.theme: unknown theme {settings.theme!r}", hint=hint)
         self.theme = fitting_theme(settings.theme, None if self.no_color else self.console.color_system)
         self._feed = feed
         self._clock = clock
@@ -218,7 +218,7 @@ class Viewer(OrderedKeys):
             words = f"{screen.PLACE}: {type(error).__name__}: {error}"
             if words not in self.failures and len(self.failures) < _FAILURES_KEPT:
                 self.failures.append(words)
-                self.say(f"This can't be drawn. {words}", bad=True)
+                self.say(f"This screen failed to draw. {words}", bad=True)
 
     def _shown(self, screen: CockpitScreen) -> ScreenContent:
         scene = self.scene

@@ -325,7 +325,7 @@ def check_numbers(document: Any) -> None:
         elif type(value) is list:
             left += value
         elif type(value) is int and not -_LARGEST <= value <= _LARGEST:
-            raise ValueError("a number beyond all floats")
+            raise ValueError("the value does not fit in a float")
 
 
 # --- common --------------------------------------------------------------------------------------

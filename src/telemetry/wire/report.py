@@ -34,7 +34,7 @@ Source = Literal["pubsub", "file", "status", "last_live", "journal"]
 SOURCE_WORDS: Final[dict[Source, str]] = {
     "pubsub": "the aggregator's final snapshot",
     "file": "final_snapshot.json",
-    "status": "the aggregator, while the run goes on",
+    "status": "the aggregator of the live run",
     "last_live": "the last live snapshot",
     "journal": "the journal",
 }
@@ -142,10 +142,14 @@ class EarlyRule(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0.0 < self.confidence < 1.0:
-            raise UsageError(f"{self.confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
+            raise UsageError(
+                f"confidence={self.confidence!r} is out of range",
+                hint="give a number between 0 and 1, such as 0.99",
+            )
         if not 0.0 <= self.tolerance < LARGEST_TOLERANCE:
             raise UsageError(
-                f"{self.tolerance!r} is no tolerance", hint="0 or more and less than 0.5, such as 0.001"
+                f"tolerance={self.tolerance!r} is out of range",
+                hint="give 0 or more and less than 0.5, such as 0.001",
             )
 
 
@@ -324,7 +328,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         producer that was still recording may have recorded more.
         """
         if self.verdict == "interrupted" or (self.verdict == "incomplete" and self.state not in TERMINAL):
-            return f"what came {_after(self.snapshot.time_ns)} is unknown"
+            return f"events {_after(self.snapshot.time_ns)} are unknown"
         producers = self.snapshot.producers
         unfinished = sum(stat.unfinished for stat in producers)
         unended = sum(stat.completeness == "incomplete" for stat in producers) - unfinished
@@ -369,7 +373,7 @@ def _number_of(number: int, what: str) -> str:
 
 def _after(wall_ns: int) -> str:
     if not 0 < wall_ns < _LATEST_NS:
-        return "later"
+        return "after that"
     return f"after {datetime.fromtimestamp(wall_ns // 10**9, UTC):%H:%M:%S} UTC"
 
 

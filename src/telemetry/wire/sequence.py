@@ -66,9 +66,9 @@ class SequenceTracker:
 
     def restored(self) -> None:
         if not (_ascend(self._gaps, self.next_seq) and _ascend(self._given_up, self.next_seq)):
-            raise ValueError("ranges of batches that can't be")
+            raise ValueError("invalid ranges of batches")
         if self._came_below > self.next_seq:
-            raise ValueError("batches that nobody has heard of")
+            raise ValueError("unknown batches")
 
     @property
     def contiguous(self) -> int:

@@ -241,7 +241,11 @@ def test_log(snap_compare: Compare) -> None:
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("question_mark", "leave; the run goes on"), ("ctrl+x", "It gets SIGTERM"), ("b", "yesterday")],
+    [
+        ("question_mark", "quit; the run continues"),
+        ("ctrl+x", "This sends it SIGTERM"),
+        ("b", "yesterday"),
+    ],
     ids=["help", "stop", "baseline"],
 )
 def test_dialogs(snap_compare: Compare, key: str, words: str) -> None:

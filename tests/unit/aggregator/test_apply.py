@@ -179,7 +179,7 @@ def test_self_describing_events_meet_defined_ones() -> None:
     snapshot = _feed(_aggregator(), batch(records=records, rows=[(1, T, 5), (2, T, 1)]))
     assert (snapshot.series[0].count, snapshot.counters[0].value) == (2, 3)
     assert snapshot.accounting.dropped == {"definition_conflict": 1}
-    assert any("contradicts" in warning for warning in snapshot.warnings)
+    assert any("conflicts with" in warning for warning in snapshot.warnings)
 
 
 def test_rows_of_conflicting_and_invalid_definitions_are_dropped_as_such() -> None:

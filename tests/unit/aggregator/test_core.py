@@ -284,7 +284,7 @@ def test_contradictions_are_clamped_and_told() -> None:
     account = snapshot.accounting
     assert account.emitted == account.received + 500 + account.missing
     assert account.missing == 0
-    assert any("says it emitted 3 events" in warning for warning in snapshot.warnings)
+    assert any("reports 3 events emitted" in warning for warning in snapshot.warnings)
 
 
 def test_pings_keep_a_producer_live() -> None:
@@ -538,4 +538,4 @@ def test_many_series_of_high_precision_share_a_bound(monkeypatch: pytest.MonkeyP
         (4, 1e-4, 1),
         (3, 1e-3, 1),
     ]
-    assert any("series 's3' counts with 3 digits, not 5" in warning for warning in snapshot.warnings)
+    assert any("series 's3' uses 3 digits instead of 5" in warning for warning in snapshot.warnings)

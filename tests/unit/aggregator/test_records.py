@@ -116,7 +116,7 @@ def test_an_id_defined_as_something_else_is_ambiguous_from_then_on() -> None:
     bench = _Bench()
     bench.read(Define(3, "x", "series", "ms"), Define(3, "y", "series", "ms"))
     assert bench.producer.ids[3] == CONFLICT
-    assert "'p' defined id 3 again" in bench.notes.warnings[0]
+    assert "'p' redefined id 3" in bench.notes.warnings[0]
     bench.read(Define(3, "x", "series", "ms"))
     assert bench.producer.ids[3] == CONFLICT
 

@@ -47,7 +47,7 @@ def test_a_name_has_one_kind_and_one_unit() -> None:
     assert registry.resolve("counter", "x", {"k": "v"}, "ms") == CONFLICT
     assert registry.resolve("series", "x", {}, "s") == CONFLICT
     assert registry.find("gauge", "x", {}, "ms") == CONFLICT
-    assert "contradicts the series of that name in ms" in warnings[0]
+    assert "conflicts with the existing series of that name in ms" in warnings[0]
     assert len(registry.instruments["counter"]) == 0
 
 
@@ -82,7 +82,7 @@ def test_impossible_bounds_are_invalid_and_other_bounds_only_warn() -> None:
     assert registry.resolve("series", "x", {}, "") == made
     assert len(warnings) == 1
     assert registry.resolve("series", "x", {}, "", Bounds(4)) == made
-    assert "which stay" in warnings[1]
+    assert "the first definition is used" in warnings[1]
 
 
 def test_finding_makes_nothing() -> None:

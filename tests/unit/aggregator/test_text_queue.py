@@ -217,7 +217,7 @@ def test_a_text_without_room_is_an_event_lost(monkeypatch: pytest.MonkeyPatch) -
     sent(aggregator, 0, 0, Uncounted("a", "tokens"), Uncounted("b", "tokens"))
     ledger = aggregator.producer("p").account.ledger
     assert (ledger.applied, ledger.by_reason()) == (1, {"texts_full": 1})
-    assert "there was no room for 1 text whose tokens were to be counted" in told(aggregator)[1]
+    assert "no room to count the tokens of 1 text" in told(aggregator)[1]
 
 
 def test_texts_are_in_checkpoints() -> None:

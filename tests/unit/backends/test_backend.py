@@ -12,7 +12,7 @@ def test_what_it_says_can_be_read() -> None:
     """By people, and by the courier."""
     assert str(missing("wandb", "wandb")) == "wandb is not installed (pip install 'telemetryd[wandb]')"
     error = ImportError("no libssl")
-    assert str(missing("aim", "aim", error)) == "aim can't be imported: no libssl (pip install 'telemetryd[aim]')"
+    assert str(missing("aim", "aim", error)) == "can't import aim: no libssl (pip install 'telemetryd[aim]')"
     assert "not installed" in str(missing("aim", "aim", ModuleNotFoundError(name="aim")))
     refused = Refused("too_large", ["r1", "r2"])
     assert (str(refused), refused.keys) == ("2 items: too_large", {"r1", "r2"})

@@ -88,11 +88,11 @@ def test_a_kind_and_its_options(text: str, name: str, options: dict[str, str]) -
         ("jsnl", "did you mean jsonl"),
         ("nowhere", "one of aim, clearml"),
         ("\x1b[2J", r"\\x1b"),
-        ("jsonl:path", "'path' is no option of jsonl"),
-        ("jsonl:=x", "no option"),
+        ("jsonl:path", "'path' is not an option of jsonl"),
+        ("jsonl:=x", "not an option"),
         ("jsonl:path=a,path=b", "path is given twice"),
-        ("jsonl:as=../x", "can't be the name of a writer"),
-        ("jsonl:as=", "can't be the name"),
+        ("jsonl:as=../x", "is not a valid name for a writer"),
+        ("jsonl:as=", "not a valid name"),
         ("wandb:api_key=123", "api_key is a secret"),
         ("wandb:token=123", "in the environment"),
         ("mlflow:db-password=1", "is a secret"),
@@ -111,10 +111,10 @@ def test_options_of_ours_are_checked_before_anything_starts() -> None:
     assert [choice.name for choice in parse_all(["jsonl", "jsonl:as=b"])] == ["jsonl", "b"]
     for texts, said in (
         (["jsonl:pth=x"], "did you mean path"),
-        (["console:colour=x"], "it has as, every_s, values"),
+        (["console:colour=x"], "its options: as, every_s, values"),
         (["console:values=many"], "console: values=many: expected `int`"),
         (["console:values=0"], "values=0"),
-        (["jsonl", "jsonl:path=x"], "two writers are called jsonl"),
+        (["jsonl", "jsonl:path=x"], "two writers are named jsonl"),
         ([f"jsonl:as=n{number}" for number in range(limits.BACKENDS + 1)], "too many"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -131,8 +131,8 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch,
     assert made.options == _Options(5, True, 0.5)  # type: ignore[attr-defined]
     assert parse_all(["broken", "mine:no=1"])
     for text, said in (
-        ("broken", "can't be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("bad", "it has no takes, idempotent"),
+        ("broken", "can't load the backend broken: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("bad", "it lacks takes, idempotent"),
         ("mine:no=1", "no option 'no'"),
         ("mine:port=1", "mine: ImportError: no module named tracker"),
         ("mine:port=2", "mine: ValueError: odd"),
@@ -157,13 +157,13 @@ def test_settings_for_a_writer_that_is_not_there_are_said() -> None:
     given = [parse("wandb:as=team"), parse("jsonl")]
     assert unheeded(["*", "jsonl", "team", "mlflow"], given) == []
     assert unheeded(["wandb", "jsnl"], given) == [
-        "[backends.values.wandb] is for none of the writers, which are called jsonl, team",
-        "[backends.values.jsnl] is for none of the writers, which are called jsonl, team",
+        "[backends.values.wandb] matches no writer; the writers are named jsonl, team",
+        "[backends.values.jsnl] matches no writer; the writers are named jsonl, team",
     ]
     assert unheeded(["jsnl"], []) == []
 
 
 def test_an_option_of_few_values_says_which() -> None:
     """The one that was given is none of them."""
-    with pytest.raises(UsageError, match="prometheus: buckets=3: is none of 1, 2, 4"):
+    with pytest.raises(UsageError, match="prometheus: buckets=3: is not one of 1, 2, 4"):
         parse_all(["prometheus:buckets=3"])

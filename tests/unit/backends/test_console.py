@@ -99,7 +99,7 @@ def test_lines_are_few_and_short(tmp_path: Path) -> None:
     """A thousand marks at once are twenty, and a number; a thousand values in a step are eight."""
     console = Console(tmp_path, ConsoleOptions(values=2))
     said = console.write(*map(mark, range(1_000)))
-    assert (len(said), said[0]) == (21, "980 lines are left out")
+    assert (len(said), said[0]) == (21, "980 lines are omitted")
     console.now_s = 9.0
     wide = Step(key="a", time_ns=0, axis="a", step=1, values={f"v{at}": 1.0 for at in range(10)})
     assert console.write(wide) == ["a 1: v0 1, v1 1, and 8 more"]

@@ -78,8 +78,8 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text("precious\n")
     for path, state, said in (
-        (other, {}, "there already"),
-        (other, {"size": 100}, "has lost"),
+        (other, {}, "already exists"),
+        (other, {"size": 100}, "was truncated"),
         (tmp_path, {}, "Is a directory"),
         (other / "x", {}, "exists|Not a directory"),
     ):
@@ -106,17 +106,17 @@ def test_a_file_that_was_taken_away_is_no_delivery(tmp_path: Path) -> None:
     state = backend.state()
     path.rename(tmp_path / "elsewhere")
     backend.write([step(1)])
-    with pytest.raises(NotConfigured, match=r"items\.jsonl has been taken away.*remove .*/writer and export"):
+    with pytest.raises(NotConfigured, match=r"items\.jsonl was removed.*remove .*/writer and repeat the export"):
         backend.flush()
     assert backend.state() == state
-    with pytest.raises(NotConfigured, match="taken away"):
+    with pytest.raises(NotConfigured, match="was removed"):
         backend.close(final=True)
     backend.close(final=False)
-    with pytest.raises(NotConfigured, match="taken away"):
+    with pytest.raises(NotConfigured, match="was removed"):
         opened(path.parent, state)
     assert not path.exists()
     path.write_text("")
-    with pytest.raises(NotConfigured, match="has lost"):
+    with pytest.raises(NotConfigured, match="was truncated"):
         opened(path.parent, state)
 
 
@@ -127,6 +127,6 @@ def test_a_file_that_another_replaced_or_cut_is_no_delivery(tmp_path: Path) -> N
         backend.write([step(0)])
         backend.flush()
         change(Path(backend.where()))
-        with pytest.raises(NotConfigured, match=r"another file|has lost"):
+        with pytest.raises(NotConfigured, match=r"another file|was truncated"):
             backend.close(final=True)
         backend.close(final=False)

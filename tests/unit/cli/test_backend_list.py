@@ -30,10 +30,10 @@ def test_options_have_their_types_and_defaults(capsys: pytest.CaptureFixture[str
         "console\n"
         "    every_s: float = 2.0\n"
         "    values: int = 8\n"
-        "    no place for live, table, histogram, span\n"
+        "    does not support live, table, histogram, span\n"
         "jsonl\n"
         "    path: str = ''\n"
-        "    no place for live\n"
+        "    does not support live\n"
     )
     assert show(as_json=True) == 0
     assert json.loads(capsys.readouterr().out)[1] == JSONL
@@ -47,4 +47,4 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch
     assert show(as_json=False) == 0
     out = capsys.readouterr().out
     assert "jsonl: needs no_such_library.inside: pip install 'telemetryd[some]'\n" in out
-    assert out.startswith("console: the backend console can't be loaded: ModuleNotFoundError")
+    assert out.startswith("console: can't load the backend console: ModuleNotFoundError")

@@ -63,7 +63,7 @@ def test_few_descriptors_warn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_compiled_is_told(compiled: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing need be; what it costs and what helps is said."""
-    assert doctor_checks.check_compiled(Config()) == ("ok", "what the aggregator does with most rows")
+    assert doctor_checks.check_compiled(Config()) == ("ok", "compiled, used for most events")
     monkeypatch.setattr("telemetry.aggregator.compiled.record_usual", None)
     status, found, *advice = doctor_checks.check_compiled(Config())
     assert (status, "twice the time" in found) == ("ok", True)
@@ -86,7 +86,7 @@ def test_keys_are_no_matter_without_any() -> None:
     assert (status, found.startswith("none in ")) == ("ok", True)
     reachable = Config(transport=TransportConfig(bind="tcp://0.0.0.0:*"))
     status, found, *advice = doctor_checks.check_keys(reachable)
-    assert (status, "there are no keys" in found) == ("fail", True)
+    assert (status, "contains no keys" in found) == ("fail", True)
     assert "telemetry keys new" in advice[0]
 
 
@@ -99,7 +99,7 @@ def test_keys_are_looked_at(root: Path) -> None:
     assert (status, "1 other trusted" in found) == ("ok", True)
     (folder.trusted_path / "bob").write_text("nonsense")
     status, found, *_ = doctor_checks.check_keys(Config())
-    assert (status, "bob holds no public key" in found) == ("warn", True)
+    assert (status, "bob contains no public key" in found) == ("warn", True)
     folder.secret.chmod(0o644)
     assert doctor_checks.check_keys(Config())[0::2] == ("fail", f"chmod 600 {folder.secret}")
 
@@ -118,7 +118,7 @@ def test_an_endpoint_whose_key_is_unknown_says_what_helps(root: Path, monkeypatc
     monkeypatch.setenv("TELEMETRY_ENDPOINT", "tcp://127.0.0.1:1#somebody")
     status, found, *advice = doctor_checks.check_endpoint(Config())
     assert (status, "no keys in" in found) == ("fail", True)
-    assert advice == ["`telemetry keys new` makes them"]
+    assert advice == ["create them with `telemetry keys new`"]
 
 
 def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,5 +126,5 @@ def test_another_project_of_the_same_name_is_noticed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(doctor_checks, "version", lambda package: "1.0")
     status, found, *advice = doctor_checks.check_versions(Config())
     assert status == "fail"
-    assert "`telemetry` is installed too, another project" in found
+    assert "`telemetry` is also installed, a different project" in found
     assert advice == ["pip uninstall telemetry, then pip install --force-reinstall telemetryd"]

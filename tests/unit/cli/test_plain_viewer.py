@@ -93,7 +93,7 @@ def test_silence_is_said_and_its_end(follow: Follow) -> None:
     out, err = follow([snapshot(1)], nobody, [snapshot(2), snapshot(3, "COMPLETE")])
     assert len(out) == 4
     assert err.startswith("telemetry: last snapshot 0 s ago\n")
-    assert err.endswith("telemetry: snapshots come again\n")
+    assert err.endswith("telemetry: snapshots arrive again\n")
 
 
 def test_a_slow_rhythm_is_no_silence(follow: Follow) -> None:

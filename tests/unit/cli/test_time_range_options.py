@@ -49,11 +49,11 @@ def test_flags_become_a_choice() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--from", "soon"), "--from: 'soon' is no time"),
-        (("--to", "10 parsecs"), "--to: '10 parsecs' is no time"),
-        (("--every", "often"), "--every: 'often' is no time"),
-        (("--every", "0"), "--every 0: steps take longer than that"),
-        (("--every=-5s",), "--every -5s: steps take longer than that"),
+        (("--from", "soon"), "--from: 'soon' is not a time"),
+        (("--to", "10 parsecs"), "--to: '10 parsecs' is not a time"),
+        (("--every", "often"), "--every: 'often' is not a time"),
+        (("--every", "0"), "--every 0 is not a step above 0 s"),
+        (("--every=-5s",), "--every -5s is not a step above 0 s"),
     ],
 )
 def test_wrong_values_name_their_flag(words: tuple[str, ...], said: str) -> None:
@@ -73,7 +73,9 @@ def test_a_report_of_a_run_that_has_ended(run: Path, capsys: pytest.CaptureFixtu
     assert document["bounds"][0]["percentiles"]["50"]["low"] < document["bounds"][0]["percentiles"]["50"]["high"]
     assert len(document["over_time"][0]["points"]) == 40
     assert document["step_s"] == 1.0
-    assert document["findings"] == ["p99.9 of latency rests on 400 samples: no upper bound at 95 %; it takes 3,688"]
+    assert document["findings"] == [
+        "p99.9 of latency has no upper bound yet (95 % confidence): needs 3,688 samples, has 400"
+    ]
 
 
 def test_a_report_of_a_part(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,15 +87,15 @@ def test_a_report_of_a_part(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (latency["count"], latency["min"], latency["max"], latency["exact"]) == (200, 11, 30, False)
     assert document["counters"][0]["value"] == 40
     assert [point["count"] for point in document["over_time"][0]["points"]] == [50] * 4
-    assert "of a part of the run, 10.0 s to 30.0 s" in document["findings"][0]
+    assert "cover the chosen time range, 10.0 s to 30.0 s" in document["findings"][0]
 
 
 def test_mistakes_are_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and one line with what would do."""
     assert main(["report", "--from", "50s"]) == 2
-    assert "nothing lies between 50.0 s and 40.0 s of the run" in capsys.readouterr().err
+    assert "the time range from 50.0 s to 40.0 s of the run is empty" in capsys.readouterr().err
     assert main(["report", "--every", "soon"]) == 2
-    assert "--every: 'soon' is no time" in capsys.readouterr().err
+    assert "--every: 'soon' is not a time" in capsys.readouterr().err
     assert main(["report", "--steady", "--trim-warmup"]) == 2
     assert "not allowed with" in capsys.readouterr().err
 
@@ -105,7 +107,7 @@ def test_no_history_no_parts(run: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["report", str(alone), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bounds"]
     assert main(["report", str(alone), "--steady"]) == 1
-    assert "a result that lies alone has no history" in capsys.readouterr().err
+    assert "a result without its run directory has no history" in capsys.readouterr().err
 
 
 def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,5 +117,5 @@ def test_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     target = find_run.Target("job", Path("runs"), endpoint="ipc:///nowhere")
     assert report_of(target, TimeRangeChoice(), None) is live
     for choice, step_s in ((TimeRangeChoice(from_s=1.0), None), (TimeRangeChoice(), 5.0)):
-        with pytest.raises(UsageError, match="the run goes on"):
+        with pytest.raises(UsageError, match="the run is still going"):
             report_of(target, choice, step_s)

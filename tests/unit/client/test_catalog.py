@@ -58,10 +58,10 @@ def test_same_name_and_labels_is_the_same_object(catalog: Catalog) -> None:
 @pytest.mark.parametrize(
     ("again", "message"),
     [
-        ({"kind": "gauge"}, "is a series already"),
-        ({"kind": "gauge", "labels": {"x": "y"}}, "is a series already"),
+        ({"kind": "gauge"}, "is already a series"),
+        ({"kind": "gauge", "labels": {"x": "y"}}, "is already a series"),
         ({"unit": "s"}, "unit 'ms'"),
-        ({"unit": "s", "labels": {"x": "y"}}, "has the unit 'ms' already"),
+        ({"unit": "s", "labels": {"x": "y"}}, "already has the unit 'ms'"),
         ({"digits": 4}, "digits 3, not 4"),
         ({"low": 0.1}, "low None, not 0.1"),
         ({"high": 5.0}, "high None, not 5.0"),
@@ -162,11 +162,11 @@ def test_nothing_is_kept_of_what_has_no_id(monkeypatch: pytest.MonkeyPatch) -> N
 def test_names_can_be_reserved_before_there_are_instruments(catalog: Catalog) -> None:
     """All of them or none."""
     catalog.instrument("series", "b", "ms")
-    with pytest.raises(InstrumentError, match="'b' has the unit 'ms' already"):
+    with pytest.raises(InstrumentError, match="'b' already has the unit 'ms'"):
         catalog.reserve({"a": ("counter", ""), "b": ("series", "ns")})
     catalog.instrument("gauge", "a")
     catalog.reserve({"b": ("series", "ms"), "c": ("counter", "")})
-    with pytest.raises(InstrumentError, match="'c' is a counter already"):
+    with pytest.raises(InstrumentError, match="'c' is already a counter"):
         catalog.instrument("series", "c")
     assert len(catalog.definitions) == 2
 

@@ -55,7 +55,7 @@ def test_keywords_win_over_the_mapping() -> None:
 
 def test_labels_have_to_be_a_mapping() -> None:
     """Anything else is said at the call."""
-    with pytest.raises(InstrumentError, match="labels has to be a mapping, not str"):
+    with pytest.raises(InstrumentError, match="labels must be a mapping, not str"):
         telemetry.gauge("labels.wrong", labels="route=/a")  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ def test_requests_need_no_run_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     with module_level.tracking("w"), module_level.request("module.llm", key="k") as one:
         one.first()
     assert (made.in_flight, made.enough) == (0, False)
-    with pytest.raises(UsageError, match="not issued with 'host'"):
+    with pytest.raises(UsageError, match="issued with 'host'"):
         module_level.request("module.llm", host="a")
     assert module_level.request("module.llm", key=[]).first(at_ns=3) == 3
 

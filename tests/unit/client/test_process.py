@@ -189,7 +189,7 @@ def test_an_endpoint_nobody_listens_at_is_one_line(
         for _ in range(3):
             counter(process).add()
     assert process.recorders.buffer == [] or process.state == "live"
-    assert f"nobody listens at ipc://{short_dir}/none" in said()[0]
+    assert f"no aggregator listens at ipc://{short_dir}/none" in said()[0]
 
 
 def test_an_address_that_never_answers_is_given_up(

@@ -238,5 +238,5 @@ def test_a_span_ends_after_it_begins() -> None:
     """Labels become text, as those of marks."""
     made = records.span("fwd", 5, 9, "gpu", {"rank": 3})
     assert decode_record(made) == Span("fwd", 5, 9, "gpu", {"rank": "3"})
-    with pytest.raises(ValueError, match="before it begins"):
+    with pytest.raises(ValueError, match="ns before it starts"):
         records.span("fwd", 9, 5, "", {})

@@ -173,7 +173,7 @@ def test_finish_without_an_answer_says_why(aggregator: FakeAggregator, short_dir
     aggregator.stop()
     report = run.finish(0.3)
     assert report.source == "last_live"
-    assert "nobody listens" in report.source_reason or "did not acknowledge" in report.source_reason
+    assert "no aggregator listens at" in report.source_reason or "did not acknowledge" in report.source_reason
 
 
 def test_only_who_spawned_ends_the_run(aggregator: FakeAggregator) -> None:
@@ -208,7 +208,7 @@ def test_only_who_spawned_starts_backends(
 
 def test_backends_that_can_t_be_told_apart_start_nothing() -> None:
     """One is named as it is, several in a list."""
-    with pytest.raises(UsageError, match="one name"):
+    with pytest.raises(UsageError, match="the same name"):
         start("job", to=["jsonl", "jsonl:path=x"])
 
 
@@ -222,7 +222,7 @@ def test_a_run_makes_requests(aggregator: FakeAggregator) -> None:
         with pytest.raises(InstrumentError):
             run.requests("llm", window="w")
         run.request("other", planned=time.monotonic_ns()).fail("timeout")
-        with pytest.raises(UsageError, match=r"not issued with 'stop_when'.*run\.requests\('llm', …\)"):
+        with pytest.raises(UsageError, match=r"issued with 'stop_when'.*run\.requests\('llm', …\)"):
             run.request("llm", stop_when="p99 known")
         with pytest.raises(TypeError, match="unhashable"):
             run.request("llm", key=[])
@@ -257,7 +257,7 @@ def test_without_an_aggregator_there_is_nothing_to_ask(short_dir: Path, monkeypa
     """It is said at once."""
     monkeypatch.setenv(ENDPOINT_VARIABLE, f"ipc://{short_dir}/nobody")
     run = start("job", required=False, start_timeout_s=0.2)
-    with pytest.raises(EndpointError, match="'job' has no aggregator to ask"):
+    with pytest.raises(EndpointError, match="'job' has no aggregator to query"):
         run.live_report()
     assert "no aggregator was reached" in run._repr_html_()
 

@@ -146,7 +146,9 @@ def test_what_is_no_number_is_left_out_by_itself(bench: Bench, said: Said) -> No
     assert bench.dropped == {"not_a_number": 2 * len(bad)}
     lines = said()
     assert len(lines) == len(bad)
-    assert lines[0] == "telemetry: 'text' is left out: str is no number. It is counted; this is said once"
+    assert lines[0] == (
+        "telemetry: 'text' is ignored: str is not a number. Such values are counted; this warning appears once"
+    )
 
 
 def test_a_name_that_cannot_be_is_left_out_by_itself(bench: Bench, said: Said) -> None:
@@ -175,7 +177,7 @@ def test_names_of_a_class_of_their_own_are_names(bench: Bench) -> None:
         ({"axis": ""}, "empty"),
         ({"axis": None}, "string"),
         ({"axis": ["train"]}, "string"),
-        ({"at_ns": -1}, "no time"),
+        ({"at_ns": -1}, "not a valid time"),
         ({"at_ns": 0.5}, "interpreted as an integer"),
     ],
     ids=str,
@@ -187,7 +189,7 @@ def test_a_call_that_cannot_be_is_refused(bench: Bench, said: Said, call: dict[s
     assert [bench.log(**whole), bench.log(**whole)] == [[], []]
     assert bench.dropped == {"unencodable": 2}
     [line] = said()
-    assert line.startswith("telemetry: log is left out: ")
+    assert line.startswith("telemetry: log is ignored: ")
     assert why in line
 
 

@@ -108,9 +108,9 @@ def test_with_one_run_a_side_nothing_is_claimed(run: Run) -> None:
     before, after = replace(run(10.0), bounds=[bounds]), run(20.0)
     found = compare([before], [after])
     assert {one.verdict for one in found.metrics} == {"cannot_tell"}
-    assert "nobody can know how much runs differ by themselves" in found.notes[0]
+    assert "does not show run-to-run noise" in found.notes[0]
     p50 = metric(found, "p50")
-    assert (p50.reason, p50.difference, p50.low, p50.p_value) == ("one run a side", 1.0, None, None)
+    assert (p50.reason, p50.difference, p50.low, p50.p_value) == ("one run per side", 1.0, None, None)
     assert p50.before_within is not None
     assert (p50.before_within.value, p50.before_within.low, p50.before_within.high) == (10.0, 9.0, 11.0)
     assert p50.after_within is not None
@@ -127,7 +127,7 @@ def test_with_one_run_a_side_a_calibration_says_whether_noise_reaches_so_far(run
     assert p50.verdict == "cannot_tell"
     assert p50.noise is not None
     assert p50.noise.exceeded is True
-    assert "larger than what the noise of the calibration comes to" in p50.reason
+    assert "larger than the noise of the calibration" in p50.reason
     assert metric(found, "p90").noise is None
 
 
@@ -142,9 +142,9 @@ def test_one_run_against_many(run: Run, lone: float, place: str) -> None:
 def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
     """What the machine did in between looks like a difference of the program."""
     before, after = [run(10.0, at=number) for number in range(5)], [run(10.0, at=9 + number) for number in range(5)]
-    assert any("one side ran after the other" in note for note in compare(before, after).notes)
-    assert any("one side ran after the other" in note for note in compare(after, before).notes)
-    assert not any("after the other" in note for note in compare(*by_turns([10.0] * 5, [10.0] * 5)).notes)
+    assert any("all runs of one side are older" in note for note in compare(before, after).notes)
+    assert any("all runs of one side are older" in note for note in compare(after, before).notes)
+    assert not any("alternate the runs" in note for note in compare(*by_turns([10.0] * 5, [10.0] * 5)).notes)
 
 
 def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None:
@@ -173,7 +173,7 @@ def test_both_sides_need_runs(run: Run, side: int) -> None:
 def test_a_run_is_on_one_side_once(run: Run) -> None:
     """Twice would be a sample of itself."""
     one = run()
-    with pytest.raises(UsageError, match="is there twice"):
+    with pytest.raises(UsageError, match="is given twice"):
         compare([one], [run(), one])
-    with pytest.raises(UsageError, match="is there twice"):
+    with pytest.raises(UsageError, match="is given twice"):
         compare([one, one], [run()])

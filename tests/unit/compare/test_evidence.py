@@ -72,6 +72,6 @@ def test_what_comes_from_0_has_no_ratio_but_a_direction() -> None:
 def test_what_comes_from_0_in_some_runs_can_t_be_told() -> None:
     """There is neither a ratio nor a neat parting."""
     assert of([0.0] * 5, [3.0, 0.0, 2.0, 5.0, 3.0]) == (
-        "0 in every run before and in some after: there is no relative difference"
+        "0 in all runs before and above 0 in some after, so there is no relative difference"
     )
-    assert of([0.0] * 8 + [1.0], [3.0] * 8 + [0.0]) == "0 in most runs before: there is no relative difference"
+    assert of([0.0] * 8 + [1.0], [3.0] * 8 + [0.0]) == "0 in most runs before, so there is no relative difference"

@@ -79,8 +79,8 @@ def test_bounds_that_are_infinite_are_null() -> None:
 @pytest.mark.parametrize(
     ("found", "p_adjusted", "reason"),
     [
-        (SLOWER, 0.2, "alone it would count"),
-        (evidence(0.015, 0.005, 0.025), 0.01, "not shown to be 2 % or more"),
+        (SLOWER, 0.2, "significant alone"),
+        (evidence(0.015, 0.005, 0.025), 0.01, "may be smaller than 2 %"),
         (evidence(0.1, 0.1, 0.1, method="exact", p_value=0.3), 0.3, "too few runs to rule out chance"),
         (evidence(0.1, -0.1, 0.3, p_value=0.3), 0.3, ""),
     ],
@@ -98,18 +98,18 @@ def test_a_verdict_within_the_noise_of_a_calibration_says_so() -> None:
     noise = Noise(cv=0.2, runs=10, limit=0.2, exceeded=False)
     line = result(Case(sample=SAMPLE, better="lower", evidence=SLOWER, p_adjusted=0.01, noise=noise), OPTIONS)
     assert line.verdict == "worse"
-    assert line.reason == "but within what the noise of the calibration comes to, ±20 %"
+    assert line.reason == "but within the noise of the calibration, ±20 %"
 
 
 def test_without_evidence_numbers_come_without_a_claim() -> None:
     """Means and their ratio, no interval, and the obstacle; against a calibration if there is one."""
-    line = result(Case(sample=SAMPLE, better="lower", obstacle="one run a side"), OPTIONS)
-    assert (line.verdict, line.reason) == ("cannot_tell", "one run a side")
+    line = result(Case(sample=SAMPLE, better="lower", obstacle="one run per side"), OPTIONS)
+    assert (line.verdict, line.reason) == ("cannot_tell", "one run per side")
     assert (line.before, line.after, line.difference) == (11.0, 22.0, 1.0)
     assert (line.low, line.high, line.p_value, line.method) == (None, None, None, "")
     noise = Noise(cv=0.2, runs=10, limit=0.2, exceeded=True)
-    line = result(Case(sample=SAMPLE, better="lower", obstacle="one run a side", noise=noise), OPTIONS)
-    assert line.reason == "one run a side; larger than what the noise of the calibration comes to, ±20 %"
+    line = result(Case(sample=SAMPLE, better="lower", obstacle="one run per side", noise=noise), OPTIONS)
+    assert line.reason == "one run per side; larger than the noise of the calibration, ±20 %"
 
 
 def test_what_has_two_units_has_no_difference() -> None:

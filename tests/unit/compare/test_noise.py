@@ -73,7 +73,7 @@ def test_what_is_called_detectable_is_found_nine_times_of_ten() -> None:
         assert told is not None
         found += told.p_value < 0.05
     assert 0.84 < found / 300 < 0.96
-    with pytest.raises(ValueError, match="1 run a side"):
+    with pytest.raises(ValueError, match="1 run per side"):
         detectable(0.05, 1)
 
 

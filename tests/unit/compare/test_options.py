@@ -18,7 +18,7 @@ def test_a_confidence_is_between_0_and_1(confidence: float) -> None:
 @pytest.mark.parametrize("effect", [-0.01, 1.0, float("nan")])
 def test_a_smallest_effect_is_a_share(effect: float) -> None:
     """Below 0 and from 100 % on it says nothing."""
-    with pytest.raises(UsageError, match="smallest effect"):
+    with pytest.raises(UsageError, match="min_effect="):
         Options(min_effect=effect)
 
 

@@ -104,4 +104,4 @@ def test_a_pattern_that_means_nothing(run: Run, series: Callable[..., Any]) -> N
     assert wrong.value.hint == "did you mean latency?"
     with pytest.raises(UsageError, match="no figure 'depth'") as wrong:
         samples([run()], [other], Options(only=["depth"]))
-    assert wrong.value.hint == "depth is a gauge, and gauges are not compared"
+    assert wrong.value.hint == "depth is a gauge, and gauges can't be compared"

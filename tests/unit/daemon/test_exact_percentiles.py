@@ -185,11 +185,11 @@ def test_what_stands_in_the_way(tmp_path: Path) -> None:
     journal = JournalWriter(tmp_path / "j", b"", NOW_NS)
     assert obstacle(journal) == ""
     journal.dropped_segments = 3
-    assert obstacle(journal) == "the journal passed its cap and lost its 3 oldest segments"
+    assert obstacle(journal) == "the journal exceeded its size limit and lost its 3 oldest segments"
     journal.dropped_segments = 1
-    assert obstacle(journal) == "the journal passed its cap and lost its oldest segment"
+    assert obstacle(journal) == "the journal exceeded its size limit and lost its oldest segment"
     journal.failed = "No space left on device"
-    assert obstacle(journal) == "the journal could not be written: No space left on device"
+    assert obstacle(journal) == "can't write the journal: No space left on device"
     journal.close()
 
 
@@ -204,8 +204,8 @@ def three_segments(recorded: Recorded) -> list[Path]:
 @pytest.mark.parametrize(
     ("lost", "reason"),
     [
-        (0, "the journal has lost its oldest segment: past its cap, or to somebody"),
-        (1, "a segment in the middle of the journal is missing or can't be read"),
+        (0, "the journal lost its oldest segment: it exceeded its size limit, or the files were deleted"),
+        (1, "a segment in the middle of the journal is missing or unreadable"),
     ],
 )
 @pytest.mark.parametrize("emptied", [False, True])
@@ -232,9 +232,9 @@ def test_a_byte_that_is_damaged_is_one() -> None:
     ("reason", "may"),
     [
         ("the exact pass took more than 60 s", True),
-        ("interrupted, and the exact pass did not end", True),
+        ("interrupted before the exact pass ended", True),
         ("1,234 bytes of the journal are damaged", False),
-        ("the journal passed its cap and lost its oldest segment", False),
+        ("the journal exceeded its size limit and lost its oldest segment", False),
         ("some series hold integers beyond 2**53", False),
         ("some counters and gauges hold integers beyond 2**53", False),
     ],
@@ -268,4 +268,4 @@ def test_a_journal_that_had_failed_gives_nothing_exact(tmp_path: Path, wait_unti
     (segment,) = empty.directory.journal.iterdir()
     segment.rename(segment.with_name("00000000-failed.seg"))
     found = outcome(begin(empty), wait_until)
-    assert (found.exact, found.reason) == (False, "the journal could not be written from some moment on")
+    assert (found.exact, found.reason) == (False, "writing the journal failed during the run")

@@ -146,7 +146,7 @@ def test_an_interrupted_run_has_its_file_before_the_exact_pass(
     assert finalize(service)
     first, second = files
     assert (first.state, first.completeness, first.exact) == ("INTERRUPTED", "interrupted", False)
-    assert first.exact_reason == "interrupted, and the exact pass did not end"
+    assert first.exact_reason == "interrupted before the exact pass ended"
     assert (second.state, second.completeness, second.exact) == ("INTERRUPTED", "interrupted", True)
     assert first.series[0].count == second.series[0].count == len(VALUES) + 1
     assert final(service) == second
@@ -298,7 +298,7 @@ def test_nothing_moves_after_the_books_are_closed(
 
 @pytest.mark.parametrize(
     ("flags", "reason"),
-    [({"journal.enabled": False}, "the journal is off"), ({}, "the journal could not be written: full")],
+    [({"journal.enabled": False}, "the journal is off"), ({}, "can't write the journal: full")],
 )
 def test_without_a_journal_the_bound_is_stated(make_service: Any, connect: Any, flags: Any, reason: str) -> None:
     """Not exact, and why."""
@@ -350,7 +350,7 @@ def test_no_place_for_the_file(make_service: Any, connect: Any, monkeypatch: pyt
         heard = snapshots.recv(5.0)
     assert heard is not None
     assert heard.state == "COMPLETE"
-    assert any("the final file could not be written" in warning for warning in heard.warnings)
+    assert any("can't write the final file" in warning for warning in heard.warnings)
 
 
 def test_a_socket_that_fails_does_not_cost_the_file(make_service: Any, connect: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_journal_that_cannot_be_written_is_said_and_costs_no_number(make_servi
     service.parts.journal.failed = "No space left on device"
     service.feed.ingest.take([frame("p", 0, 0, records=[Count("n", 2.0)])])
     service.snapshot()
-    assert service.snapshot().warnings[0] == "the journal could not be written: No space left on device"
+    assert service.snapshot().warnings[0] == "can't write the journal: No space left on device"
     assert service.snapshot().counters[0].value == 2
 
 

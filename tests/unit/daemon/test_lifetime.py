@@ -63,7 +63,7 @@ def test_a_run_that_cannot_be_announced_says_so_and_lets_go(
     """Whoever waits for it hears the reason."""
 
     def fail(*_: object) -> None:
-        raise RunDirectoryError("the run can't be announced")
+        raise RunDirectoryError("can't register the run")
 
     monkeypatch.setattr(lifetime, "announce", fail)
     monkeypatch.setattr(build, "SignalPipe", lambda: None)
@@ -71,5 +71,5 @@ def test_a_run_that_cannot_be_announced_says_so_and_lets_go(
     with os.fdopen(reader) as pipe:
         with pytest.raises(TelemetryError):
             build.run_daemon(make_options(ready_fd=writer))
-        assert json.loads(pipe.read())["error"] == "the run can't be announced"
+        assert json.loads(pipe.read())["error"] == "can't register the run"
     assert list((short_dir / "telemetry").iterdir()) == []

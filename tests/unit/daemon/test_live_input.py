@@ -33,7 +33,7 @@ def test_a_history_that_is_far_behind_is_said(make_service: Any) -> None:
     service = make_service()
     service.parts.worker.submit = lambda *_: False
     service.feed.roll()
-    assert service.snapshot().warnings == ["the disk is far behind: an interval of the history is missing"]
+    assert service.snapshot().warnings == ["the disk is too slow: an interval of the history is missing"]
 
 
 def test_steps_are_published_whatever_closes_them(make_service: Any, connect: Any) -> None:
@@ -87,7 +87,7 @@ def test_the_death_of_the_owner_ends_the_run(make_service: Any) -> None:
         assert not service.run_status.ending
         owner.kill()
         service.live()
-    assert service.run_status.reason == f"process {owner.pid}, which the run belonged to, is gone"
+    assert service.run_status.reason == f"process {owner.pid}, which owned the run, is gone"
     assert not service.run_status.interrupted
 
 

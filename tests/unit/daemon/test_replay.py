@@ -36,7 +36,7 @@ def test_it_is_a_run_of_its_own(ended: Any, make_options: Any, connect: Any) -> 
     try:
         watcher = connect(service, "watcher", greet=False)
         refused: Any = watcher.ask(msg.Hello(id=1, producer="watcher"))
-        assert (refused.code, refused.message) == ("refused", "this is a replay of run r1: it takes no events")
+        assert (refused.code, refused.message) == ("refused", "this is a replay of run r1: it accepts no events")
         refused = watcher.ask(msg.End(id=2, producer="watcher", batches=0, emitted=0))
         assert refused.code == "refused"
         welcome: Any = watcher.ask(msg.Hello(id=3))

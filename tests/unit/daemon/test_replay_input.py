@@ -178,7 +178,7 @@ def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
     assert feed.begin_drain() is None
     feed.drained()
     assert (stage.run_status.reason, stage.run_status.interrupted) == ("stopped on request", True)
-    assert feed.obstacle() == "the replay was ended before the journal was"
+    assert feed.obstacle() == "the replay was stopped before the end of the journal"
 
 
 def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:

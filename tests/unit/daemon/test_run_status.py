@@ -83,7 +83,7 @@ def test_the_facts_of_a_snapshot(run_status: RunStatus) -> None:
     facts = run_status.facts(1_000, cost)
     assert (facts.run_id, facts.name, facts.epoch, facts.directory) == ("r", "job", "e", "/d")
     assert (facts.started_ns, facts.started_mono_ns, facts.refresh_hz, facts.cost) == (5, 7, 10.0, cost)
-    assert (facts.state, facts.exact, facts.exact_reason) == ("INITIALIZE", False, "the run goes on")
+    assert (facts.state, facts.exact, facts.exact_reason) == ("INITIALIZE", False, "the run is still going")
     assert facts.pending_deadline_s is None
     run_status.drain_deadline_ns = 2_500_000_000
     assert run_status.facts(1_000_000_000, cost).pending_deadline_s == 1.5

@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_written_is_said(make_service: Any, part: str, wor
     """The run goes on without it, and every snapshot says so."""
     service = make_service()
     getattr(service.parts, part).failed = "No space left on device"
-    assert service.snapshot().warnings == [f"the {words} could not be written: No space left on device"]
+    assert service.snapshot().warnings == [f"can't write the {words}: No space left on device"]
 
 
 def test_what_a_cap_has_cost_is_said(make_service: Any, make_again: Any, die: Any) -> None:
@@ -111,7 +111,9 @@ def test_what_a_cap_has_cost_is_said(make_service: Any, make_again: Any, die: An
     service = make_service()
     service.parts.history._notice(1 << 20, "older parts are kept in coarser steps")
     (said,) = service.snapshot().warnings
-    assert said == "the history passed its cap (history.cap_bytes, 1.00 MiB): older parts are kept in coarser steps"
+    assert said == (
+        "the history reached its size limit (history.cap_bytes, 1.00 MiB): older parts are kept in coarser steps"
+    )
     die(service)
     assert said in make_again(service.parts.directory).snapshot().warnings
 

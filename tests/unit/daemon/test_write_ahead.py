@@ -122,7 +122,10 @@ def test_producers_beyond_the_bound_leave_no_note(kept: Kept, monkeypatch: pytes
     """They are counted among the bad frames, whose note says it all."""
     monkeypatch.setattr(limits, "PRODUCERS", 1)
     kept.book.hello(Hello(producer="p"))
-    assert kept.book.hello(Hello(producer="q")) == "the run has 1 producers that have not ended, and takes no more"
+    assert (
+        kept.book.hello(Hello(producer="q"))
+        == "the run already has 1 producers that have not ended, and accepts no more"
+    )
     kept.book.end(End(producer="q", batches=1, emitted=1))
     kept.book.turn([count("q", 0)])
     kept.book.note_bad_frames()

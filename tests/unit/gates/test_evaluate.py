@@ -144,14 +144,14 @@ def test_a_throughput_that_nobody_knows() -> None:
     """Of a part, without an extent, or of tokens that were counted of no request, or of some alone."""
     extent = Extent(first_ns=0, last_ns=8, last_done_ns=9, end_ns=60, inside=8)
     for run, word, why in (
-        (requests(None), "latency", "nobody knows from when to when"),
-        (replace(requests(extent), whole=False), "latency", "no throughput of llm.latency for a part of the run"),
+        (requests(None), "latency", "its duration is zero or unknown"),
+        (replace(requests(extent), whole=False), "latency", "no throughput of llm.latency for a time range"),
         (
             replace(requests(extent), values={LATENCY: [9]}),
             "output_tokens",
-            "known of 0 of 1 completed request",
+            "known for 0 of 1 completed request",
         ),
-        (replace(requests(extent), values={LATENCY: [9] * 9, TOKENS: [5]}), "output_tokens", "known of 1 of 9 "),
+        (replace(requests(extent), values={LATENCY: [9] * 9, TOKENS: [5]}), "output_tokens", "known for 1 of 9 "),
     ):
         with pytest.raises(Unknown, match=why):
             value(f"throughput(llm.{word})", run)

@@ -25,10 +25,10 @@ def test_a_complete_run_lacks_nothing() -> None:
 
 
 def test_what_is_in_no_number_is_lost() -> None:
-    """Events whose definition never came, and those of a producer that was turned away, which nobody counted."""
+    """Events whose definition never came, and those of a producer that was refused, which nobody counted."""
     assert loss_of(snapshot("lossy", waiting=5)) == Loss(certain=0, most=5, reason="5 events are lost")
     turned_away = loss_of(snapshot("lossy", bad_frames={"too_many_producers": 1}))
-    assert (turned_away.most, "turned away" in turned_away.reason) == (math.inf, True)
+    assert (turned_away.most, "refused" in turned_away.reason) == (math.inf, True)
 
 
 @pytest.mark.parametrize("completeness", ["incomplete", "interrupted"])

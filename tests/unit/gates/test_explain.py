@@ -30,20 +30,20 @@ def test_what_losses_leave_open() -> None:
     """From nothing to anything."""
     lost = [Loss(most=3, reason="3 events are lost"), Loss()]
     assert loss_words(about(100, 300), LIMIT, lost).endswith(
-        "3 events are lost: it may be anywhere from 100 ms to 300 ms"
+        "3 events are lost: the true value may be between 100 ms and 300 ms"
     )
-    assert loss_words(about(100, math.inf), LIMIT, lost).endswith("it may be anything from 100 ms on")
-    assert loss_words(about(0, math.inf), LIMIT, lost).endswith("it may be anything")
-    assert loss_words(about(-math.inf, 300), LIMIT, lost).endswith("it may be anything up to 300 ms")
-    assert "all that is known is" in loss_words(about(100, 300), LIMIT, [Loss()])
+    assert loss_words(about(100, math.inf), LIMIT, lost).endswith("the true value may be at least 100 ms")
+    assert loss_words(about(0, math.inf), LIMIT, lost).endswith("the true value may be anything")
+    assert loss_words(about(-math.inf, 300), LIMIT, lost).endswith("the true value may be at most 300 ms")
+    assert "but the true value is only known to be" in loss_words(about(100, 300), LIMIT, [Loss()])
 
 
 def test_what_confidence_leaves_open() -> None:
     """An interval, or none."""
     assert interval_words(about(100, 300), LIMIT).endswith(
-        "with 95 % confidence it is anywhere from 100 ms to 300 ms"
+        "with 95 % confidence the true value is between 100 ms and 300 ms"
     )
-    assert interval_words(about(-math.inf, math.inf), LIMIT).endswith("but nothing says how sure that is")
+    assert interval_words(about(-math.inf, math.inf), LIMIT).endswith("but its confidence interval is unknown")
 
 
 def test_a_verdict_becomes_a_result() -> None:

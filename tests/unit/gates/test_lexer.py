@@ -54,5 +54,5 @@ def test_quotes_hold_anything(text: str) -> None:
 def test_a_quote_needs_an_end() -> None:
     """And no other escapes."""
     for text in ('"abc', '"ab\\n"'):
-        with pytest.raises(UsageError, match="this quote has no end"):
+        with pytest.raises(UsageError, match="this quote is not closed"):
             Scanner(text).name()

@@ -15,56 +15,67 @@ ERRORS: list[tuple[str, int, int, str]] = [
     ("", 0, 1, "expected a comparison, such as `p99(latency) < 250ms`, found nothing"),
     ("p99(ttft) 250ms", 10, 3, "expected a comparison (<=, >=, ==, !=, <, >), found `250`"),
     ("p99(ttft", 8, 1, "expected `)`, found the end"),
-    ("p99(ttft < 3", 9, 1, "expected `)`, found `<`; a name with odd characters goes in quotes"),
-    ("avg(x) < 3", 0, 3, "`avg` is no function; did you mean `mean`?"),
-    ("p90th(x) < 3", 0, 5, "`p90th` is no function; did you mean `p90`?"),
+    ("p99(ttft < 3", 9, 1, "expected `)`, found `<`; put a name with special characters in quotes"),
+    ("avg(x) < 3", 0, 3, "`avg` is not a function; did you mean `mean`?"),
+    ("p90th(x) < 3", 0, 5, "`p90th` is not a function; did you mean `p90`?"),
     (
         "zebra(x) < 3",
         0,
         5,
-        "`zebra` is no function; there are count, rate, mean, min, max, total, value, sum, throughput, "
-        "throughput.loadgen, throughput.overall and p50, p99, …",
+        "`zebra` is not a function; the functions are count, rate, mean, min, max, total, value, "
+        "sum, throughput, throughput.loadgen, throughput.overall and p50, p99, …",
     ),
-    ("p0(x) < 3", 0, 2, "`p0` is no percentile: it has to be above 0 and up to 100"),
-    ("p999(x) < 3", 0, 4, "`p999` is no percentile: it has to be above 0 and up to 100"),
-    ("p99.(x) < 1", 0, 4, "`p99.` is no percentile: write it like p50 or p99.9, with at most 7 decimals"),
+    ("p0(x) < 3", 0, 2, "`p0` is not a percentile: it must be above 0 and up to 100"),
+    ("p999(x) < 3", 0, 4, "`p999` is not a percentile: it must be above 0 and up to 100"),
+    ("p99.(x) < 1", 0, 4, "`p99.` is not a percentile: write it like p50 or p99.9, with at most 7 decimals"),
     (
         "p99.12345678(x) < 1",
         0,
         12,
-        "`p99.12345678` is no percentile: write it like p50 or p99.9, with at most 7 decimals",
+        "`p99.12345678` is not a percentile: write it like p50 or p99.9, with at most 7 decimals",
     ),
     (
         "ttft < 5ms",
         0,
         4,
-        "`ttft` is no fact of a run; a figure of a metric is written `p99(ttft)`, `value(ttft)`, …",
+        "`ttft` is not a fact of a run; write a figure of a metric as `p99(ttft)`, `value(ttft)`, …",
     ),
-    ("losst == 0", 0, 5, "`losst` is no fact of a run; did you mean `lost`?"),
-    ("exit_code == 0", 0, 9, "`exit_code` is no fact of a run; did you mean `command.exit_code`?"),
-    ("lost = 0", 5, 1, "`=` is no comparison; did you mean `==`?"),
-    ("lost => 0", 5, 2, "`=>` is no comparison; did you mean `>=`?"),
-    ("lost ≤ 0", 5, 1, "`≤` is no comparison; did you mean `<=`?"),
-    ("lost <> 0", 5, 2, "`<>` is no comparison; did you mean `!=`?"),
+    ("losst == 0", 0, 5, "`losst` is not a fact of a run; did you mean `lost`?"),
+    ("exit_code == 0", 0, 9, "`exit_code` is not a fact of a run; did you mean `command.exit_code`?"),
+    ("lost = 0", 5, 1, "`=` is not a comparison; did you mean `==`?"),
+    ("lost => 0", 5, 2, "`=>` is not a comparison; did you mean `>=`?"),
+    ("lost ≤ 0", 5, 1, "`≤` is not a comparison; did you mean `<=`?"),
+    ("lost <> 0", 5, 2, "`<>` is not a comparison; did you mean `!=`?"),
     (
         "5 < lost",
         0,
         1,
-        "the left side has to measure something, such as `p99(latency)`; the limit stands on the right",
+        "the left side must contain a measurement, such as `p99(latency)`; put the limit on the right",
     ),
-    ("lost < 5 < 6", 9, 1, "a gate has one comparison; a second one is a second gate"),
-    ("lost < 5 in every 3s", 0, 4, "`lost` is known of the whole run only, and not of each window"),
+    ("lost < 5 < 6", 9, 1, "a gate has one comparison; write a second gate for the second one"),
+    ("lost < 5 in every 3s", 0, 4, "`lost` is only known for the whole run, not for each window"),
     (
         "throughput(c.output_tokens) < 5 in every 3s",
         0,
         27,
-        "`throughput` counts from the first issue of all requests on, and is known of the whole run only, not of "
-        "each window: leave out `in every`, or write `total(c.output_tokens) / 3s`, what completes in each",
+        "`throughput` counts from the first issue of all requests, so it is only known for the "
+        "whole run, not for each window: remove `in every`, or write `total(c.output_tokens) / "
+        "3s`, the completions in each window",
     ),
-    ("p9(x) < 3 in every 500ms", 19, 5, "the history knows whole seconds, so a window is 1s, 2s, … long"),
-    ("p9(x) < 3 in every 1.5s", 19, 4, "the history knows whole seconds, so a window is 1s, 2s, … long"),
-    ("p9(x) < 3 in every 5", 19, 1, "the length of a window is a time, such as `30s` or `5m`"),
-    ("p9(x) < 3 in every", 18, 1, "expected how long a window is, such as `30s`, found the end"),
+    (
+        "p9(x) < 3 in every 500ms",
+        19,
+        5,
+        "the history has a resolution of one second, so a window must be 1s, 2s, … long",
+    ),
+    (
+        "p9(x) < 3 in every 1.5s",
+        19,
+        4,
+        "the history has a resolution of one second, so a window must be 1s, 2s, … long",
+    ),
+    ("p9(x) < 3 in every 5", 19, 1, "the length of a window must be a time, such as `30s` or `5m`"),
+    ("p9(x) < 3 in every", 18, 1, "expected the length of a window, such as `30s`, found the end"),
     ("p9(x) < 3 in evry 5s", 13, 4, "expected `every`, such as `in every 30s`, found `evry`"),
     ("p9(x) < 3 every 5s", 10, 5, "expected `in every`, such as `in every 30s`, found `every`"),
     (
@@ -74,27 +85,27 @@ ERRORS: list[tuple[str, int, int, str]] = [
         "expected `complete`, `lossy`, `incomplete` or `interrupted`; did you mean `complete`?",
     ),
     ("completeness == 5", 16, 1, "expected `complete`, `lossy`, `incomplete` or `interrupted`"),
-    ("completeness < lossy", 13, 1, "`completeness` is a word: it can be `==` or `!=` to one, and no more"),
+    ("completeness < lossy", 13, 1, "`completeness` is a word: compare it only with `==` or `!=`"),
     ("completeness == complete in every 5s", 25, 2, "expected the end, found `in`"),
     ("completeness + 1 < 3", 13, 1, "expected a comparison (<=, >=, ==, !=, <, >), found `+`"),
-    ("lost == completeness", 8, 12, "`completeness` stands alone, on the left: `completeness == complete`"),
-    ("p99(a/b) < 3", 5, 1, "expected `)`, found `/`; a name with odd characters goes in quotes"),
-    ('p99("a) < 3', 4, 1, 'this quote has no end, or a `\\` in it that is neither `\\\\` nor `\\"`'),
-    ('p99("") < 3', 4, 2, "a metric has a name"),
+    ("lost == completeness", 8, 12, "`completeness` must stand alone on the left: `completeness == complete`"),
+    ("p99(a/b) < 3", 5, 1, "expected `)`, found `/`; put a name with special characters in quotes"),
+    ('p99("a) < 3', 4, 1, 'this quote is not closed, or contains a `\\` that is neither `\\\\` nor `\\"`'),
+    ('p99("") < 3', 4, 2, "the name of a metric can't be empty"),
     (
         "p99(x) < 3sec",
         10,
         3,
-        "`sec` is no unit; units are %, B, GB, GiB, KB, KiB, M, MB, MiB, h, k, kB, m, min, ms, ns, s, us, µs",
+        ("`sec` is not a unit; units are %, B, GB, GiB, KB, KiB, M, MB, MiB, h, k, kB, m, min, ms, ns, s, us, µs"),
     ),
-    ("p99(x) < 3Mib", 10, 3, "`Mib` is no unit; did you mean `MiB`?"),
+    ("p99(x) < 3Mib", 10, 3, "`Mib` is not a unit; did you mean `MiB`?"),
     ("p99(x) < 1e999", 9, 5, "this number is too large"),
     ("p99(x{a}) < 1", 7, 1, "expected `=` after the label's name, found `}`"),
     ("p99(x{}) < 1", 6, 1, "expected a label, such as `route=/fast`, found `}`"),
     ("p99(x{a=}) < 1", 8, 1, "expected the label's value, found `}`"),
-    ("p99(x{a=1,a=2}) < 1", 10, 1, "the label `a` comes twice"),
+    ("p99(x{a=1,a=2}) < 1", 10, 1, "the label `a` is given twice"),
     ("p99(x{a=1) < 1", 11, 1, "expected `,` or `}` after the label, found `<`"),
-    ("baseline < p9(x)", 0, 8, "`baseline` is the left side in another run, so it stands on the right"),
+    ("baseline < p9(x)", 0, 8, "`baseline` is the left side in another run, so put it on the right"),
     ("p9(x) < (3", 10, 1, "expected `)` for the `(` at character 9, found the end"),
     (
         "p9(x) < ",
@@ -102,10 +113,10 @@ ERRORS: list[tuple[str, int, int, str]] = [
         1,
         "expected a number, a figure such as `p99(latency)`, or a fact such as `lost`, found the end",
     ),
-    ("p9() < 3", 3, 1, "expected the name of a metric, in quotes if it has odd characters, found `)`"),
+    ("p9() < 3", 3, 1, "expected the name of a metric, in quotes if it has special characters, found `)`"),
     ("p9(x) < 3 &", 10, 1, "expected the end or `in every 30s`, found `&`"),
     ("in < 3", 0, 2, "expected a number, a figure or a fact, found `in`"),
-    ("p9(x) < zz", 8, 2, "`zz` is no fact of a run; a figure of a metric is written `p99(zz)`, `value(zz)`, …"),
+    ("p9(x) < zz", 8, 2, "`zz` is not a fact of a run; write a figure of a metric as `p99(zz)`, `value(zz)`, …"),
     (
         "p9(x) <== 5",
         8,
@@ -190,9 +201,9 @@ def test_a_gate_has_bounds() -> None:
     """Length, operands, and how many there may be."""
     with pytest.raises(UsageError, match="1,001 characters is too long"):
         parse("p" * 1001)
-    with pytest.raises(UsageError, match=f"at most {limits.GATE_OPERANDS} operands"):
+    with pytest.raises(UsageError, match=f"the limit is {limits.GATE_OPERANDS} operands"):
         parse("-" * 100 + "lost < 1")
-    with pytest.raises(UsageError, match=f"at most {limits.GATE_OPERANDS} operands"):
+    with pytest.raises(UsageError, match=f"the limit is {limits.GATE_OPERANDS} operands"):
         parse("lost" + "+1" * 100 + " < 1")
     with pytest.raises(UsageError, match="101 gates are too many"):
         parse_all(["lost == 0"] * 101)
@@ -203,7 +214,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     """They could not be written to the result."""
     with pytest.raises(UsageError) as caught:
         parse("p99(\udcff) < 1")
-    assert str(caught.value).splitlines()[0] == "these bytes are no UTF-8"
+    assert str(caught.value).splitlines()[0] == "these bytes are not valid UTF-8"
     assert "\udcff" not in str(caught.value)
 
 

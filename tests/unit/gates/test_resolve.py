@@ -65,7 +65,7 @@ def test_instruments_of_other_labels_do_not_go_together() -> None:
     assert [(binding.text, binding.missing) for binding in found] == [
         (
             "rate(errors{route=/fast}) / rate(requests{route=/fast}) < 1%",
-            "there is no errors{route=/fast} to go with the others",
+            "errors{route=/fast} is missing for the other terms",
         ),
         ("rate(errors) / rate(requests{route=/slow}) < 1%", ""),
     ]
@@ -79,7 +79,7 @@ def test_what_has_no_label_is_no_place_of_what_has_it() -> None:
     """Though it goes with what never has that label, as do all others."""
     errors = [counter("errors"), counter("errors", route="/a")]
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, counter("requests", route="/a")])
-    assert [binding.missing for binding in found] == ['there is no requests{route=""} to go with the others', ""]
+    assert [binding.missing for binding in found] == ['requests{route=""} is missing for the other terms', ""]
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, REQUESTS])
     assert [list(each(binding.bound)) for binding in found] == [[errors[0], REQUESTS], [errors[1], REQUESTS]]
 
@@ -99,8 +99,8 @@ def test_a_set_that_lacks_one_says_so() -> None:
     found = bindings(parse("rate(errors)/rate(requests) < 1%"), [*errors, *requests])
     assert [binding.missing for binding in found] == [
         "",
-        "there is no requests{route=/b} to go with the others",
-        "there is no errors{route=/c} to go with the others",
+        "requests{route=/b} is missing for the other terms",
+        "errors{route=/c} is missing for the other terms",
     ]
 
 
@@ -125,29 +125,29 @@ def test_what_never_happened_to_requests_can_be_counted() -> None:
     (binding,) = bindings(parse("count(llm.latency) >= baseline"), [issued])
     with pytest.raises(Unknown, match=r"the baseline has no series llm\.latency"):
         elsewhere(binding.bound, [issued], "the baseline")
-    assert "no series or counter is called llm.latncy" in unknown("count(llm.latncy) < 1", issued)
-    assert "no series or counter is called lm.latency" in unknown("count(lm.latency) < 1", issued)
-    assert "no series is llm.latency{window=v}" in unknown("count(llm.latency{window=v}) < 1", issued)
+    assert "no series or counter is named llm.latncy" in unknown("count(llm.latncy) < 1", issued)
+    assert "no series or counter is named lm.latency" in unknown("count(lm.latency) < 1", issued)
+    assert "no series matches llm.latency{window=v}" in unknown("count(llm.latency{window=v}) < 1", issued)
     for function in ("p99", "mean", "max", "total"):
-        assert "is called llm.latency" in unknown(f"{function}(llm.latency{{window=w}}) < 1", issued)
+        assert "is named llm.latency" in unknown(f"{function}(llm.latency{{window=w}}) < 1", issued)
 
 
 def test_names_nobody_has() -> None:
     """With the nearest ones, else some that there are."""
-    assert unknown("p99(ttfb) < 1", TTFT, ERRORS) == "no series is called ttfb; did you mean ttft?"
-    assert unknown("p99(zebra) < 1", TTFT, ERRORS) == "no series is called zebra; there is ttft"
+    assert unknown("p99(ttfb) < 1", TTFT, ERRORS) == "no series is named ttfb; did you mean ttft?"
+    assert unknown("p99(zebra) < 1", TTFT, ERRORS) == "no series is named zebra; the run has ttft"
     assert (
-        unknown("value(zebra) < 1", ERRORS, HEAT) == "no counter or gauge is called zebra; there are errors, heat"
+        unknown("value(zebra) < 1", ERRORS, HEAT) == "no counter or gauge is named zebra; the run has errors, heat"
     )
-    assert unknown("p99(ttft) < 1") == "no series is called ttft: the run has none"
+    assert unknown("p99(ttft) < 1") == "no series is named ttft: the run has none"
     many = [Instrument("series", f"metric{number}") for number in range(9)]
-    assert unknown("p99(zebra) < 1", *many).endswith("there are metric0, metric1, metric2 and 6 more")
+    assert unknown("p99(zebra) < 1", *many).endswith("the run has metric0, metric1, metric2 and 6 more")
 
 
 def test_labels_nobody_has() -> None:
     """With the nearest of their values; with some that there are, if nobody has such a label."""
     assert unknown("p99(ttft{route=/x}) < 1", FAST, SLOW) == (
-        "no series is ttft{route=/x}; there are ttft{route=/slow}, ttft{route=/fast}"
+        "no series matches ttft{route=/x}; the run has ttft{route=/slow}, ttft{route=/fast}"
     )
     failed = [
         counter("failed", model=model, reason=reason, window=window)
@@ -156,14 +156,14 @@ def test_labels_nobody_has() -> None:
         for reason in ("busy", "gone", "slow")
     ]
     assert unknown("sum(failed{window=measurd}) == 0", *failed) == (
-        "no counter is failed{window=measurd}; there are failed{window=measured}, failed{window=warm}, "
+        "no counter matches failed{window=measurd}; the run has failed{window=measured}, failed{window=warm}, "
         "failed{window=hot} and 1 more"
     )
     assert unknown("sum(failed{model=a,window=hott}) == 0", *failed, counter("failed")).startswith(
-        "no counter is failed{model=a,window=hott}; there are failed{model=a,window=hot}, "
+        "no counter matches failed{model=a,window=hott}; the run has failed{model=a,window=hot}, "
     )
     assert unknown("sum(failed{windw=hot}) == 0", *failed[:1]) == (
-        "no counter is failed{windw=hot}; there is failed{model=a,reason=busy,window=hot}"
+        "no counter matches failed{windw=hot}; the run has failed{model=a,reason=busy,window=hot}"
     )
 
 
@@ -177,10 +177,10 @@ def test_text_from_outside_is_printable() -> None:
     [
         (
             "p99(errors) < 1",
-            "`p99` is of a series, and `errors` is a counter; there is `count(errors)`, `rate(errors)`",
+            "`p99` applies to a series, but `errors` is a counter; use `count(errors)`, `rate(errors)`",
         ),
-        ("value(ttft) < 1", "`value` is of a counter or a gauge, and `ttft` is a series; there is `p99(ttft)`"),
-        ("rate(heat) < 1", "`rate` is of a series or a counter, and `heat` is a gauge; there is `min(heat)`"),
+        ("value(ttft) < 1", "`value` applies to a counter or a gauge, but `ttft` is a series; use `p99(ttft)`"),
+        ("rate(heat) < 1", "`rate` applies to a series or a counter, but `heat` is a gauge; use `min(heat)`"),
     ],
 )
 def test_a_function_of_another_kind_is_an_error(gate: str, said: str) -> None:
@@ -224,8 +224,8 @@ def test_a_sum_alone_is_of_all_that_have_its_labels() -> None:
     assert summed("sum(failed) == 0", *FAILED) == {"sum(failed) == 0": FAILED}
     assert list(summed("sum(failed{reason=busy}) == 0", *FAILED).values()) == [[FAILED[1], FAILED[3]]]
     assert list(summed("sum(failed{model=a}) == 0", *FAILED).values()) == [FAILED[:4]]
-    assert "no counter is called faild; did you mean failed?" in unknown("sum(faild) == 0", *FAILED)
-    assert "no counter is failed{model=c}" in unknown("sum(failed{model=c}) == 0", *FAILED)
+    assert "no counter is named faild; did you mean failed?" in unknown("sum(faild) == 0", *FAILED)
+    assert "no counter matches failed{model=c}" in unknown("sum(failed{model=c}) == 0", *FAILED)
 
 
 def test_a_sum_beside_others_has_their_labels() -> None:
@@ -244,17 +244,15 @@ def test_a_sum_beside_others_has_their_labels() -> None:
 def test_a_sum_of_nothing_says_so() -> None:
     """Nobody knows whether that model failed."""
     (one, other) = bindings(parse("sum(failed)/value(issued) < 1%"), [*FAILED[:4], ISSUED[2]])
-    assert one.missing == "there is no failed{model=b} to go with the others"
+    assert one.missing == "failed{model=b} is missing for the other terms"
     assert other.text == "sum(failed{model=a}) / value(issued) < 1%"
-    assert other.missing == (
-        "there is nothing to go with failed{model=a}; with `sum` of the others too, all are added up"
-    )
+    assert other.missing == ("no match for failed{model=a}; use `sum` for the other terms too, to add them all up")
     with_c = [*FAILED, *ISSUED, counter("issued", model="c")]
     assert [found.missing for found in bindings(parse("sum(failed)/value(issued) < 1%"), with_c)] == [
         "",
         "",
         "",
-        'there is no failed{model=c,window=""} to go with the others',
+        'failed{model=c,window=""} is missing for the other terms',
     ]
 
 
@@ -270,9 +268,9 @@ def test_a_sum_elsewhere_is_of_what_is_there() -> None:
 
 def test_a_sum_of_a_series_is_called_total() -> None:
     """And the other way round."""
-    with pytest.raises(UsageError, match=r"`sum` is of a counter.*there is `total\(ttft\)`"):
+    with pytest.raises(UsageError, match=r"`sum` applies to a counter.*use `total\(ttft\)`"):
         bindings(parse("sum(ttft) < 1"), [TTFT])
-    with pytest.raises(UsageError, match=r"there is `sum\(errors\)`"):
+    with pytest.raises(UsageError, match=r"use `sum\(errors\)`"):
         bindings(parse("total(errors) < 1"), [ERRORS])
 
 
@@ -287,7 +285,7 @@ def test_a_throughput_is_of_requests() -> None:
         ([issued, replace(latency, name="llm.ttft")], "llm.ttft"),
         ([issued, turn], "llm.turn.latency"),
     ):
-        with pytest.raises(UsageError, match=r"is of the latency or the output_tokens of requests.*`rate\("):
+        with pytest.raises(UsageError, match=r"applies to the latency or the output_tokens of requests.*`rate\("):
             bindings(parse(f"throughput({name}) > 1"), instruments)
 
 
@@ -333,14 +331,14 @@ def test_requests_of_one_window_do_not_go_with_those_of_another() -> None:
     found = bindings(parse("max(llm.latency)/value(llm.issued) < 1s"), [*issued, within])
     assert [(list(binding.bound.values()), binding.missing) for binding in found] == [
         ([within, issued[0]], ""),
-        ([issued[1]], 'there is no llm.latency{window=""} to go with the others'),
+        ([issued[1]], 'llm.latency{window=""} is missing for the other terms'),
     ]
     found = bindings(parse("count(llm.latency)/value(llm.issued) > 90%"), [*issued, within])
     assert [list(binding.bound.values()) for binding in found] == [[within, issued[0]], [outside, issued[1]]]
     found = bindings(parse("max(llm.latency)/max(llm.failed_latency) < 1"), [*issued, outside, failed])
     assert [binding.missing for binding in found] == [
-        'there is no llm.failed_latency{window=""} to go with the others',
-        "there is no llm.latency{window=w} to go with the others",
+        'llm.failed_latency{window=""} is missing for the other terms',
+        "llm.latency{window=w} is missing for the other terms",
     ]
 
 

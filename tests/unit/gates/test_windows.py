@@ -58,4 +58,7 @@ def test_what_the_history_lacks_at_the_end_can_t_pass() -> None:
 def test_no_window_at_all() -> None:
     """Says how long there was."""
     result = Windows("<", 60.0, Fake(end_s=45.0)).result("gate")
-    assert (result.outcome, result.reason) == ("inconclusive", "the history has no whole window of 60 s in 45.0 s")
+    assert (result.outcome, result.reason) == (
+        "inconclusive",
+        "the history has no complete window of 60 s in 45.0 s",
+    )

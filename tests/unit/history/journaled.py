@@ -55,7 +55,7 @@ def _events(data: bytes, names: dict[tuple[str, int], tuple[str, str]]) -> Itera
 
 
 def between(intervals: Sequence[Heard], start_s: float, end_s: float) -> list[Heard]:
-    """Those that overlap a part of the run."""
+    """Those that overlap a time range."""
     origin = intervals[0].start_ns
     return [
         one for one in intervals if (one.start_ns - origin) / 1e9 < end_s and (one.end_ns - origin) / 1e9 > start_s

@@ -119,9 +119,9 @@ def test_what_is_not_delivered_is_a_finding() -> None:
         BackendStat(name="e", state="failed"),
     ) == [
         "a: 3 records are not delivered (refused); telemetry export --resume /d",
-        "b: 2 items were not taken: 2 too_large",
-        "d: its writer could not begin; once that is mended, telemetry export --resume /d",
-        "e: its writer could not begin",
+        "b: 2 items were not accepted: 2 too_large",
+        "d: its writer could not start; after fixing the cause, telemetry export --resume /d",
+        "e: its writer could not start",
     ]
 
 
@@ -133,8 +133,8 @@ def test_of_one_that_had_not_ended_nobody_knows_the_rest() -> None:
         BackendStat(name="c", state="idle"),
         BackendStat(name="d", state="closing"),
     ) == [
-        "a: 3 records were not delivered yet when it last reported (refused)",
-        "b: not all was delivered yet when it last reported",
+        "a: 3 records were not delivered yet at its last report (refused)",
+        "b: not all was delivered yet at its last report",
     ]
 
 

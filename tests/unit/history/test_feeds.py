@@ -15,14 +15,14 @@ def said(*counters: CounterStat) -> list[str]:
 
 def test_a_sender_that_went_without_a_word_is_a_warning() -> None:
     """All events of the run are in its numbers, but nobody knows which never came."""
-    assert "has not said that it ended" in said(CounterStat(name=UNFINISHED, value=1))[0]
+    assert "the sender of a feed did not report its end" in said(CounterStat(name=UNFINISHED, value=1))[0]
 
 
 def test_what_was_refused_is_named_by_reason() -> None:
     """In one line."""
     frames = CounterStat(name=REFUSED, labels={"reason": "frame"}, value=2)
     events = CounterStat(name=REFUSED, labels={"reason": "no_id"}, value=1_000)
-    assert said(frames, events) == ["a feed could not use some of what it was sent: frame 2, no_id 1,000"]
+    assert said(frames, events) == ["a feed ignored some messages: frame 2, no_id 1,000"]
 
 
 def test_a_feed_that_went_well_is_not_mentioned() -> None:

@@ -54,11 +54,11 @@ def test_a_percentile_that_rests_on_too_few() -> None:
     """By name, with what it rests on and what it takes."""
     one = series("ttft", 40, lacking=("99", "99.9"))
     assert findings(report(one), covering(one)) == [
-        "p99 and p99.9 of ttft rest on 40 samples: no upper bound at 95 %; it takes 368 and 3,688"
+        "p99 and p99.9 of ttft have no upper bound yet (95 % confidence): need 368 and 3,688 samples, have 40"
     ]
     one = series("ttft", 400, lacking=("99.9",))
     assert findings(report(one), covering(one)) == [
-        "p99.9 of ttft rests on 400 samples: no upper bound at 95 %; it takes 3,688"
+        "p99.9 of ttft has no upper bound yet (95 % confidence): needs 3,688 samples, has 400"
     ]
     one = series("ttft", 3, lacking=KEYS)
     assert findings(report(one), covering(one)) == ["too few values for any percentile of ttft: 3 samples"]
@@ -69,8 +69,8 @@ def test_hundreds_of_series_share_a_line() -> None:
     few = [series(f"s{number}", 100 + number, lacking=("99", "99.9")) for number in range(400)]
     one = series("rare", 1, lacking=KEYS)
     assert findings(report(one, *few), covering(one, *few)) == [
-        "p99 and p99.9 of s0, s1, s2 and 397 more rest on 100 to 499 samples: no upper bound at 95 %;"
-        " it takes 368 and 3,688",
+        "p99 and p99.9 of s0, s1, s2 and 397 more have no upper bound yet (95 % confidence):"
+        " need 368 and 3,688 samples, have 100 to 499",
         "too few values for any percentile of rare: 1 sample",
     ]
 
@@ -94,25 +94,24 @@ def test_losses_come_first() -> None:
     account = Accounting(emitted=1_000, received=990, applied=985, dropped={"negative": 5}, missing=10, waiting=2)
     found = findings(report(one, completeness="lossy", accounting=account), covering(one))
     assert found[:2] == [
-        "lossy: the numbers lack 15 of 1,000 events",
-        "2 events are in no number: no definition has come for their ids",
+        "lossy: the result lacks 15 of 1,000 events",
+        "2 events are not counted: the definition for their ids is missing",
     ]
     assert found[2].startswith("too few values")
     interrupted = report(completeness="interrupted", state="INTERRUPTED", time_ns=1_700_000_000 * 10**9)
-    assert findings(interrupted, ALL) == ["interrupted: what came after 22:13:20 UTC is unknown"]
+    assert findings(interrupted, ALL) == ["interrupted: events after 22:13:20 UTC are unknown"]
 
 
 def test_a_history_that_is_not_whole() -> None:
     """Where it begins, what it holds, and what it knows nothing of."""
     one = series("ttft", 10_000)
     assert findings(report(one), Covered(120.0, 600.0, 450.0, 9_000)) == [
-        "the history begins 2 min 0 s after the start of the run",
-        "the history holds 9,000 of 10,000 values: bounds of the series it lacks values of are wider than they"
-        " could be",
-        "the history knows nothing of 30.0 s in between",
+        "the history starts 2 min 0 s after the start of the run",
+        "the history has 9,000 of 10,000 values: series with missing values have wider bounds than necessary",
+        "the history has a gap of 30.0 s",
     ]
     assert findings(report(one), None, "there is no \x1b[31m file") == [
-        "there is no \\x1b[31m file: bounds are wider than they could be, and nothing is told over time"
+        "there is no \\x1b[31m file: bounds are wider than necessary, and figures over time are missing"
     ]
 
 
@@ -121,12 +120,12 @@ def test_a_part_of_the_run() -> None:
     one = series("ttft", 10_000)
     time_range = TimeRange(start_s=30.0, end_s=60.0, chosen="steady", reason="so")
     assert findings(report(one, time_range=time_range), Covered(30.0, 60.0, 30.0, 500, whole=False)) == [
-        "series, counters and gauges are of the steady part of the run, 30.0 s to 60.0 s after its start;"
-        " events, producers and losses are of the whole run"
+        "series, counters and gauges cover the steady time range, 30.0 s to 60.0 s after its "
+        "start; events, producers and losses cover the whole run"
     ]
     missed = TimeRange(start_s=0.0, end_s=60.0, chosen="steady", found=False, reason="it drifts")
     assert findings(report(one, time_range=missed), covering(one)) == [
-        "it drifts: these are the numbers of the whole run"
+        "it drifts: these numbers cover the whole run"
     ]
 
 
@@ -161,7 +160,7 @@ def test_series_that_are_not_over_time() -> None:
         step_s=1.0,
     )
     assert findings(shown, covering(one, other)) == [
-        "figures over time are those of the 1 series with the most values, of 2"
+        "figures over time show the 1 series with the most values, of 2"
     ]
 
 
@@ -175,19 +174,19 @@ def test_turns_of_conversations_share_one_sentence() -> None:
         series("chat.latency", 443, lacking=("99.9",)),
     ]
     assert findings(report(*several), covering(*several)) == [
-        "p99.9 of chat.latency rests on 443 samples: no upper bound at 95 %; it takes 3,688",
-        "by turn, p50, p99 and p99.9 of chat.turn.latency{model=a} and chat.turn.ttft{model=a} rest on 3 to 400"
-        " samples, too few for bounds at 95 % in 3 turns; it takes 6, 368 and 3,688",
+        "p99.9 of chat.latency has no upper bound yet (95 % confidence): needs 3,688 samples, has 443",
+        "by turn, p50, p99 and p99.9 of chat.turn.latency{model=a} and chat.turn.ttft{model=a} have no bounds yet"
+        " in 3 turns (95 % confidence): need 6, 368 and 3,688 samples, have 3 to 400",
     ]
     one = turn("1", 1, lacking=("99",))
     assert findings(report(one), covering(one)) == [
-        "by turn, p99 of chat.turn.latency{model=a} rests on 1 sample, too few for bounds at 95 % in 1 turn;"
-        " it takes 368"
+        "by turn, p99 of chat.turn.latency{model=a} has no bounds yet in 1 turn (95 % confidence):"
+        " needs 368 samples, has 1"
     ]
     other = series("turn.latency", 40, lacking=("99",))
     other = replace(other[0], labels={"turn": "left"}), replace(other[1], labels={"turn": "left"})
     assert findings(report(other), covering(other)) == [
-        "p99 of turn.latency{turn=left} rests on 40 samples: no upper bound at 95 %; it takes 368"
+        "p99 of turn.latency{turn=left} has no upper bound yet (95 % confidence): needs 368 samples, has 40"
     ]
 
 
@@ -205,6 +204,6 @@ def test_one_is_singular() -> None:
     """One event, one tick, one series."""
     account = Accounting(emitted=1, missing=1, waiting=1)
     said = findings(report(accounting=account, cost=SelfCost(ticks=1, ticks_late=1)), ALL)
-    assert said[0].endswith("the numbers lack 1 of 1 event")
-    assert said[1] == "1 event is in no number: no definition has come for its id"
+    assert said[0].endswith("the result lacks 1 of 1 event")
+    assert said[1] == "1 event is not counted: the definition for its id is missing"
     assert said[2].startswith("1 of 1 tick of the aggregator was late")

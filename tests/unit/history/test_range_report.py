@@ -1,4 +1,4 @@
-"""What becomes of a result when it is told once more of a part of the run."""
+"""What becomes of a result when it is told once more of a time range."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def test_coordinated_omission_is_said_where_it_is_clear() -> None:
     """By the figures of those who came on time; a load generator that is a little late is as all are."""
     stalled = planned([3_100_000] * 100, [0] * 50 + [2 * SECOND - n * SECOND // 50 for n in range(50)])
     assert list(of_requests(report(*stalled))) == [
-        "requests of llm went out up to 2.00 s late: from when they were planned,"
-        " p99 latency is 1.98 s, not 3.10 ms"
+        "requests of llm started up to 2.00 s late: counted from the planned time, p99 latency is "
+        "1.98 s instead of 3.10 ms"
     ]
     assert list(of_requests(report(*planned([3_000_000] * 100, [500_000] * 100)))) == []
 
@@ -90,8 +90,8 @@ def test_which_of_them_were_planned_is_said() -> None:
     stats = planned([1_000] * 100, [9_000] * 100, window="measured")
     stats[2] = series(LATENCY, [1_000] * 300, window="measured")
     (said,) = of_requests(report(*stats))
-    assert said.startswith("requests of llm, window measured went out up to 9.00 µs late")
-    assert "p99 latency of the 100 of 300 that were planned is 10.0 µs, not 1.00 µs" in said
+    assert said.startswith("requests of llm, window measured started up to 9.00 µs late")
+    assert "p99 latency of the 100 of 300 that were planned is 10.0 µs instead of 1.00 µs" in said
 
 
 def test_planned_requests_that_were_slower_by_themselves_were_not_late() -> None:
@@ -105,8 +105,8 @@ def test_requests_that_are_in_no_latency_are_named() -> None:
     """In flight at the end, or expired: a result without them looks better than it was."""
     left = report(counter(ISSUED, 10), counter(COMPLETED, 7), counter("expired", 1))
     assert list(of_requests(left)) == [
-        "in flight at the end: 2 of 10 requests of llm, which no latency has",
-        "expired: 1 of 10 requests of llm, which no latency has",
+        "in flight at the end: 2 of 10 requests of llm, not included in latency",
+        "expired: 1 of 10 requests of llm, not included in latency",
     ]
 
 
@@ -114,7 +114,7 @@ def test_tokens_of_some_requests_alone_are_said_to_be() -> None:
     """Their rate is that of a faster server otherwise; of no tokens there is no rate."""
     counted = [counter(ISSUED, 8), counter(COMPLETED, 8)]
     assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 2)))) == [
-        "output tokens are known of 2 of 8 completed requests of llm: tokens a second are at least so many"
+        "output tokens are known for 2 of 8 completed requests of llm: the real tokens per second are higher"
     ]
     assert list(of_requests(report(*counted, series(OUTPUT_TOKENS, [100] * 8)))) == []
     assert list(of_requests(report(*counted))) == []
@@ -134,5 +134,5 @@ def test_what_is_still_open_is_no_finding_before_the_end(how: str) -> None:
 def test_one_is_singular() -> None:
     """Of the whole number, for shares too."""
     assert list(of_requests(report(counter(ISSUED, 1)))) == [
-        "in flight at the end: 1 of 1 request of llm, which no latency has"
+        "in flight at the end: 1 of 1 request of llm, not included in latency"
     ]

@@ -65,7 +65,7 @@ def test_a_result_that_went_elsewhere_is_found(tmp_path: Path) -> None:
     path = write_final(snapshot, final_candidates(directory, [str(spare)])[1:])
     report = load_report("job", tmp_path, [str(spare)])
     assert (report.snapshot, report.source) == (snapshot, "file")
-    assert report.source_reason == f"the run directory could not be written, so it is {path}"
+    assert report.source_reason == f"can't write to the run directory, so the result is in {path}"
 
 
 def test_a_damaged_result_can_be_made_anew(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_damaged_result_can_be_made_anew(tmp_path: Path) -> None:
     JournalWriter(directory.journal, b"state", 1).close()
     with pytest.raises(RunDirectoryError, match="damaged") as caught:
         load_report("job", tmp_path)
-    assert f"`telemetry recover {directory.path}` makes it anew from the journal" in str(caught.value)
+    assert f"`telemetry recover {directory.path}` makes it again from the journal" in str(caught.value)
 
 
 def test_what_can_not_be_recovered_is_not_offered(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_can_not_be_recovered_is_not_offered(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError) as caught:
         load_report("job", tmp_path)
     assert "telemetry recover" not in str(caught.value)
-    assert "begins with a checkpoint that can be read" in str(caught.value)
+    assert "starts with a readable checkpoint" in str(caught.value)
 
 
 def test_gates_that_can_not_be_read_are_not_taken_for_none(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_a_part_of_a_run(tmp_path: Path) -> None:
     assert isinstance(report.counter("requests").value, int)
     assert report.gauge("load").value == 69
     assert report.snapshot.accounting == run.result.snapshot.accounting
-    assert report.snapshot.exact_reason == "percentiles of a part of a run come from its history"
-    assert "of a part of the run, 10.0 s to 70.0 s" in report.findings[0]
+    assert report.snapshot.exact_reason == "percentiles of a time range are computed from the history"
+    assert "cover the chosen time range, 10.0 s to 70.0 s" in report.findings[0]
     assert sum(point.count for point in report.over_time[0].points) == 3_000
 
 
@@ -102,15 +102,15 @@ def test_all_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
     report = run.time_range(TimeRangeChoice(from_s=0.0, to_s=20.0))
     assert report.snapshot is run.result.snapshot
     assert report.time_range is not None
-    assert not [line for line in report.findings if "part of the run" in line]
+    assert not [line for line in report.findings if "time range" in line]
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (TimeRangeChoice(from_s=20.0), "nothing lies between 20.0 s and 20.0 s"),
-        (TimeRangeChoice(from_s=5.0, to_s=5.0), "nothing lies between"),
-        (TimeRangeChoice(from_s=9.0, to_s=-15.0), "nothing lies between 9.00 s and 5.00 s"),
+        (TimeRangeChoice(from_s=20.0), "time range from 20.0 s to 20.0 s of the run is empty"),
+        (TimeRangeChoice(from_s=5.0, to_s=5.0), "of the run is empty"),
+        (TimeRangeChoice(from_s=9.0, to_s=-15.0), "time range from 9.00 s to 5.00 s of the run is empty"),
     ],
 )
 def test_a_part_outside_of_the_run(tmp_path: Path, choice: TimeRangeChoice, said: str) -> None:
@@ -118,7 +118,7 @@ def test_a_part_outside_of_the_run(tmp_path: Path, choice: TimeRangeChoice, said
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     with pytest.raises(UsageError, match=said) as caught:
         run.time_range(choice)
-    assert "it took 20.0 s" in str(caught.value)
+    assert "the run took 20.0 s" in str(caught.value)
 
 
 def test_a_part_the_history_knows_nothing_of(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_a_part_the_history_knows_nothing_of(tmp_path: Path) -> None:
     rows = seconds(30)
     rows[10:20] = [None] * 10
     run = Making(tmp_path, DEFINITIONS).run(rows)
-    with pytest.raises(UsageError, match=r"has nothing between 12\.0 s and 18\.0 s"):
+    with pytest.raises(UsageError, match=r"has no data between 12\.0 s and 18\.0 s"):
         run.time_range(TimeRangeChoice(from_s=12.0, to_s=18.0))
-    assert "the history knows nothing of 10.0 s in between" in run.report().findings
+    assert "the history has a gap of 10.0 s" in run.report().findings
 
 
 def test_warm_up_and_steady_part(tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_no_steady_part(tmp_path: Path) -> None:
     assert report.time_range is not None
     assert (report.time_range.found, report.time_range.start_s, report.time_range.end_s) == (False, 0.0, 60.0)
     assert report.snapshot is run.result.snapshot
-    assert "these are the numbers of the whole run" in report.findings[0]
+    assert "these numbers cover the whole run" in report.findings[0]
     part = run.time_range(TimeRangeChoice(steady=True, from_s=10.0, to_s=50.0))
     assert part.time_range is not None
     assert (part.time_range.found, part.time_range.start_s, part.time_range.end_s) == (False, 10.0, 50.0)
-    assert "these are the numbers of 10.0 s to 50.0 s" in part.findings[0]
+    assert "these numbers cover 10.0 s to 50.0 s" in part.findings[0]
     assert part.series("latency").count == 2_000
 
 
@@ -196,14 +196,14 @@ def test_a_run_without_a_history(tmp_path: Path) -> None:
 
 
 def test_a_damaged_history_costs_no_report(tmp_path: Path) -> None:
-    """It is said, and only who asks for a part of the run fails."""
+    """It is said, and only who asks for a time range fails."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
     assert run.directory is not None
     (run.directory.history / "keys.jsonl").write_text("{}\nnonsense\n")
     report = open_run("job", tmp_path).report()
     assert report.bounds
     assert not report.over_time
-    assert "the history can't be read" in report.findings[0]
+    assert "can't read the history" in report.findings[0]
     with pytest.raises(RunDirectoryError, match="damaged"):
         open_run("job", tmp_path).time_range(TimeRangeChoice(from_s=1.0))
 
@@ -217,7 +217,7 @@ def test_a_result_that_lies_alone(tmp_path: Path) -> None:
     copy = open_run(alone)
     assert copy.directory is None
     assert copy.report().bounds_of(copy.result.series("latency")) is not None
-    with pytest.raises(RunDirectoryError, match="a result that lies alone has no history"):
+    with pytest.raises(RunDirectoryError, match="a result without its run directory has no history"):
         copy.time_range(TimeRangeChoice(from_s=1.0))
     with pytest.raises(RunNotFoundError):
         open_run("missing.json", tmp_path)
@@ -293,9 +293,9 @@ def test_windows_of_a_part(tmp_path: Path) -> None:
 def test_steps_that_lead_nowhere(tmp_path: Path, step_s: float) -> None:
     """Are refused before anything is read."""
     run = Making(tmp_path, DEFINITIONS).run(seconds(3))
-    with pytest.raises(UsageError, match="leads nowhere"):
+    with pytest.raises(UsageError, match="is too short"):
         run.windows(step_s)
-    with pytest.raises(UsageError, match="leads nowhere"):
+    with pytest.raises(UsageError, match="is too short"):
         run.report(step_s)
     with pytest.raises(UsageError, match="percentile"):
         run.windows(1.0, percentiles=["fifty"])
@@ -320,12 +320,12 @@ def test_points_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("telemetry.history.over_time.POINTS", 30)
     monkeypatch.setattr("telemetry.history.over_time.OWN_POINTS", 30)
     run = Making(tmp_path, DEFINITIONS).run(seconds(20))
-    with pytest.raises(UsageError, match="20 points of each of 2 series") as caught:
+    with pytest.raises(UsageError, match="20 points for each of 2 series") as caught:
         run.report(1.0)
-    assert "steps of 2 s" in str(caught.value)
+    assert "steps of at least 2 s" in str(caught.value)
     report = run.report()
     assert [series.name for series in report.over_time] == ["latency"]
-    assert report.findings[-1] == "figures over time are those of the 1 series with the most values, of 2"
+    assert report.findings[-1] == "figures over time show the 1 series with the most values, of 2"
     assert len(run.report(10.0).over_time) == 2
 
 
@@ -335,7 +335,7 @@ def test_a_run_of_nothing(tmp_path: Path) -> None:
     report = run.report()
     assert (report.over_time, report.bounds) == ([], [])
     assert list(run.windows(1.0)) == []
-    with pytest.raises(UsageError, match="nothing lies between"):
+    with pytest.raises(UsageError, match="of the run is empty"):
         run.time_range(TimeRangeChoice(from_s=0.0, to_s=0.0))
     assert isinstance(run, RecordedRun)
 
@@ -347,6 +347,6 @@ def test_a_large_history_is_read_on_request(tmp_path: Path, monkeypatch: pytest.
     report = run.report()
     assert report.over_time == []
     assert report.bounds_of(report.series("latency")) is not None
-    assert "which `--every 5s` reads all the same: bounds are wider" in report.findings[0]
+    assert "`--every 5s` reads all of it: bounds are wider" in report.findings[0]
     assert len(run.report(5.0).over_time[0].points) == 25
     assert run.time_range(TimeRangeChoice(from_s=100.0)).series("latency").count == 1_250

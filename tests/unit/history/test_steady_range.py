@@ -53,7 +53,7 @@ def test_no_series_no_steadiness(tmp_path: Path, choice: TimeRangeChoice) -> Non
     run = Making(tmp_path, (Define(0, "requests", "counter"),)).run([[(0, 1.0)]] * 20)
     found = chosen(run, choice)
     assert (found.found, found.start_s, found.end_s) == (False, 0.0, 20.0)
-    assert found.reason == "there are no series to tell it by"
+    assert found.reason == "there are no series to find it with"
 
 
 def test_too_short_to_tell(tmp_path: Path) -> None:

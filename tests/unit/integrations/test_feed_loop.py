@@ -107,7 +107,7 @@ def test_a_sender_that_comes_back_is_heard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("connected", "said"), [(True, "nothing comes from ipc://x"), (False, "nobody listens at")]
+    ("connected", "said"), [(True, "no messages from ipc://x"), (False, "no sender listens at")]
 )
 def test_silence_is_said_once(connected: bool, said: str) -> None:
     """Whether there is a sender or not; one that has not come yet is waited for without end."""

@@ -32,10 +32,10 @@ def test_a_name_and_an_address() -> None:
         ("nothing", "one of endpoints"),
         ("endpoints:/dev/shm/x", "write endpoints:ipc://PATH"),
         ("\x1b[2J", r"\\x1b"),
-        ("endpoints:", "'' is no address to feed from"),
-        ("endpoints:tcp://127.0.0.1", "'tcp://127.0.0.1' is no address to feed from"),
+        ("endpoints:", "'' is not a valid feed address"),
+        ("endpoints:tcp://127.0.0.1", "'tcp://127.0.0.1' is not a valid feed address"),
         ("endpoints:tcp://127.0.0.1:99999", "a PORT from 1 to 65535"),
-        ("endpoints:ipc://", "no address to feed from"),
+        ("endpoints:ipc://", "is not a valid feed address"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
@@ -64,5 +64,5 @@ def test_others_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch)
     assert parse_feed("mine:ipc://x").name == "mine"
     assert load_feed("endpoints") is ours
     assert load_feed("mine").__name__ == "OrderedDict"  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="can't be loaded"):
+    with pytest.raises(UsageError, match="can't load the feed"):
         load_feed("broken")

@@ -95,7 +95,7 @@ def test_several_senders_are_said(sockets: Sockets) -> None:
     older = sockets.bind("g/1", 1_000)
     newest = sockets.bind("g/2", 2_000)
     assert await_listening([f"ipc://{sockets.folder}/g/*"], lambda: False, said.append) == newest
-    assert said == [f"2 senders are there, and the newest is taken; the others are {older}"]
+    assert said == [f"found 2 senders and using the newest; the others are {older}"]
 
 
 def of_command(sockets: Sockets, ancestor: int, said: list[str], proc: str = "/proc") -> SendersOfCommand:

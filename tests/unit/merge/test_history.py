@@ -85,7 +85,7 @@ def test_a_disk_that_refuses_is_told(make_run: MakeRun, tmp_path: Path, monkeypa
             self.failed = "No space left on device"
 
     monkeypatch.setattr(history, "HistoryWriter", Full)
-    with pytest.raises(RunDirectoryError, match="can't be written: No space left"):
+    with pytest.raises(RunDirectoryError, match="can't write the merged history: No space left"):
         add_histories(gather([make_run("a", {0: [1.0]}), make_run("b", {})]), tmp_path / "h", ["50"])
 
 
@@ -94,7 +94,7 @@ def test_a_history_of_strangers_is_refused(make_run: MakeRun, tmp_path: Path) ->
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
     keys = two[0].history / "keys.jsonl"
     keys.write_bytes(keys.read_bytes().splitlines(keepends=True)[0])
-    with pytest.raises(RunDirectoryError, match=r"-b/history is damaged: .* does not say what series 0 is"):
+    with pytest.raises(RunDirectoryError, match=r"-b/history is damaged: .* does not define series 0"):
         add_histories(gather([one, two]), tmp_path / "h", ["50"])
 
 

@@ -118,7 +118,7 @@ def test_a_total_too_large_for_the_wire_is_said_to_be_rounded(two: Any) -> None:
     large = {"exact": True, "counters": [CounterStat(name="n", value=2**62 + 1)]}
     found = two(large, large)
     assert (found.counters[0].value, found.counters[0].imprecise, found.exact) == (2.0**63, 1, False)
-    assert found.exact_reason == "some counters are too large together for a whole number"
+    assert found.exact_reason == "the sum of some counters does not fit in an integer"
 
 
 def test_gauges_have_the_last_value(two: Any) -> None:

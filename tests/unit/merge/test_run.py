@@ -68,7 +68,7 @@ def test_what_fails_leaves_nothing(make_run: MakeRun, root: Path, monkeypatch: p
     """Neither a directory nor half of one, however far it came."""
     runs = gather([make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]}, history=False)])
     before = sorted(root.iterdir())
-    with pytest.raises(UsageError, match="can't be added exactly"):
+    with pytest.raises(UsageError, match="can't add the histograms of"):
         merge(runs, MergeTarget(root=root))
     assert sorted(root.iterdir()) == before
 
@@ -89,7 +89,7 @@ def test_a_disk_that_refuses_is_told(make_run: MakeRun, root: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(RunDirectoryError, match="the merged run can't be written: No space left") as error:
+    with pytest.raises(RunDirectoryError, match="can't write the merged run: No space left") as error:
         merge(runs, MergeTarget(root=root))
     assert "-o" in error.value.hint
 
@@ -98,6 +98,6 @@ def test_who_has_no_history_is_named(make_run: MakeRun, root: Path) -> None:
     """The result has no history either."""
     runs = [make_run("a", {0: [1.0]}), make_run("b", {1: [2]}, history=False)]
     merged = merge(gather(runs), MergeTarget(root=root))
-    assert merged.snapshot.warnings[0] == "there is no history: b has none"
+    assert merged.snapshot.warnings[0] == "no history was written: b has none"
     assert not merged.directory.history.exists()
     assert merged.snapshot.series[0].count == 1

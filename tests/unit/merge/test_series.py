@@ -54,7 +54,7 @@ def test_a_history_that_lacks_values_is_refused(make_run: MakeRun, merged: objec
     one, (two, result) = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]}, history=history)
     longer = replace(result, series=[replace(result.series[0], count=1_201)])
     words = "the history of run b has 1 of 1,201 values" if history else "run b has no history"
-    with pytest.raises(UsageError, match=f"'latency' can't be added exactly: {words}") as error:
+    with pytest.raises(UsageError, match=f"can't add the histograms of 'latency' exactly: {words}") as error:
         merged([one, (two, longer)])  # type: ignore[operator]
     assert "--coarse" in error.value.hint
 
@@ -63,7 +63,7 @@ def test_a_history_of_more_values_is_refused(make_run: MakeRun, merged: object) 
     """A result that is older than the history is not its result."""
     one, (two, result) = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0, 3.0]})
     shorter = replace(result, series=[replace(result.series[0], count=1)])
-    with pytest.raises(UsageError, match="the history of run b contradicts its result"):
+    with pytest.raises(UsageError, match="the history of run b does not match its result"):
         merged([one, (two, shorter)])  # type: ignore[operator]
 
 
@@ -73,7 +73,7 @@ def test_display_histograms_stand_in(make_run: MakeRun, merged: object) -> None:
     high = [float(value) for value in range(20, 40)]
     runs = [make_run("a", {0: low}), make_run("b", {0: high}, history=False)]
     ((stat,), warnings) = merged(runs, coarse=True)  # type: ignore[operator]
-    assert warnings == ["latency: run b has no history, so its percentiles come from display histograms"]
+    assert warnings == ["latency: run b has no history, so its percentiles are computed from display histograms"]
     assert stat.error_bound == pytest.approx(0.25, rel=0.01)
     for name, value in (("50", 20.0), ("99", 39.0)):
         assert value <= stat.percentiles[name] <= value * (1 + stat.error_bound)

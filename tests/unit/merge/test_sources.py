@@ -14,17 +14,17 @@ from telemetry.wire.snapshot import ProducerStat
 
 def test_a_single_run_is_refused(make_run: MakeRun) -> None:
     """Nobody means a merge of one."""
-    with pytest.raises(UsageError, match="one run is no merge"):
+    with pytest.raises(UsageError, match="a merge needs at least two runs"):
         gather([make_run("a", {})])
 
 
 def test_no_run_counts_twice(make_run: MakeRun) -> None:
     """Neither named twice, nor within a merged run."""
     one, two = make_run("a", {0: [1.0]}), make_run("b", {0: [2.0]})
-    with pytest.raises(UsageError, match=r"run a would count twice: it is in [^ ]*-a \(name it once\)"):
+    with pytest.raises(UsageError, match=r"run a would be counted twice: it is in [^ ]*-a \(give it once\)"):
         gather([one, two, one])
     merged = merge(gather([one, two]), MergeTarget(root=one[0].path.parent))
-    with pytest.raises(UsageError, match=r"run b would count twice: it is in [^ ]* and in [^ ]*-b \("):
+    with pytest.raises(UsageError, match=r"run b would be counted twice: it is in [^ ]* and in [^ ]*-b \("):
         gather([(merged.directory, merged.snapshot), two])
 
 

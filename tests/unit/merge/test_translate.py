@@ -92,7 +92,7 @@ def test_finer_slots_lie_within_coarser_ones(fine: int, coarse: int) -> None:
 
 def test_other_ticks_are_refused() -> None:
     """Slots of other ticks are other values; both runs are named."""
-    with pytest.raises(UsageError, match=r"'a' tells values 0.5 apart in /x and 1 in /y") as error:
+    with pytest.raises(UsageError, match=r"lowest values of series 'a' differ: 0.5 in /x and 1 in /y") as error:
         Instruments([("/x", [key(0, "a", ticks_per_unit=2.0)]), ("/y", [key(0, "a")])])
     assert "`low`" in error.value.hint
 
@@ -101,5 +101,5 @@ def test_an_index_that_nobody_knows_is_refused() -> None:
     """It would be added to somebody else's numbers."""
     known = [one for one in KEYS if one.name != "b"]
     for missing in (known, []):
-        with pytest.raises(RunDirectoryError, match="does not say what series"):
+        with pytest.raises(RunDirectoryError, match="the history does not define series"):
             Instruments([("x", missing)]).translation(missing).interval(INTERVAL)

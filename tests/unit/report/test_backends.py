@@ -59,10 +59,10 @@ def test_numbers() -> None:
     assert section.table.rows == [["a", "done", "12,300", "0", "1,002", "9", "4", "5", "6"]]
     assert section.notes == [
         "a, dropped: 1,000 a, 2 b",
-        "a has no place for: 9 span",
-        "a: 4 items may be there twice, as its writer died meanwhile",
+        "a does not support: 9 span",
+        "a: 4 items may appear twice, because its writer was restarted",
         "a, last error: was away",
-        r"a is at /there\x1b",
+        r"a: see /there\x1b",
     ]
 
 
@@ -70,18 +70,18 @@ def test_the_command_for_the_rest_comes_first_and_once() -> None:
     """In a line of its own."""
     assert backends(steps_report()).notes[:3] == [
         "wandb: 675 records are not delivered (connection refused: https://api.wandb.ai)",
-        "mlflow: its writer could not begin (mlflow is not installed: pip install 'telemetryd[mlflow]')",
-        "what is not delivered waits in the run directory, and goes out with\n"
-        "telemetry export --resume runs/spirals-20231114T221320Z-a1b2",
+        "mlflow: its writer could not start (mlflow is not installed: pip install 'telemetryd[mlflow]')",
+        "undelivered data is kept in the run directory; deliver it with\ntelemetry export --resume "
+        "runs/spirals-20231114T221320Z-a1b2",
     ]
 
 
 def test_what_resuming_does_not_mend_is_not_to_be_resumed() -> None:
     """A writer that never was has no folder, and one that could not begin will not before something is mended."""
-    assert backends(report(BackendStat(name="a", state="failed"))).notes == ["a: its writer could not begin"]
+    assert backends(report(BackendStat(name="a", state="failed"))).notes == ["a: its writer could not start"]
     assert backends(report(BackendStat(name="a", state="failed", time_ns=1))).notes[:2] == [
-        "a: its writer could not begin",
-        "what is not delivered waits in the run directory; once that is mended, it goes out with\n"
+        "a: its writer could not start",
+        "undelivered data is kept in the run directory; after fixing the cause, deliver it with\n"
         "telemetry export --resume /runs/r",
     ]
 

@@ -21,7 +21,7 @@ CALIBRATION = Calibration(
 def test_the_calmest_figures_come_first() -> None:
     """What has no relative noise is last; the command can be copied."""
     lines = calibration_text(CALIBRATION).splitlines()
-    assert lines[0] == r"calibration bench\n: 10 runs that were the same"
+    assert lines[0] == r"calibration bench\n: 10 identical runs"
     assert lines[1] == "python 'a b.py'"
     assert [line.split() for line in lines[3:6]] == [
         ["command", "wall", "1.50", "s", "1", "%", "20", "%", "13", "%", "9", "%"],

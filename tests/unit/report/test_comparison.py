@@ -104,7 +104,7 @@ def sample() -> Comparison:
                 difference=0.056,
                 low=0.04,
                 high=0.072,
-                reason="but within what the noise of the calibration comes to, ±8 %",
+                reason="but within the noise of the calibration, ±8 %",
             ),
             replace(
                 latency,
@@ -129,7 +129,7 @@ def sample() -> Comparison:
                 replace(
                     latency, name=f"step {number}", labels={}, statistic="p50", verdict="not_shown",
                     before=1.0, after=1.05, difference=0.05, low=-0.01, high=0.11,
-                    reason="alone it would count; among so many figures such a difference turns up by chance"
+                    reason="significant alone, but among so many figures such a difference occurs by chance"
                     if number < 2 else "",
                 )
                 for number in range(8)
@@ -162,7 +162,7 @@ def single() -> Comparison:
         name="latency",
         unit="ms",
         better="lower",
-        reason="one run a side",
+        reason="one run per side",
         before=10.2,
         after=11.3,
         difference=0.108,
@@ -238,7 +238,9 @@ def test_figures_without_a_difference_are_summarised() -> None:
     """Some of their names, and what it would take to see them; not one line each."""
     (section,) = [part for part in comparison_content(sample()).sections if part.title == "Without a difference"]
     assert len(section.lines) == 2
-    assert section.lines[0] == "1 figure with no difference that matters, surely within ±2 %: command wall time"
+    assert (
+        section.lines[0] == "1 figure with no difference that matters (shown to be within ±2 %): command wall time"
+    )
     assert section.lines[1].startswith("8 figures with no difference shown")
     assert section.lines[1].endswith("step 5 p50, …")
     assert section.table is None

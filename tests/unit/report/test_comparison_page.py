@@ -21,7 +21,7 @@ COMPARISON = Comparison(before=RUNS, after=RUNS, metrics=[WORSE], curves=[CURVE]
 
 def test_the_verdict_is_first_and_every_figure_is_there() -> None:
     """With its numbers and its own verdict, also those without a difference."""
-    calm = replace(WORSE, statistic="p50", verdict="not_shown", reason="alone it would count")
+    calm = replace(WORSE, statistic="p50", verdict="not_shown", reason="significant alone")
     text = comparison_html(replace(COMPARISON, metrics=[WORSE, calm]))
     assert '<p class="banner bad" id="verdict">' in text
     assert "<strong>worse</strong> · 1 worse of 2 figures, 2 runs against 2" in text
@@ -29,7 +29,7 @@ def test_the_verdict_is_first_and_every_figure_is_there() -> None:
         assert text.count(f"<td>{cell}</td>") == 2, cell
     figures = text.partition('<section id="figures">')[2].partition("</section>")[0]
     assert re.findall(r'<th scope="row">(.*?)</th>', figures) == ["latency p99", "latency p50"]
-    assert '<p class="soft">alone it would count: latency p50</p>' in figures
+    assert '<p class="soft">significant alone: latency p50</p>' in figures
     assert '<span class="badge calm">≈ no difference shown</span>' in text
 
 

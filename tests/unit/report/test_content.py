@@ -252,7 +252,8 @@ def test_a_part_that_was_not_found_says_what_the_numbers_are_of() -> None:
     """What lay between --from and --to is not the whole run."""
     time_range = TimeRange(start_s=5.0, end_s=12.0, chosen="steady", found=False, reason="it drifts")
     assert time_range_words(time_range) == (
-        "no steady part was found between 5.00 s and 12.0 s of the run, so this is all of that: it drifts"
+        "no steady time range was found between 5.00 s and 12.0 s of the run, so this shows that "
+        "whole time range: it drifts"
     )
 
 
@@ -291,7 +292,7 @@ def test_forms_without_findings_need_no_history(form: Any, monkeypatch: pytest.M
 
 def test_a_sentence_above_the_figures_is_no_warning_as_well() -> None:
     """In the JSON form it is a finding; in text it stands where the latencies are, before the table, and once."""
-    late = "requests of llm{model=a-13b}, window measured went out up to 2.00 s late"
+    late = "requests of llm{model=a-13b}, window measured started up to 2.00 s late"
     assert late in json.loads(render(requests_report(), "json"))["findings"][0]
     for form in ("text", "md"):
         said = render(requests_report(), form, width=300).replace("\\", "")
@@ -305,7 +306,7 @@ def test_values_of_parameters_are_cut_by_columns() -> None:
     said = params(replace(BARE, params={"a": "日" * 40, "b": "x" * 56}))
     assert said.table is not None
     assert [row[1] for row in said.table.rows] == ["日" * 27 + "…", "x" * 56]
-    assert said.notes == ["values that end with … are whole in the JSON form"]
+    assert said.notes == ["values that end with … are complete in the JSON form"]
     assert params(replace(BARE, params={"b": "x" * 56})).notes == []
 
 

@@ -53,7 +53,7 @@ def test_thousands_of_label_sets_are_not_thousands_of_lines() -> None:
     """JSON has all of them."""
     lines = gate_lines([PASS] * 150).lines
     assert len(lines) == 101
-    assert lines[-1] == "pass: 50 more, all in the JSON form"
+    assert lines[-1] == "pass: 50 more in the JSON form"
 
 
 def test_text() -> None:

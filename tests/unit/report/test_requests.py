@@ -81,17 +81,19 @@ def test_windows_are_beside_each_other_and_apart() -> None:
     last = series(LATENCY, [5], window="a")
     together, outside, *_ = sections(*both, last)
     assert together.table is not None
-    assert [row[0] for row in together.table.rows] == ["(outside)", "a", "all together"]
+    assert [row[0] for row in together.table.rows] == ["(outside)", "a", "all windows"]
     assert together.table.rows[-1][-2:] == ["≈3.00 ns", "≈5.00 ns"]
-    assert together.notes == ["≈: at most; percentiles of windows together are not known better"]
+    assert together.notes == [
+        "≈: upper bound; percentiles of several windows together are not known more precisely"
+    ]
     assert outside.title == "Requests: llm, outside any window, percentiles exact"
     assert "Requests: llm, window a, early stopping" in [section.title for section in sections(*both, last)]
     assert "Requests: llm, outside any window, early stopping" not in [one.title for one in sections(*both, last)]
     alone = sections(counter(ISSUED, 1, window="a"), counter("after_end", 3))
     assert [section.title for section in alone] == ["Requests: llm, window a"]
-    assert alone[0].lines[1] == "3 calls for requests that had ended, or that nobody knows"
+    assert alone[0].lines[1] == "3 calls for requests that had already ended or are unknown"
     odd = sections(counter(ISSUED, 1, window="a"), counter("out_of_order", 2, window="a"))
-    assert odd[0].lines[1] == "2 durations left out: the end lies before the beginning"
+    assert odd[0].lines[1] == "2 durations ignored: the end is before the beginning"
 
 
 def test_early_stopping_says_the_bound_or_what_it_takes() -> None:
@@ -114,7 +116,7 @@ def test_bounds_that_are_cells_of_the_display_histogram_are_marked() -> None:
         for made in (known, replace(known, requests=[closer]))
     )
     assert len(of_cells.notes) == 2
-    assert of_cells.notes[1].startswith("bounds are ends of cells of the display histogram")
+    assert of_cells.notes[1].startswith("bounds are from display histograms and may be up to 25 % too high")
     assert len(of_values.notes) == 1
     _, alike = sections(counter(ISSUED, 70), series(LATENCY, [1_000] * 70))
     assert len(alike.notes) == 1
@@ -159,7 +161,7 @@ def test_a_part_of_a_run_says_that_it_has_no_rates() -> None:
     whole = report(counter(ISSUED, 3), counter(COMPLETED, 1))
     part = with_requests(replace(whole, time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given")), part=True)
     (one,) = (section for section in requests(part) if section)
-    assert one.lines == ["3 issued → 1 completed", "rates are known of the whole run only"]
+    assert one.lines == ["3 issued → 1 completed", "rates are available for the whole run only"]
     apart = with_requests(report(counter(ISSUED, 3), counter(ISSUED, 2, window="a")), part=True)
     table = requests(apart)[0].table
     assert table is not None
@@ -197,9 +199,12 @@ def test_too_few_values_are_marked_by_turn_and_by_window() -> None:
         ["114 ns", "*126 ns", "*129 ns", "129 ns"],
         ["149 ns", "189 ns", "*198 ns", "199 ns"],
     ]
-    said = "* rests on too few values to be bounded with 95 % confidence"
+    said = "* rests on too few values for 95 % confidence bounds"
     assert turns.notes == [said]
-    assert beside.notes == ["≈: at most; percentiles of windows together are not known better", said]
+    assert beside.notes == [
+        "≈: upper bound; percentiles of several windows together are not known more precisely",
+        said,
+    ]
 
 
 def test_turns_without_values_have_no_row() -> None:
@@ -235,7 +240,7 @@ def test_how_late_requests_were_is_said_above_their_figures() -> None:
     late = planned([3_100_000] * 100, [2 * SECOND - n * SECOND // 50 for n in range(100)], window="a")
     (first, *others) = judged(*late)
     assert [text.partition(":")[0] for text in first.cautions] == [
-        "requests of llm, window a went out up to 2.00 s late"
+        "requests of llm, window a started up to 2.00 s late"
     ]
     assert [one.cautions for one in others] == [[]] * len(others)
     (first, *others) = judged(*late, counter(ISSUED, 9, window="b"))
@@ -287,6 +292,6 @@ def test_one_is_singular() -> None:
     failed = [counter(FAILED, 1, reason=f"r{number}") for number in range(7)]
     (one,) = sections(counter(ISSUED, 9), counter("after_end", 1), *failed)
     assert one.lines[0].endswith(", 1 more reason) · 2 in flight")
-    assert one.lines[1] == "1 call for requests that had ended, or that nobody knows"
+    assert one.lines[1] == "1 call for requests that had already ended or are unknown"
     many = sections(*(counter(ISSUED, 1, window=f"w{number}") for number in range(KINDS_SHOWN + 1)))
     assert many[0].notes == ["1 more window is in the JSON form"]

@@ -50,7 +50,7 @@ def test_bounds_stand_beside_their_percentile() -> None:
     assert section.table.rows[0][titles.index("p50") + 1] == "1.40–1.60 ms"
     assert row["p99.9"] == "*9.00 ms"
     assert row["p100"] == "9.50 ms"
-    assert section.notes == ["* rests on too few values to be bounded with 95 % confidence"]
+    assert section.notes == ["* rests on too few values for 95 % confidence bounds"]
 
 
 def test_without_bounds_there_is_no_column_and_no_mark() -> None:

@@ -10,7 +10,7 @@ from telemetry.report.table import Section
 from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
-TAIL = "all steps, and how far producers were apart, are in the record log: `telemetry tail --records`"
+TAIL = "the record log has all steps and the spread between producers: `telemetry tail --records`"
 
 
 def report(*axes: AxisStat) -> Report:
@@ -39,7 +39,7 @@ def test_axes_and_their_newest_values() -> None:
     train = AxisStat(name="train", closed=2_000, newest=1_999, timeouts=3, values={"loss": 0.25, "bad\x1b": None})
     whole, own = sections(train, AxisStat(name="eval", open=1))
     assert rows(whole) == [["train", "2,000", "1,999", "3", "0", "0", "2"], ["eval", "0", "–", "0", "0", "1", "0"]]
-    assert whole.notes == ["timeouts: closed without the values of all producers", TAIL]
+    assert whole.notes == ["timeouts: steps closed without the values of all producers", TAIL]
     assert own.title == "Steps: train"
     assert rows(own) == [["loss", "0.25"], [r"bad\x1b", "not finite"]]
     assert sections(AxisStat(name="a", corrections=1))[0].notes[0].startswith("corrections: ")
@@ -48,7 +48,7 @@ def test_axes_and_their_newest_values() -> None:
 def test_a_part_of_a_run_has_the_steps_of_the_whole() -> None:
     """Which is said."""
     part = replace(report(AxisStat(name="a")), time_range=TimeRange(start_s=0.0, end_s=1.0, chosen="given"))
-    assert "steps are those of the whole run" in next(steps(part)).notes
+    assert "steps cover the whole run" in next(steps(part)).notes
 
 
 def test_what_is_listed_is_bounded() -> None:

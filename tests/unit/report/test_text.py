@@ -139,10 +139,10 @@ def test_who_never_ended_is_named_with_its_last_event() -> None:
     said = render_text(ended, width=400)
     assert "\nnever ended: trainer rank 3 (node:42), p-8, p-0\n" in said
     assert (
-        "  trainer rank 3 (node:42): never ended, its last event was 3.25 s before the end · missing batches 4"
-        " · 6 batches lost for good (5–9, 12) · 2 batches repaired\n"
+        "  trainer rank 3 (node:42): never ended, its last event was 3.25 s before the end · "
+        "missing batches 4 · 6 batches permanently lost (5–9, 12) · 2 batches repaired\n"
     ) in said
-    assert "  p-8: never ended, no event of it came\n" in said
+    assert "  p-8: never ended, no events arrived\n" in said
     assert re.search(r"trainer rank 3 \(node:42\) +lost +incomplete", said)
 
 
@@ -154,7 +154,7 @@ def test_a_silent_producer_of_a_live_run_may_return() -> None:
     ]
     live = MetricsSnapshot(run_id="r", name="job", state="LIVE", producers=stats, time_ns=END_NS)
     said = render_text(Report(snapshot=live, source="status"), width=200)
-    assert "  p-1: its last event was 4.00 s ago · missing batches 1–2, which may still come\n" in said
+    assert "  p-1: its last event was 4.00 s ago · missing batches 1–2, which may still arrive\n" in said
     assert "p-2:" not in said
     cut_off = render_text(Report(snapshot=live, source="last_live"), width=200)
     assert "  p-2: never ended, its last event was 4.00 s before the end\n" in cut_off
@@ -179,7 +179,7 @@ def test_long_parameters_are_cut() -> None:
     said = render_text(report(params={"prompt": "x" * 2_000, "fits": "y" * 56}), width=80)
     assert f"  prompt  {'x' * 55}…\n" in said
     assert f"  fits    {'y' * 56}\n" in said
-    assert "  values that end with … are whole in the JSON form\n" in said
+    assert "  values that end with … are complete in the JSON form\n" in said
     assert "JSON" not in render_text(report(params={"fits": "y" * 56}))
 
 
@@ -216,7 +216,7 @@ def test_wide_shows_every_column() -> None:
 def test_long_tables_end_with_what_is_hidden() -> None:
     """Two thousand series don't flood a terminal; the text says how many are not shown."""
     said = render_text(report(series=[series(f"s{n}") for n in range(2_000)]))
-    assert "… and 1,800 more, all of them in the JSON form" in said
+    assert "… and 1,800 more in the JSON form" in said
 
 
 def test_a_live_run_says_so() -> None:
@@ -230,7 +230,7 @@ def test_a_live_run_says_so() -> None:
     )
     said = render_text(Report(snapshot=snapshot, source="status"))
     assert "running for 3.00 s" in said
-    assert "from the aggregator, while the run goes on" in said
+    assert "from the aggregator of the live run" in said
     assert "waiting for p1, 4 events without a definition, 2 texts not counted yet" in said
 
 

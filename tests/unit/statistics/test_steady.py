@@ -32,7 +32,7 @@ def test_a_warm_up_is_cut_where_the_noise_begins() -> None:
         run = 100.0 + decay + noise(seed)
         part, settled = steady_part(run), warmup_end(run)
         assert settled == SteadyRange(part.begin, STEPS, settled.reason)
-        assert settled.reason.startswith("the first steps differ: the figure goes from")
+        assert settled.reason.startswith("the first steps differ: the figure changes from")
         begins.append(settled.begin)
     assert 40 <= np.median(begins) <= 56
     assert min(begins) >= 30
@@ -66,10 +66,10 @@ def test_a_drift_without_end_has_no_steady_part() -> None:
     for seed in SEEDS:
         for sign, word in ((1.0, "rising"), (-1.0, "falling")):
             part = steady_part(100.0 + sign * np.linspace(0.0, 20.0, STEPS) + noise(seed), names=["rate"])
-            assert (part, part.reason) == (SteadyRange(0, 0, part.reason), f"rate goes on {word}")
+            assert (part, part.reason) == (SteadyRange(0, 0, part.reason), f"rate keeps {word}")
     settled = warmup_end(np.linspace(1.0, 2.0, STEPS))
     assert not settled
-    assert settled.reason == "the figure goes on rising"
+    assert settled.reason == "the figure keeps rising"
 
 
 def test_a_drift_after_the_warm_up_is_one_too() -> None:
@@ -83,7 +83,7 @@ def test_a_run_in_many_levels_has_none() -> None:
     """No part is a quarter of the run."""
     part = steady_part(np.repeat([1.0, 9.0, 3.0, 7.0, 2.0, 8.0, 4.0], 30))
     assert not part
-    assert part.reason == "of 210 steps no more than 30 in a row are without shift or slope"
+    assert part.reason == "at most 30 of 210 consecutive steps have no shift or slope"
 
 
 def test_a_run_that_settles_late_does_not_count_as_settled() -> None:
@@ -92,7 +92,7 @@ def test_a_run_that_settles_late_does_not_count_as_settled() -> None:
     assert (steady_part(run).begin, steady_part(run).end) == (120, 200)
     settled = warmup_end(run)
     assert not settled
-    assert settled.reason == "it settles in the second half only, after 120 of 200 steps"
+    assert settled.reason == "it settles only in the second half, after 120 of 200 steps"
 
 
 def test_a_disturbance_is_no_warm_up() -> None:
@@ -118,10 +118,10 @@ def test_all_rows_have_to_agree() -> None:
     median[:60] += 5.0
     settled = warmup_end(np.array([rate, median]), names=("rate", "p50"))
     assert abs(settled.begin - 60) <= 1
-    assert "p50 goes from 25" in settled.reason
+    assert "p50 changes from 25" in settled.reason
     assert abs(warmup_end(rate).begin - 10) <= 1
     drift = np.array([rate, 20.0 + np.linspace(0.0, 6.0, STEPS)])
-    assert steady_part(drift).reason == "figure 2 goes on rising"
+    assert steady_part(drift).reason == "figure 2 keeps rising"
 
 
 def test_steps_without_values_are_passed_over() -> None:
@@ -141,14 +141,14 @@ def test_too_few_steps_show_nothing(steps: list[float]) -> None:
     assert not part
     there = int(np.isfinite(steps).sum())
     said = "1 step has" if there == 1 else f"{there} steps have"
-    assert part.reason == f"{said} values, and it takes 10 to tell"
+    assert part.reason == f"{said} values, but 10 are needed"
     assert warmup_end(np.array(steps)).reason == part.reason
 
 
 def test_constant_figures_are_steady() -> None:
     """Without any noise, and with a level of 0."""
     for level in (0.0, 7.5):
-        assert steady_part(np.full(10, level)) == SteadyRange(0, 10, "no shift or slope in all steps")
+        assert steady_part(np.full(10, level)) == SteadyRange(0, 10, "no shift or slope in any step")
         assert warmup_end(np.full(10, level)) == SteadyRange(0, 10, "the first steps are like the others")
 
 

@@ -68,13 +68,13 @@ def test_a_file_that_cant_be_used_is_said(tmp_path: Path, text: str, said: str) 
 def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
     """In our words, whatever the reason."""
     folder = WriterFolder(tmp_path / "gone")
-    with pytest.raises(RunDirectoryError, match=r"checkpoint\.json can't be written"):
+    with pytest.raises(RunDirectoryError, match=r"can't write .*checkpoint\.json"):
         folder.write_checkpoint(Checkpoint())
     (tmp_path / "file").touch()
-    with pytest.raises(RunDirectoryError, match="can't be made"):
+    with pytest.raises(RunDirectoryError, match="can't create"):
         WriterFolder(tmp_path / "file" / "x").make()
     WriterFolder(tmp_path).checkpoint.mkdir()
-    with pytest.raises(RunDirectoryError, match="can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read"):
         WriterFolder(tmp_path).read_checkpoint()
 
 

@@ -51,12 +51,12 @@ def test_noise_is_found_by_name_and_exactly_these_labels() -> None:
 
 def test_one_that_is_not_there_says_what_is(tmp_path: Path) -> None:
     """A near miss is named, and how to make the first one."""
-    with pytest.raises(RunNotFoundError, match="`telemetry calibrate -- CMD` makes one"):
+    with pytest.raises(RunNotFoundError, match="create one with `telemetry calibrate -- CMD`"):
         read_calibration(tmp_path, "x")
     write_calibration(tmp_path, CALIBRATION)
     with pytest.raises(RunNotFoundError, match="did you mean my-bench"):
         read_calibration(tmp_path, "my-banch")
-    with pytest.raises(RunNotFoundError, match="there is my-bench"):
+    with pytest.raises(RunNotFoundError, match="available: my-bench"):
         read_calibration(tmp_path, "something else")
     assert find_calibration(tmp_path, "x") is None
 
@@ -81,5 +81,5 @@ def test_a_file_that_is_none_of_ours_is_said(tmp_path: Path, content: str, said:
 def test_a_place_that_can_t_be_written_is_said(tmp_path: Path) -> None:
     """Where a file is in the way of the folder."""
     (tmp_path / "calibrations").write_text("")
-    with pytest.raises(RunDirectoryError, match="can't be written"):
+    with pytest.raises(RunDirectoryError, match="can't write"):
         write_calibration(tmp_path, CALIBRATION)

@@ -71,7 +71,7 @@ def test_without_a_journal_nothing_can_be_recovered(run: RunDirectory, tmp_path:
     assert remains(run).since_ns == 10**18 + 5
     run.journal.mkdir()
     (run.journal / "00000000.seg").touch()
-    assert remains(run).obstacle == "it left no journal to make one from"
+    assert remains(run).obstacle == "it left no journal to make a result from"
     gone = remains(RunDirectory(tmp_path / "gone", "r2", "gone", 7))
     assert (gone.segments, gone.since_ns, gone.recoverable) == (0, 7, False)
 
@@ -95,4 +95,4 @@ def test_a_journal_without_a_checkpoint_that_can_be_read_is_none(run: RunDirecto
     path.write_bytes(b"noise" * 100)
     left = remains(run)
     assert (left.journal_bytes, left.recoverable) == (500, False)
-    assert left.obstacle.startswith("no result can be made of its journal: no segment in ")
+    assert left.obstacle.startswith("can't make a result from its journal: no segment in ")

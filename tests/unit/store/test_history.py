@@ -353,7 +353,7 @@ def test_without_a_history_the_reader_says_so(tmp_path: Path) -> None:
     reader = HistoryReader(tmp_path / "none")
     with pytest.raises(RunDirectoryError, match="no history"):
         reader.keys()
-    with pytest.raises(RunDirectoryError, match="can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read"):
         list(reader.intervals())
     (tmp_path / "keys.jsonl").write_bytes(b"{}\nbroken\n")
     with pytest.raises(RunDirectoryError, match="damaged"):

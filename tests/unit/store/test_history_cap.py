@@ -22,8 +22,8 @@ S = 1_000_000_000
 CAP = 150_000
 KEEP_ALL = dict.fromkeys(LEVELS, None)
 KEYS = [SeriesKey(index=at, name=f"s{at}", kind="series") for at in range(5)]
-COARSER = "older parts of the run are kept in coarser steps"
-DELETED = "its beginning is deleted"
+COARSER = "older time ranges are stored in coarser steps than configured"
+DELETED = "the oldest time range was deleted"
 
 
 def second(at: int) -> Interval:

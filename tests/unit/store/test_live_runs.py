@@ -136,7 +136,7 @@ def test_what_is_no_announcement_is_skipped(tmp_path: Path) -> None:
 def test_an_unwritable_place_is_one_clear_line(tmp_path: Path) -> None:
     """A file in the way is an error of the operator's kind."""
     (tmp_path / "file").touch()
-    with pytest.raises(RunDirectoryError, match="can't be announced"):
+    with pytest.raises(RunDirectoryError, match="can't register the run"):
         announce(tmp_path / "file", run("one"))
 
 
@@ -151,10 +151,10 @@ def test_find_by_id_name_directory_and_latest(tmp_path: Path) -> None:
 
 def test_what_is_not_found_says_why(tmp_path: Path) -> None:
     """A dead run, a typo, something else, nothing at all: each has its own hint."""
-    with pytest.raises(RunNotFoundError, match="nothing runs on this host"):
+    with pytest.raises(RunNotFoundError, match="no run is live on this host"):
         find_live(tmp_path, "x")
     announce(tmp_path, run("gone", "old", pid=dead_pid()))
-    with pytest.raises(RunNotFoundError, match=r"has died.*/runs/gone"):
+    with pytest.raises(RunNotFoundError, match=r"died .*/runs/gone"):
         find_live(tmp_path, "gone")
     announce(tmp_path, run("one", "bench"))
     with pytest.raises(RunNotFoundError, match="did you mean bench"):

@@ -48,8 +48,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes, words: str)
 
 def test_the_disk_may_refuse(tmp_path: Path) -> None:
     """Both ways, in words."""
-    with pytest.raises(RunDirectoryError, match="can't be written: No such file"):
+    with pytest.raises(RunDirectoryError, match=r"can't write .*: No such file"):
         write_sources(RunDirectory(tmp_path / "gone"), KNOWN)
     (tmp_path / SOURCES).mkdir()
-    with pytest.raises(RunDirectoryError, match="can't be read: Is a directory"):
+    with pytest.raises(RunDirectoryError, match=r"can't read .*: Is a directory"):
         read_sources(RunDirectory(tmp_path))

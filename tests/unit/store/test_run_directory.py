@@ -83,7 +83,7 @@ def test_one_process_has_a_run(tmp_path: Path) -> None:
     assert not run.locked()
     child = locking(run)
     assert run.locked()
-    with pytest.raises(RunDirectoryError, match="an aggregator that is alive"):
+    with pytest.raises(RunDirectoryError, match="is in use by a live aggregator"):
         run.lock()
     child.kill()
     child.communicate()
@@ -111,7 +111,7 @@ def test_where_there_are_no_locks_the_manifest_tells(
     manifest = manifest_for(run, "a", "one", [], "")
     run.write_manifest(manifest)
     assert run.locked()
-    with pytest.raises(RunDirectoryError, match="alive"):
+    with pytest.raises(RunDirectoryError, match="live aggregator"):
         run.lock()
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as child:
         pass
@@ -126,7 +126,7 @@ def test_a_directory_that_is_gone_can_not_be_locked(tmp_path: Path) -> None:
     """One clear error for who wants it, and nobody has it."""
     run = RunDirectory(tmp_path / "gone")
     assert not run.locked()
-    with pytest.raises(RunDirectoryError, match="can't be locked"):
+    with pytest.raises(RunDirectoryError, match="can't lock the run directory"):
         run.lock()
 
 
@@ -141,7 +141,7 @@ def test_a_real_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
     """It is somebody's; the error says so and nothing was made."""
     (tmp_path / "latest").mkdir()
     (tmp_path / "latest" / "precious").touch()
-    with pytest.raises(RunDirectoryError, match="left alone"):
+    with pytest.raises(RunDirectoryError, match="not replaced"):
         RunDirectory.create(tmp_path, "a", "one", NOON)
     assert [path.name for path in tmp_path.iterdir()] == ["latest"]
     assert (tmp_path / "latest" / "precious").exists()
@@ -150,7 +150,7 @@ def test_a_real_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
 def test_where_no_directory_can_be_made(tmp_path: Path) -> None:
     """A file in the way gives one clear line with a hint."""
     (tmp_path / "runs").touch()
-    with pytest.raises(RunDirectoryError, match=r"can't be made.*--dir"):
+    with pytest.raises(RunDirectoryError, match=r"can't create.*--dir"):
         RunDirectory.create(tmp_path / "runs", "a", "one", NOON)
 
 
@@ -205,7 +205,7 @@ def test_manifest_round_trip_with_secrets_masked(tmp_path: Path) -> None:
 def test_a_damaged_manifest_is_named(tmp_path: Path, data: bytes) -> None:
     """Whatever is wrong with it, the error is ours and names the file."""
     run = RunDirectory.create(tmp_path, "a", "one", NOON)
-    with pytest.raises(RunDirectoryError, match="can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read"):
         run.read_manifest()
     run.manifest.write_bytes(data)
     with pytest.raises(RunDirectoryError, match="damaged"):
@@ -219,7 +219,7 @@ def test_a_manifest_that_can_not_be_written(tmp_path: Path) -> None:
     """A directory that went away is one clear line."""
     run = RunDirectory.create(tmp_path, "a", "one", NOON)
     run.path.rmdir()
-    with pytest.raises(RunDirectoryError, match="can't be written"):
+    with pytest.raises(RunDirectoryError, match="can't write"):
         run.write_manifest(Manifest(run_id="one", name="a"))
 
 
@@ -232,7 +232,7 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
     (tmp_path / "x-20231114T221320Z-file").touch()
     assert [run.run_id for run in list_runs(tmp_path)] == ["three", "two", "one"]
     assert list_runs(tmp_path / "none") == []
-    with pytest.raises(RunDirectoryError, match="can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read"):
         list_runs(tmp_path / "x-20231114T221320Z-file")
 
 
@@ -280,7 +280,7 @@ def test_a_working_directory_that_is_gone_is_one_clear_line(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(RunDirectoryError, match="can't be made"):
+    with pytest.raises(RunDirectoryError, match="can't create"):
         RunDirectory.create(Path("runs"), "n", "id", NOON)
 
 

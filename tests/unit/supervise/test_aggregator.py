@@ -102,7 +102,7 @@ def test_an_aggregator_that_dies_is_started_again(bench: Bench, wait_until: Wait
     bench.kill()
     wait_until(lambda: keeper.restarts == 1, what="the restart")
     assert keeper.aggregator is bench.started[1] is not first
-    assert bench.said == [f"the aggregator (pid {first.pid}) died by SIGKILL; restarted, the run goes on"]
+    assert bench.said == [f"the aggregator (pid {first.pid}) was killed by SIGKILL; restarted, the run continues"]
     assert (keeper.gone, keeper.lost) == (False, "")
 
 
@@ -115,8 +115,8 @@ def test_an_aggregator_that_left_a_result_is_not_started_again(
     bench.finalize(state)
     bench.kill()
     wait_until(lambda: keeper.gone, what="the end")
-    died = f"the aggregator (pid {bench.started[0].pid}) died by SIGKILL"
-    assert bench.said == [f"{died}, and the run has its result. What is recorded now is in no result"]
+    died = f"the aggregator (pid {bench.started[0].pid}) was killed by SIGKILL"
+    assert bench.said == [f"{died}; the run already has its result, so later events are not in it"]
     assert (len(bench.started), keeper.lost) == (1, "")
 
 
@@ -181,9 +181,9 @@ def test_without_a_journal_there_is_nothing_to_go_on_from(bench: Bench, wait_unt
     keeper = bench.keep()
     bench.kill()
     wait_until(lambda: keeper.gone, what="the end")
-    died = f"the aggregator (pid {bench.started[0].pid}) died by SIGKILL"
-    assert keeper.lost == f"{died} and is not restarted: the run keeps no journal"
-    assert bench.said == [f"{keeper.lost}. What is recorded now is lost"]
+    died = f"the aggregator (pid {bench.started[0].pid}) was killed by SIGKILL"
+    assert keeper.lost == f"{died} and can't be restarted: the run has no journal"
+    assert bench.said == [f"{keeper.lost}. Events recorded from now on are lost"]
 
 
 def test_a_crash_loop_ends(bench: Bench, wait_until: WaitUntil) -> None:
@@ -194,8 +194,8 @@ def test_a_crash_loop_ends(bench: Bench, wait_until: WaitUntil) -> None:
     wait_until(lambda: keeper.gone, timeout_s=30.0, what="giving up")
     assert len(bench.started) == 1 + limits.RESTARTS
     assert len(bench.said) == limits.RESTARTS + 1
-    assert f"(pid {bench.started[1].pid}) died by SIGSEGV; restarted" in bench.said[1]
-    assert "5 restarts in a row came to nothing" in bench.said[-1]
+    assert f"(pid {bench.started[1].pid}) was killed by SIGSEGV; restarted" in bench.said[1]
+    assert "5 restarts in a row failed" in bench.said[-1]
     assert "5 restarts in a row" in keeper.lost
 
 
@@ -226,7 +226,7 @@ def test_a_run_that_ends_has_no_more_than_its_restarts(
         bench.kill()
         wait_until(lambda: keeper.gone or len(bench.started) > 12, timeout_s=30.0, what="giving up")
     assert len(bench.started) == 1 + limits.RESTARTS
-    assert "5 restarts in a row came to nothing" in keeper.lost
+    assert "5 restarts in a row failed" in keeper.lost
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -238,7 +238,7 @@ def test_an_aggregator_that_ended_by_itself_is_not_started_again(
     keeper = bench.keep()
     wait_until(lambda: keeper.gone, what="the end")
     assert len(bench.started) == 1
-    assert f"ended with code {code} and is not restarted: it was through, and left no result" in keeper.lost
+    assert f"exited with code {code} and can't be restarted: it had finished, but left no result" in keeper.lost
 
 
 def test_a_follower_that_cannot_be_told_anything_is_kept_all_the_same(
@@ -260,7 +260,7 @@ def test_a_follower_that_cannot_be_told_anything_is_kept_all_the_same(
 
 def test_a_start_that_fails_is_tried_again(bench: Bench, wait_until: WaitUntil) -> None:
     """The machine may have no room for a moment."""
-    bench.errors = [EndpointError("in use"), EndpointError("did not get ready")]
+    bench.errors = [EndpointError("in use"), EndpointError("was not ready within")]
     keeper = bench.keep()
     bench.kill()
     wait_until(lambda: keeper.restarts == 1, what="the restart")
@@ -273,7 +273,7 @@ def test_starts_that_always_fail_end_with_the_last_reason(bench: Bench, wait_unt
     keeper = bench.keep()
     bench.kill()
     wait_until(lambda: keeper.gone, what="giving up")
-    assert keeper.lost.endswith("is not restarted: number 5")
+    assert keeper.lost.endswith("can't be restarted: number 5")
     assert len(bench.said) == 1
 
 
@@ -283,7 +283,7 @@ def test_what_can_never_succeed_is_tried_once(bench: Bench, wait_until: WaitUnti
     keeper = bench.keep()
     bench.kill()
     wait_until(lambda: keeper.gone, what="giving up")
-    assert keeper.lost.endswith("is not restarted: the journal has no intact checkpoint")
+    assert keeper.lost.endswith("can't be restarted: the journal has no intact checkpoint")
 
 
 def test_a_defect_of_the_keeper_still_lets_everybody_go(
@@ -348,7 +348,7 @@ def test_asking_goes_on_over_a_restart(bench: Bench, short_dir: Path, wait_until
 def test_asking_ends_when_nobody_is_left(bench: Bench, wait_until: WaitUntil) -> None:
     """Without an error: the report says what became of the run. One that is only silent is an error."""
     keeper = bench.keep()
-    with pytest.raises(EndpointError, match="no aggregator answers"):
+    with pytest.raises(EndpointError, match="no aggregator answered at"):
         keeper.ask(Watch(pid=7), 0.1)
     bench.finalize()
     bench.kill()
@@ -359,9 +359,9 @@ def test_asking_ends_when_nobody_is_left(bench: Bench, wait_until: WaitUntil) ->
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("os.kill(os.getpid(), 9)", "died by SIGKILL"),
-        ("os.kill(os.getpid(), 40)", "died by signal 40"),
-        ("raise SystemExit(1)", "ended with code 1"),
+        ("os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+        ("os.kill(os.getpid(), 40)", "was killed by signal 40"),
+        ("raise SystemExit(1)", "exited with code 1"),
     ],
 )
 def test_a_death_in_words(bench: Bench, code: str, words: str) -> None:
@@ -379,5 +379,5 @@ def test_a_process_without_threads_says_so(bench: Bench, monkeypatch: pytest.Mon
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(EndpointError, match="can't be watched"):
+    with pytest.raises(EndpointError, match="can't watch the aggregator:"):
         bench.keep()

@@ -60,7 +60,7 @@ def test_another_takes_the_place_of_one_that_was_killed(nearby: Nearby) -> None:
     one = nearby.begin(READY + "time.sleep(60)")
     first = nearby.ready()
     os.kill(first, signal.SIGKILL)
-    assert nearby.hear() == "a\\x1bb: the writer was ended by signal 9; it is started again"
+    assert nearby.hear() == "a\\x1bb: the writer was killed by signal 9; it is started again"
     second = nearby.ready()
     assert (second != first, one.pid, one.restarts, one.ended) == (True, second, 1, False)
 
@@ -85,7 +85,7 @@ def test_exit_codes(nearby: Nearby, code: int, starts: int) -> None:
     said = [nearby.hear() for _ in range(nearby.said.qsize())]
     assert said.count("there") == starts
     assert (one.code, one.restarts) == (code, starts - 1)
-    who = "a\\x1bb: the writer ended with code"
+    who = "a\\x1bb: the writer exited with code"
     again = [f"{who} 1; it is started again"] * limits.RESTARTS + [f"{who} 1"]
     assert [line for line in said if line != "there"] == {3: [f"{who} 3"], 1: again}.get(code, [])
 
@@ -105,7 +105,7 @@ def test_who_is_told_to_end_while_it_waits_to_be_started_is_not(nearby: Nearby) 
     """The pause before a restart does not hold up the end."""
     policy = ChildPolicy("writer", restart_codes=frozenset({1}), pause_s=60.0)
     one = nearby.begin("import sys; sys.exit(1)", policy)
-    assert [nearby.hear() for _ in range(2)] == ["a\\x1bb: the writer ended with code 1; it is started again"] * 2
+    assert [nearby.hear() for _ in range(2)] == ["a\\x1bb: the writer exited with code 1; it is started again"] * 2
     one.ask_to_end()
     assert ends(one)
     assert (one.code, one.restarts) == (1, 1)
@@ -173,7 +173,7 @@ def test_one_that_can_t_be_started(nearby: Nearby, tmp_path: Path, monkeypatch: 
     os.kill(pid, signal.SIGKILL)
     assert ends(one)
     said = [nearby.hear() for _ in range(2)]
-    assert said[1] == "a\\x1bb: the writer can't be started: No such file or directory"
+    assert said[1] == "can't start a\\x1bb: the writer: No such file or directory"
     assert (one.code, one.restarts) == (-signal.SIGKILL, 0)
 
 

@@ -135,7 +135,7 @@ def test_a_journal_that_gives_no_result_costs_bounded_time(
     recovery_s = 0.5 if "sleep" in body else 30.0
     report = second_best(RunFiles(str(short_dir), "r", "job"), newest, "it died", recovery_s=recovery_s)
     assert (report.source, report.snapshot.seq) == ("last_live", 3)
-    assert f"the journal could not be read: {why}" in report.source_reason
+    assert f"can't read the journal: {why}" in report.source_reason
 
 
 def test_an_interpreter_that_cannot_be_started_reads_no_journal(
@@ -145,7 +145,7 @@ def test_an_interpreter_that_cannot_be_started_reads_no_journal(
     journal(short_dir)
     monkeypatch.setattr(spawn.sys, "executable", "/no/python")
     report = second_best(RunFiles(str(short_dir), "r", "job"), None, "it died", recovery_s=30.0)
-    assert "no process could be started" in report.source_reason
+    assert "can't start a process:" in report.source_reason
 
 
 def test_the_journal_of_an_aggregator_that_lives_is_left_alone(
@@ -174,7 +174,10 @@ def test_an_aggregator_that_is_gone_for_good_is_not_waited_for(
     """How it came to its end is in the reason."""
     final_file(short_dir)
     published.stop()
-    keeper.deserted, keeper.lost = True, "the aggregator (pid 7) died by SIGKILL and is not restarted: no journal"
+    keeper.deserted, keeper.lost = (
+        True,
+        "the aggregator (pid 7) was killed by SIGKILL and can't be restarted: no journal",
+    )
     report = await_report(snapshots, keeper, 60.0, recovery_s=0.0)
     assert (report.source, report.source_reason) == ("file", keeper.lost)
 
@@ -233,7 +236,7 @@ def test_a_file_that_cannot_be_read_is_no_source(short_dir: Path) -> None:
     newest = MetricsSnapshot(run_id="r", name="job", seq=3)
     report = second_best(RunFiles(str(short_dir), "r", "job"), newest, "it is gone")
     assert (report.source, report.snapshot.seq) == ("last_live", 3)
-    assert report.source_reason.startswith(f"it is gone; {FINAL_FILE} can't be read")
+    assert report.source_reason.startswith(f"it is gone; can't read {FINAL_FILE}")
 
 
 def test_with_no_source_at_all_there_is_still_a_report(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +245,13 @@ def test_with_no_source_at_all_there_is_still_a_report(short_dir: Path, monkeypa
     final_file(short_dir)
     report = second_best(RunFiles("", "", "job"), None, "no aggregator was reached")
     assert (report.source, report.completeness) == ("last_live", "incomplete")
-    assert "no snapshot was ever seen" in report.source_reason
+    assert "no snapshot was ever received" in report.source_reason
 
 
 def test_what_would_make_a_result_is_in_the_reason() -> None:
     """Where there is none yet."""
-    report = second_best(RunFiles("", "", "job"), None, "nobody listens", remedy="`telemetry recover X` makes one")
-    assert report.source_reason.startswith("nobody listens; there is no ")
+    report = second_best(
+        RunFiles("", "", "job"), None, "no aggregator was reached", remedy="`telemetry recover X` makes one"
+    )
+    assert report.source_reason.startswith("no aggregator was reached; there is no ")
     assert report.source_reason.endswith("; `telemetry recover X` makes one")

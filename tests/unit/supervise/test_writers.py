@@ -119,9 +119,9 @@ def test_a_writer_is_called_as_the_writer_itself_has_it(to: str) -> None:
 
 def test_writers_that_can_t_be_told_apart_are_refused() -> None:
     """And more than a run may have."""
-    with pytest.raises(UsageError, match="one name"):
+    with pytest.raises(UsageError, match="the same name"):
         Writers(["jsonl", "jsonl:path=x"], print)
-    with pytest.raises(UsageError, match="33 backends are more than the 32"):
+    with pytest.raises(UsageError, match="33 backends are too many; the limit for a run is 32"):
         Writers([f"jsonl:as=w{number}" for number in range(limits.BACKENDS + 1)], print)
     assert Writers(["jsonl", "jsonl:as=other"], print)
     assert not Writers([], print)
@@ -142,7 +142,7 @@ def test_a_backend_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert asked == []
     check_kinds(["jsonl", "mine:a=b"])
     assert asked == ["telemetry.backends"]
-    with pytest.raises(UsageError, match=r"no backend 'wandbb' .did you mean wandb"):
+    with pytest.raises(UsageError, match=r"no backend is named 'wandbb' .did you mean wandb"):
         check_kinds(["mine", "wandbb"])
     with pytest.raises(UsageError, match=r"one of aim, .*mine"):
         check_kinds(["qqq:as=jsonl"])
@@ -196,7 +196,7 @@ def test_one_that_is_killed_goes_on_in_another(nearby: Nearby) -> None:
     for _ in range(2):
         assert nearby.hear() == "writes"
         os.kill(writers._children[0].pid, signal.SIGKILL)
-        assert nearby.hear() == "polite: the writer was ended by signal 9; it is started again"
+        assert nearby.hear() == "polite: the writer was killed by signal 9; it is started again"
     assert nearby.hear() == "writes"
     writers.end(0.2)
     assert (writers.stats[0].state, writers.stats[0].restarts) == ("undelivered", 2)
@@ -209,8 +209,8 @@ def test_one_that_can_t_begin_is_not_tried_again(nearby: Nearby) -> None:
     remedy = f"telemetry export --resume {nearby.folder}"
     assert [nearby.hear() for _ in range(3)] == [
         "no such key",
-        f"one: its writer could not begin (no such key); once that is mended, {remedy}",
-        "mute: its writer could not begin",
+        f"one: its writer could not start (no such key); after fixing the cause, {remedy}",
+        "mute: its writer could not start",
     ]
     assert [(stat.state, stat.restarts, stat.kind) for stat in writers.stats] == [
         ("failed", 0, ""),
@@ -222,7 +222,7 @@ def test_what_was_not_taken_is_a_failure_too(nearby: Nearby) -> None:
     """However well the rest went."""
     writers = nearby.begin(one=LOSES)
     writers.end(DEADLINE_S)
-    assert nearby.hear() == "one: 1,201 items were not taken: 1 refused, 1,200 too_large"
+    assert nearby.hear() == "one: 1,201 items were not accepted: 1 refused, 1,200 too_large"
     assert writers.failed
 
 
@@ -231,7 +231,7 @@ def test_a_writer_that_can_t_be_started_is_said(nearby: Nearby) -> None:
     writers = Writers(["one"], nearby.said.put, command=lambda *_: ["/nowhere/python"])
     nearby.made.append(writers)
     writers.begin("ipc:///run", str(nearby.folder))
-    assert nearby.hear() == "one: the writer can't be started: No such file or directory"
+    assert nearby.hear() == "one: can't start the writer: No such file or directory"
     writers.end(DEADLINE_S)
     assert (writers.stats[0].state, writers.failed) == ("failed", True)
 
@@ -242,9 +242,9 @@ def test_words_that_no_process_takes_are_said(nearby: Nearby) -> None:
     writers = Writers(["one:path=a\0b", "two"], nearby.said.put, command=lambda to, *_: [*command, to])
     nearby.made.append(writers)
     writers.begin("ipc:///run", str(nearby.folder))
-    assert nearby.hear() == "one: the writer can't be started: embedded null byte"
+    assert nearby.hear() == "one: can't start the writer: embedded null byte"
     writers.end(DEADLINE_S)
-    assert [stat.last_error for stat in writers.stats] == ["the writer can't be started", ""]
+    assert [stat.last_error for stat in writers.stats] == ["can't start the writer", ""]
 
 
 def test_whoever_is_waited_for_is_told(nearby: Nearby, monkeypatch: pytest.MonkeyPatch) -> None:

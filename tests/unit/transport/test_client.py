@@ -65,7 +65,7 @@ def test_a_machine_without_room_for_a_socket_says_so(short_dir: Path, monkeypatc
     monkeypatch.setattr(sockets, "make_socket", fail)
     close = ControlClient.close
     monkeypatch.setattr(ControlClient, "close", lambda self: closed.append(close(self) is None))
-    with pytest.raises(EndpointError, match="no socket for ipc:///x: Too many open files"):
+    with pytest.raises(EndpointError, match="can't open a socket for ipc:///x: Too many open files"):
         ControlClient("ipc:///x")
     assert closed
 
@@ -99,13 +99,13 @@ def test_what_cannot_be_read_is_skipped_unless_it_is_the_answer(hub: Hub) -> Non
         assert hub.send_control(b"me", b"\x81\xa4type\xa3new")
         assert client.poll_pushed(5.0) == []
         assert hub.send_control(b"me", b"\x82\xa4type\xa3new\xa2id\x02")
-        with pytest.raises(ProtocolError, match="no message of ours"):
+        with pytest.raises(ProtocolError, match="answered with an unknown message:"):
             client.request(Ping(), 5.0)
 
 
 def test_an_address_that_is_none() -> None:
     """Nothing is left open."""
-    with pytest.raises(EndpointError, match="can't be connected"):
+    with pytest.raises(EndpointError, match="can't connect to"):
         ControlClient("nowhere")
 
 

@@ -77,7 +77,7 @@ def test_the_other_side_may_come_later_and_go(address: str, wait_until: WaitUnti
 
 def test_what_is_no_address_is_said() -> None:
     """At once, and not by silence."""
-    with pytest.raises(EndpointError, match="can't be connected to"):
+    with pytest.raises(EndpointError, match="can't connect to"):
         ForeignSubscription("nonsense")
 
 

@@ -91,19 +91,19 @@ def test_an_unknown_key_is_told_with_what_would_let_it_in(
     """The hint is the command for the other side, key and all."""
     stranger = become("stranger").own()
     said = connect(locked.address).refusal()
-    assert f"{locked.bare_address} does not know this key" in said
+    assert f"{locked.bare_address} does not trust your key" in said
     assert f"telemetry keys trust NAME '{stranger.public.decode()}'" in said
 
 
 def test_a_missing_key_is_told_apart(locked: Locked, connect: Callable[[str], Peer]) -> None:
     """The address lacks its second half."""
-    assert "lets nobody in without a key" in connect(locked.bare_address).refusal()
+    assert "requires a key" in connect(locked.bare_address).refusal()
 
 
 def test_the_wrong_key_of_the_aggregator_is_told_apart(locked: Locked, connect: Callable[[str], Peer]) -> None:
     """Somebody else answers there, or the address is old."""
     said = connect(f"{locked.bare_address}#{OTHER_KEY}").refusal()
-    assert "does not hold the key that the address names" in said
+    assert "does not have the key in the address" in said
 
 
 def test_an_aggregator_without_keys_is_told_apart(
@@ -145,7 +145,7 @@ def test_an_aggregator_that_goes_away_in_mid_handshake_is_no_refusal(
         third, _ = server.accept()  # so the others have failed
         assert peer.handshakes.readable(0.0) is False
         third.close()
-        assert "does not hold the key" in peer.refusal()
+        assert "does not have the key in the address" in peer.refusal()
 
 
 def test_files_and_pipes_between_processes_are_not_watched(

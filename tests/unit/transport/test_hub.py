@@ -80,7 +80,7 @@ def test_a_file_is_not_replaced_by_a_socket(short_dir: Path) -> None:
 
 def test_a_folder_that_does_not_exist_is_named(short_dir: Path) -> None:
     """It is the operator's to make."""
-    with pytest.raises(EndpointError, match="can't be made: No such file"):
+    with pytest.raises(EndpointError, match=r"can't create .*: No such file"):
         Hub(plan(f"ipc://{short_dir}/no/c", "r"))
 
 
@@ -99,9 +99,9 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_addresses_that_are_not_ours_to_bind() -> None:
     """Another machine's address, and one that others could reach."""
-    with pytest.raises(EndpointError, match="no address of this machine"):
+    with pytest.raises(EndpointError, match="is not an address of this machine"):
         Hub(plan("tcp://192.0.2.1:*", "r"), insecure=True)
-    with pytest.raises(EndpointError, match="can be reached from other machines"):
+    with pytest.raises(EndpointError, match="other machines can connect to"):
         Hub(plan("tcp://192.0.2.1:*", "r"))
 
 
@@ -297,7 +297,7 @@ def test_a_port_that_is_lost_in_a_cut_is_named(
             locked.wait(0.1)
 
     with ControlClient(locked.address) as client:
-        with pytest.raises(EndpointError, match="no aggregator answers"):
+        with pytest.raises(EndpointError, match="no aggregator answered at"):
             client.request(Ping(), 0.01)
         while not locked.wait(0.1).control:
             pass

@@ -15,7 +15,7 @@ from telemetry.tui.app import Cockpit
 from telemetry.tui.feed.news import Feed, NewSnapshot
 from telemetry.wire.snapshot import MetricsSnapshot
 
-STOP_WORDS = "Stop `python bench.py`? It gets SIGTERM."
+STOP_WORDS = "Stop `python bench.py`? This sends it SIGTERM."
 RUNS = [("earlier", "serve-bench yesterday"), ("other", "something else")]
 _DEADLINE_S = 20.0
 

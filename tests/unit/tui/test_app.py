@@ -373,7 +373,7 @@ async def test_ctrl_c_does_nothing_and_says_what_would() -> None:
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "ctrl+c")
-        await shows(pilot, "q leaves the viewer, ^x ends the run.")
+        await shows(pilot, "{leave} quits the viewer, {stop} ends the run.")
 
 
 async def test_beside_a_command_ctrl_c_says_how_to_answer_it() -> None:
@@ -405,7 +405,7 @@ async def test_a_baseline_is_chosen_loaded_hidden_and_changed() -> None:
         await press(pilot, "enter")
         await lacks(pilot, "Δp99")
         await press(pilot, "b")
-        await shows(pilot, "serve-bench-20231113T090000Z-0c0d once more", RUNS[0][1])
+        await shows(pilot, "serve-bench-20231113T090000Z-0c0d again", RUNS[0][1])
         await press(pilot, "enter")
         await shows(pilot, "Δp99")
         assert asked == ["other"]
@@ -443,7 +443,7 @@ async def test_a_baseline_from_elsewhere_is_hidden_and_shown_again() -> None:
         await press(pilot, "enter")
         await lacks(pilot, "Δp50")
         await press(pilot, "b")
-        await shows(pilot, "once more")
+        await shows(pilot, "again")
         await press(pilot, "enter")
         await shows(pilot, "Δp50")
 
@@ -520,9 +520,9 @@ async def test_help_lists_the_keys_of_the_screen() -> None:
     async with cockpit(live(), keys={"figures": "f"}).run_test(notifications=True) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "question_mark")
-        await shows(pilot, "f  last seconds / whole run", "leave; the run goes on")
+        await shows(pilot, "f  last seconds / whole run", "quit; the run continues")
         await press(pilot, "q")
-        await lacks(pilot, "leave; the run goes on")
+        await lacks(pilot, "quit; the run continues")
         await press(pilot, "f")
         await shows(pilot, "whole run")
 

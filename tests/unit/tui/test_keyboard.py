@@ -62,7 +62,7 @@ async def test_keys_after_the_end_of_the_filter_are_commands(leaving: str) -> No
         burst(
             pilot, "slash", *"queue_w", leaving, "enter", "v", "escape", "slash", *"ait", "enter", "question_mark"
         )
-        await shows(pilot, "what the keys do")
+        await shows(pilot, "show all keys")
         assert app.view.filter == "queue_wait"
         assert feed.followed == [("queue_wait", ()), None]
         burst(pilot, "q", "slash", "escape", "enter", "q")

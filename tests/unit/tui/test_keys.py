@@ -38,13 +38,13 @@ def test_a_key_is_chosen_by_action() -> None:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"figurs": "f"}, "no action 'figurs' (did you mean figures?)"),
-        ({"dance": "f"}, "no action 'dance' (there are back, baseline, export, figures, "),
-        ({"figures": "s"}, "'s' would be both figures and sort"),
+        ({"figurs": "f"}, "unknown action 'figurs' (did you mean figures?)"),
+        ({"dance": "f"}, "unknown action 'dance' (the actions are back, baseline, export, figures, "),
+        ({"figures": "s"}, "'s' is assigned to both figures and sort"),
         ({"figures": "up"}, "the cockpit itself"),
-        ({"figures": "spce"}, "no such key (did you mean space?)"),
-        ({"figures": "hyper+x"}, "there are alt, ctrl, shift, super"),
-        ({"quit": ""}, "no such key"),
+        ({"figures": "spce"}, "unknown key (did you mean space?)"),
+        ({"figures": "hyper+x"}, "the modifiers are alt, ctrl, shift, super"),
+        ({"quit": ""}, "unknown key"),
     ],
     ids=["action", "unlike any", "double", "taken", "key", "modifier", "empty"],
 )

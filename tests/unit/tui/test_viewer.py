@@ -110,7 +110,7 @@ async def test_a_snapshot_that_cant_be_drawn_does_not_end_the_viewer(monkeypatch
                 feed.tell(NewSnapshot(stamped(number), clock.monotonic_ns()))
                 await until(pilot, lambda: app.failures)
         assert app.failures == ["overview: ZeroDivisionError: no width"]
-        await shows(pilot, "This can't be drawn")
+        await shows(pilot, "This screen failed to draw.")
         clock.advance(1)
         feed.tell(NewSnapshot(stamped(9), clock.monotonic_ns()))
         await shows(pilot, "run-9")

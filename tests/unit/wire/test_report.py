@@ -30,7 +30,7 @@ def test_the_headline_names_completeness_and_loss() -> None:
     one = report(completeness="complete", accounting=Accounting(emitted=1, received=1, applied=1))
     assert str(one) == "complete: demo, 1 of 1 event applied, 0 lost"
     one = report(completeness="interrupted", accounting=Accounting(emitted=1, received=1, applied=1))
-    assert str(one).startswith("interrupted: demo, 1 event applied, what came ")
+    assert str(one).startswith("interrupted: demo, 1 event applied, events ")
 
 
 ENDED = ProducerStat(producer="a", status="ended", completeness="complete")
@@ -45,11 +45,11 @@ AT_NS = 1_772_366_400_000_000_000
     [
         (
             {"state": "INTERRUPTED", "completeness": "interrupted", "accounting": ALL, "producers": [NEVER_ENDED]},
-            "interrupted: demo, 250,886 events applied, what came after 12:00:00 UTC is unknown",
+            "interrupted: demo, 250,886 events applied, events after 12:00:00 UTC are unknown",
         ),
         (
             {"state": "INTERRUPTED", "completeness": "interrupted"},
-            "interrupted: demo, 990 events applied, 10 lost, what came after 12:00:00 UTC is unknown",
+            "interrupted: demo, 990 events applied, 10 lost, events after 12:00:00 UTC are unknown",
         ),
         (
             {"completeness": "incomplete", "accounting": ALL, "producers": [ENDED, NEVER_ENDED]},
@@ -61,7 +61,7 @@ AT_NS = 1_772_366_400_000_000_000
         ),
         (
             {"completeness": "incomplete", "accounting": ALL, "producers": [ENDED, STILL_RECORDING]},
-            "incomplete: demo, 250,886 events applied, 1 of 2 producers was still recording when the run ended",
+            ("incomplete: demo, 250,886 events applied, 1 of 2 producers was still recording when the run ended"),
         ),
         (
             {
@@ -74,11 +74,11 @@ AT_NS = 1_772_366_400_000_000_000
         ),
         (
             {"completeness": "incomplete", "state": "LIVE", "accounting": ALL},
-            "incomplete: demo, 250,886 events applied, what came after 12:00:00 UTC is unknown",
+            "incomplete: demo, 250,886 events applied, events after 12:00:00 UTC are unknown",
         ),
         (
             {"completeness": "incomplete", "state": "LIVE", "accounting": ALL, "time_ns": 0},
-            "incomplete: demo, 250,886 events applied, what came later is unknown",
+            "incomplete: demo, 250,886 events applied, events after that are unknown",
         ),
         (
             {"completeness": "lossy", "producers": [ENDED]},
@@ -94,7 +94,7 @@ def test_a_total_that_nobody_knows_is_not_said(facts: dict[str, object], said: s
 @pytest.mark.parametrize("time_ns", [-1, 0, 1 << 63, 1 << 90])
 def test_a_time_that_is_none(time_ns: int) -> None:
     """Whatever a file says: the headline is still a line."""
-    assert "what came later is unknown" in report(completeness="interrupted", time_ns=time_ns).headline()
+    assert "events after that are unknown" in report(completeness="interrupted", time_ns=time_ns).headline()
 
 
 @pytest.mark.parametrize(

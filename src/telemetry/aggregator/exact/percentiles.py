@@ -212,7 +212,7 @@ class _Pass:
 
     def _problems(self) -> list[tuple[int, str]]:
         return [
-            (span.wants[0].series, f"{seen} values came where the histogram counts {span.count}")
+            (span.wants[0].series, f"the journal has {seen} values, but the histogram has {span.count}")
             for span, seen in zip(self._spans, self._seen.tolist(), strict=True)
             if seen != span.count
         ]

@@ -66,11 +66,12 @@ class Account:
         self._raise_drops(dropped)
         complaints = []
         if emitted < self._horizon:
-            complaints.append(f"says it emitted {number_of(emitted, 'event')} but numbered {self._horizon:,}")
+            complaints.append(f"reports {number_of(emitted, 'event')} emitted but numbered {self._horizon:,}")
         elif emitted < self.ledger.received + self.dropped_by_producer_total:
             complaints.append(
-                f"says it emitted {number_of(emitted, 'event')}, fewer than the {self.ledger.received:,} received "
-                f"and {self.dropped_by_producer_total:,} it dropped"
+                f"reports {number_of(emitted, 'event')} emitted, fewer than "
+                f"{self.ledger.received:,} received plus {self.dropped_by_producer_total:,} "
+                "dropped by it"
             )
         self._horizon = max(self._horizon, emitted)
         return complaints

@@ -189,16 +189,16 @@ class Producer:
         """Apply its end; only the first one counts. Return contradictions to earlier data."""
         self.last_seen_ns = now_ns
         if self.end is not None:
-            return [] if _totals(end) == _totals(self.end) else ["ended twice, with other totals"]
+            return [] if _totals(end) == _totals(self.end) else ["ended twice, with different totals"]
         self.end = end
         if not (self.sequence.believable(end.batches) and plausible(end.emitted, end.dropped)):
             self.account.close(min(end.emitted, limits.EVENT_NUMBERS), {})
             said = f"{number_of(end.batches, 'batch', 'batches')} of {number_of(end.emitted, 'event')}"
-            return [f"says it made {said}, which can't be"]
+            return [f"reports an impossible total of {said}"]
         complaints = []
         if end.batches < self.sequence.next_seq:
             made = number_of(end.batches, "batch", "batches")
-            complaints.append(f"says it made {made} but numbered {self.sequence.next_seq:,}")
+            complaints.append(f"reports {made} but numbered {self.sequence.next_seq:,}")
         self.sequence.expect(end.batches)
         return complaints + self.account.close(end.emitted, end.dropped)
 

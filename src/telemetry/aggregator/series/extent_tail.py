@@ -45,7 +45,7 @@ class Tail:
         good = bool((values >= 0).all() and (values < np.inf).all()) and self.places.min(initial=0) >= 0
         good = good and self._used <= self._left + self._came
         if not good or not 0 <= self._left <= limits.EXTENT_ROWS or self._came < 0 or self.rows_until_due <= 0:
-            raise ValueError("a tail that can't be")
+            raise ValueError("an invalid tail")
 
     def __len__(self) -> int:
         return self._used
@@ -58,7 +58,7 @@ class Tail:
     @rows.setter
     def rows(self, rows: TailRows) -> None:
         if len({len(column) for column in rows}) != 1:
-            raise ValueError("a tail that can't be")
+            raise ValueError("an invalid tail")
         self.add(*rows)
 
     @property

@@ -107,9 +107,9 @@ class Extents:
         ordered = (self._first <= self._last) & (self._last <= self._last_done) & (self._last_done <= self._end)
         followed = {leader for _, _, leader in self.followers}
         if not ordered[used].all() or self._first.min(initial=0) < 0 or len(followed) != len(self):
-            raise ValueError("an extent that can't be")
+            raise ValueError("an invalid extent")
         if len(self._tail) and self._tail.places.max() >= len(self._followers):
-            raise ValueError("a row of nobody")
+            raise ValueError("a row without an owner")
 
     def __len__(self) -> int:
         return len(self._leaders)
@@ -138,7 +138,7 @@ class Extents:
         for kind, index, leader in followers:
             known = kind in _KINDS and 0 <= index < len(self._registry.instruments[kind])
             if not known or not 0 <= leader < len(self) or self._follows.of(_slot(kind, index)) >= 0:
-                raise ValueError("a follower that can't be")
+                raise ValueError("an invalid follower")
             self._add_follower(kind, index, leader)
 
     def define(self, route: int, within: str, labels: dict[str, str]) -> None:
@@ -157,7 +157,7 @@ class Extents:
             self._add_follower(kind, index, self._leader(within, labels))
         elif self._leaders.get(_key(within, labels)) != self._leader_of[place]:
             name = self._registry.instruments[kind][index].name
-            self._warn(f"{kind} {name!r} was defined before within another series, which stays")
+            self._warn(f"{kind} {name!r} was defined before within another series; the first definition is used")
 
     def meet(self, index: int, name: str, labels: dict[str, str], unit: str) -> None:
         """Register a new series, which may already be named as a leader."""
@@ -190,7 +190,7 @@ class Extents:
             self._leads.put(_slot("series", index), leader)
             self._concern("series", index)
         else:
-            self._warn(f"series {name!r} has no unit of time: nothing is known of when its values began")
+            self._warn(f"series {name!r} has no unit of time, so the start of its values is unknown")
 
     def _add_follower(self, kind: Kind, index: int, leader: int) -> None:
         place = self._inside.add("", {}, "")

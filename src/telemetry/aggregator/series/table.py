@@ -73,7 +73,7 @@ class SeriesTable:
         size = 0
         for seconds, least, most in self._rolls:
             if not (seconds > 0.0 and size <= len(least) == len(most) <= len(self)):
-                raise ValueError("a roll that can't be")
+                raise ValueError("an invalid roll")
             size = len(least)
         self._window_moved = bool(self._rolls)
 

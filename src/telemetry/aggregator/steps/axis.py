@@ -138,7 +138,7 @@ class AxisSteps:
         self.declared = declared
         self._reduction_of = Reductions(declared)
         if sum("*" in name for name in declared.reductions) > limits.STEP_PATTERNS:
-            self._warn(f"axis {self.name!r}: of its patterns only the first {limits.STEP_PATTERNS} count")
+            self._warn(f"axis {self.name!r}: only the first {limits.STEP_PATTERNS} of its patterns are used")
         return True
 
     def hear(self, producer: str, at: int, clock_ns: int, since: int = 0) -> None:

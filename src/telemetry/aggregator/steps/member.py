@@ -47,7 +47,7 @@ class Member(Struct, array_like=True):
         """Check the restored state. Raise ValueError if it is invalid."""
         numbers = [claim.since for claim in self.claims]
         if len(numbers) > limits.STEP_CLAIMS or numbers != sorted(set(numbers)):
-            raise ValueError("claims on steps that can't be")
+            raise ValueError("invalid claims on steps")
 
     def claim(self, since: int, at: int, now_ns: int) -> None:
         """Add a claim that depends on missing batches. Beyond the limit, the newest claims are merged."""

@@ -74,7 +74,7 @@ class Steps:
         axis = self._axes.get(name)
         if axis is None:
             if len(self._axes) >= limits.AXES:
-                self._warn(f"more than {limits.AXES} axes: the steps of the others are dropped")
+                self._warn(f"more than {limits.AXES} axes: the steps of further axes are dropped")
                 return None
             axis = self._axes[name] = AxisSteps(name, self._budget, self._showing, self._closing, self._warn)
         return axis
@@ -84,7 +84,9 @@ class Steps:
     def declare(self, declared: Axis) -> None:
         axis = self._meet(declared.name)
         if axis is not None and not axis.declare(declared):
-            self._warn(f"axis {declared.name!r} was declared again, otherwise: what was said first stands")
+            self._warn(
+                f"axis {declared.name!r} was declared again with other values; the first declaration is used"
+            )
 
     def end(self, producer: str, ended: StepEnd, since: int = 0) -> Reason | None:
         """Register that a producer ended a step. Return the reason if that is dropped. `since` as in `report`."""
@@ -108,9 +110,7 @@ class Steps:
         if not values:
             return None
         if not self._make_room(axis, number, producer, values):
-            self._warn(
-                f"more than {limits.STEP_VALUES:,} values in open steps: those there is no room for are dropped"
-            )
+            self._warn(f"more than {limits.STEP_VALUES:,} values in open steps: further values are dropped")
             return Reason.STEPS_FULL
         return None if axis.add(number, producer, values, at_ns, self._clock_ns) else Reason.STEP_TOO_LATE
 

@@ -32,8 +32,8 @@ class ShownNames:
         if not self._hides:
             self._hides = True
             self._warn(
-                f"steps: values of more than {limits.STEP_NAMES_SHOWN:,} names, or too long ones: "
-                "the rest is not shown"
+                f"values of more than {limits.STEP_NAMES_SHOWN:,} names of steps, or too long "
+                "ones: the rest is not shown"
             )
         return False
 

@@ -57,7 +57,9 @@ class AimBackend:
 
     def __init__(self, options: AimOptions, place: Path) -> None:
         if "://" in options.repo:
-            raise NotConfigured(f"aim: {options.repo} is no directory", hint="it writes to repositories on a disk")
+            raise NotConfigured(
+                f"aim: {options.repo} is not a directory", hint="it writes only to repositories on a local disk"
+            )
         self._options = options
         self._root = Path(options.repo).expanduser().absolute() if options.repo else place
         self._facts: RunFacts
@@ -81,7 +83,8 @@ class AimBackend:
         self._release()
         if state and not self._chunk().is_dir():
             raise NotConfigured(
-                f"aim: the run {self._hash} is not in {self._root} any more", hint="export again: aim:as=…"
+                f"aim: the run {self._hash} no longer exists in {self._root}",
+                hint="export again under another name: aim:as=…",
             )
         _library()
         try:
@@ -109,7 +112,7 @@ class AimBackend:
                     self._store()
                 if time.monotonic() > self._until_s:
                     self._store()
-                    raise Unavailable("Aim takes long; the rest is tried again")
+                    raise Unavailable("Aim is slow; the rest is retried")
             self._store()
         if self._refused:
             raise Refused("negative_step", self._refused)

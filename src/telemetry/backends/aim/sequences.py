@@ -34,7 +34,7 @@ class Sequences:
         lacks = [part for part in _PARTS if not hasattr(self._tracker, part)]
         if lacks:
             raise NotConfigured(
-                f"this release of aim has other parts: no {', '.join(lacks)}",
+                f"this release of aim is not supported: it lacks {', '.join(lacks)}",
                 hint="pip install 'aim==3.29.*'",
             )
         from aim.storage import encoding

@@ -75,7 +75,7 @@ class ClearMLBackend:
         try:
             self._owners = AxisOwners(self._place / "names.json")
         except OSError as error:
-            raise NotConfigured(f"{self._place} can't be read: {describe(error)}") from error
+            raise NotConfigured(f"can't read {self._place}: {describe(error)}") from error
         self._events = Events(run.started_ns, self._owners, spread=options.spread)
         self._params = dict(run.params) | state.get("params", {})
         kept = msgspec.convert(state.get("artifacts", []), list[Artifact])

@@ -104,7 +104,7 @@ class Server:
             return said
         words = f"ClearML: {action} answered {answer.status_code}: {answer.text[:200]}"
         if answer.status_code in _NEVER:
-            raise NotConfigured(words, hint="its keys are refused")
+            raise NotConfigured(words, hint="ClearML rejects its keys")
         if answer.status_code == 400:
             raise ValueError(words)
         raise Unavailable(words)
@@ -126,7 +126,7 @@ def _session() -> Any:
 def _named(error: Exception) -> Exception:
     text = str(error).partition("\n")[0]
     if type(error).__name__ == "MissingConfigError":
-        return NotConfigured(f"ClearML: {text}", hint="`clearml-init`, or mode=offline")
+        return NotConfigured(f"ClearML: {text}", hint="run `clearml-init`, or set mode=offline")
     if type(error).__name__ == "LoginError" and any(str(status) in text for status in _NEVER):
-        return NotConfigured(f"ClearML: {text}", hint="its keys are refused")
+        return NotConfigured(f"ClearML: {text}", hint="ClearML rejects its keys")
     return Unavailable(f"ClearML: {text or type(error).__name__}")

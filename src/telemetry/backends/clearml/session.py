@@ -54,10 +54,10 @@ class OfflineSession:
             self._files = {name: AppendFile(self._folder / name) for name in _FILES}
             for name, size in state.get("sizes", dict.fromkeys(_FILES, 0)).items():
                 if self._files[name].size < size:
-                    raise ValueError(f"{name} is shorter than it was")
+                    raise ValueError(f"{name} is shorter than before")
                 self._files[name].cut(size)
         except (FileNotFoundError, NotADirectoryError, PermissionError, *BAD_INPUT) as error:
-            raise NotConfigured(f"ClearML's offline session can't be used: {error}") from error
+            raise NotConfigured(f"can't use ClearML's offline session: {error}") from error
         except OSError as error:
             raise Unavailable(describe(error)) from error
         self._flushed = self._sizes()
@@ -156,10 +156,10 @@ def _begin(identity: Identity, place: Path, folder: Path) -> Path:
             timeout=_BEGIN_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"ClearML began no session in {_BEGIN_S:.0f} s") from error
+        raise Unavailable(f"ClearML did not start a session within {_BEGIN_S:.0f} s") from error
     found = Path(done.stdout.strip().rpartition("\n")[2])
     if done.returncode or not (found / "task.json").is_file():
-        raise NotConfigured("ClearML began no offline session", hint="its words are in writer.log")
+        raise NotConfigured("ClearML did not start an offline session", hint="see writer.log")
     found.with_name(f"{found.name}.zip").unlink(missing_ok=True)  # zip file of the empty session
     shutil.rmtree(place / ".clearml", ignore_errors=True)
     return found

@@ -72,8 +72,8 @@ class MLflowBackend:
         self._remote = scheme in ("http", "https", "databricks", "uc", "databricks-uc")
         if not self._remote and (scheme == "file" or "://" not in self._uri):
             raise NotConfigured(
-                f"mlflow: {_shown(self._uri)} is a file store, where `a` and `a/b` can't both be metrics",
-                hint="give a server or a database, such as uri=sqlite:////data/mlflow.db",
+                f"mlflow: {_shown(self._uri)} is a file store, which can't have both `a` and `a/b` as metrics",
+                hint="use a server or a database, such as uri=sqlite:////data/mlflow.db",
             )
         self._place = place
         self._client: Any = None
@@ -95,8 +95,8 @@ class MLflowBackend:
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         if state and state["uri"] != _shown(self._uri):
             raise NotConfigured(
-                f"mlflow: this writer began at {state['uri']}, and its MLflow is now {_shown(self._uri)}",
-                hint="give it another name: mlflow:as=…",
+                f"mlflow: this writer started with {state['uri']}, but MLflow now uses {_shown(self._uri)}",
+                hint="give the new writer another name: mlflow:as=…",
             )
         os.environ.update(_ENVIRONMENT)
         self._keys = Keys(state.get("axes"))
@@ -177,7 +177,8 @@ class MLflowBackend:
                 found = self._client.get_experiment_by_name(name)  # another process has just created it
         if found.lifecycle_stage != "active":
             raise NotConfigured(
-                f"mlflow: the experiment {name} is deleted", hint="restore it there, or name one: experiment=…"
+                f"mlflow: the experiment {name} is deleted",
+                hint="restore it in MLflow, or choose another: experiment=…",
             )
         return str(found.experiment_id)
 
@@ -221,7 +222,7 @@ class MLflowBackend:
 
     def _gone(self) -> NoReturn:
         raise NotConfigured(
-            f"mlflow: the run {self._run_id} is deleted", hint="restore it there, or export again: mlflow:as=…"
+            f"mlflow: the run {self._run_id} is deleted", hint="restore it in MLflow, or export again: mlflow:as=…"
         )
 
     # --- items ---------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ class MLflowBackend:
 
     def _file(self, folder: str, name: str, data: bytes) -> None:
         if time.monotonic() > self._until_s:
-            raise Unavailable("MLflow takes long for files; the rest is tried again")
+            raise Unavailable("MLflow is slow with files; the rest is retried")
         with tempfile.TemporaryDirectory(prefix="telemetry-") as here:
             path = Path(here, name)
             path.write_bytes(data)
@@ -286,7 +287,7 @@ class MLflowBackend:
             except OSError as error:
                 status = getattr(getattr(error, "response", None), "status_code", 0)
                 if 400 <= status < 500 and status not in (408, 429):
-                    raise ValueError(f"MLflow does not take the file: {error}") from error
+                    raise ValueError(f"MLflow rejects the file: {error}") from error
                 raise
 
     # --- requests ------------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class MLflowBackend:
 
         while self._batch or self._keys.tags:
             if time.monotonic() > self._until_s:
-                raise Unavailable("MLflow takes long; the rest is tried again")
+                raise Unavailable("MLflow is slow; the rest is retried")
             batch, self._batch = self._batch, Batch()
             named = []
             for key, value in self._keys.tags.items():

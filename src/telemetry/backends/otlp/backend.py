@@ -50,7 +50,7 @@ class OtlpBackend:
 
     def __init__(self, options: OtlpOptions, place: Path, clock: Callable[[], float] = time.monotonic) -> None:
         if not (options.metrics or options.traces):
-            raise NotConfigured("otlp: neither metrics nor traces are to be sent")
+            raise NotConfigured("otlp: metrics and traces are both disabled")
         library()
         self.say = print
         self.left_out: dict[str, int] = {}
@@ -89,7 +89,7 @@ class OtlpBackend:
         except NotTaken as error:
             if error.unknown:
                 raise NotConfigured(
-                    f"otlp: nobody takes {signal} at {self._target.urls[signal]}: {error}"
+                    f"otlp: no receiver for {signal} at {self._target.urls[signal]}: {error}"
                 ) from error
         except KeyRefused as error:
             raise NotConfigured(f"otlp: {self._target.urls[signal]}: {error}", hint=error.hint) from error
@@ -170,14 +170,14 @@ class OtlpBackend:
                 self._send(signal, parts[: len(parts) // 2])
                 self._send(signal, parts[len(parts) // 2 :])
                 return
-            self._tell(f"it does not take {signal}: {error}")
+            self._tell(f"it rejects {signal}: {error}")
             self._refused |= dict.fromkeys((part.key for part in parts), error.reason)
             return
         self._has_spans |= signal == "traces" and taken.rejected < len(parts)
         if taken.rejected:
             self.left_out[_REJECTED] = self.left_out.get(_REJECTED, 0) + taken.rejected
         if taken.words:
-            self._tell(f"the receiver says of {signal}: {taken.words}")
+            self._tell(f"the receiver reports for {signal}: {taken.words}")
         for part in parts:
             self._there[part.key] = self._there.get(part.key, 0) + 1
 

@@ -111,4 +111,4 @@ def _certificate(path: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise NotConfigured(f"otlp: {path} can't be read: {describe(error)}") from error
+        raise NotConfigured(f"otlp: can't read {path}: {describe(error)}") from error

@@ -40,7 +40,7 @@ class HttpSender:
             try:
                 context = ssl.create_default_context(cafile=target.certificate or None)
             except OSError as error:
-                raise NotConfigured(f"otlp: {target.certificate} can't be read: {describe(error)}") from error
+                raise NotConfigured(f"otlp: can't read {target.certificate}: {describe(error)}") from error
             handlers.append(urllib.request.HTTPSHandler(context=context))
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -83,7 +83,7 @@ def _taken(signal: Signal, body: bytes, content_type: str) -> Taken:
     try:
         return taken(signal, answer_type(signal).FromString(body))
     except DecodeError:
-        return Taken(0, "its answer can't be read")
+        return Taken(0, "its answer is unreadable")
 
 
 def _meant(error: urllib.error.HTTPError) -> Exception:

@@ -72,7 +72,7 @@ def target_of(options: OtlpOptions, environment: Mapping[str, str]) -> Target:
         else:
             urls[signal] = f"{scheme}://{place}" if own else f"{scheme}://{place.rstrip('/')}/v1/{signal}"
     if len(schemes) > 1:
-        raise NotConfigured("otlp: metrics and traces go to one receiver, and their addresses begin differently")
+        raise NotConfigured("otlp: metrics and traces must use the same receiver, but their addresses differ")
     return Target(
         protocol=protocol,
         urls=urls,
@@ -97,7 +97,7 @@ def resource_of(options: OtlpOptions, run: RunFacts, environment: Mapping[str, s
 
 def _protocol(name: str) -> Literal["http", "grpc"]:
     if name not in _PROTOCOLS:
-        raise NotConfigured(f"otlp: {_ENV}PROTOCOL is {printable(name)!r}", hint="http/protobuf or grpc")
+        raise NotConfigured(f"otlp: {_ENV}PROTOCOL is {printable(name)!r}", hint="use http/protobuf or grpc")
     return _PROTOCOLS[name]
 
 
@@ -110,9 +110,9 @@ def _checked(address: str) -> tuple[str, str]:
     except ValueError:
         wrong = True
     if wrong:
-        raise NotConfigured(f"otlp: {printable(address)!r} is no address of a receiver", hint=hint)
+        raise NotConfigured(f"otlp: {printable(address)!r} is not the address of a receiver", hint=hint)
     if "@" in parts.netloc:
-        raise NotConfigured("otlp: an address is no place for a password", hint=f"set {_ENV}HEADERS")
+        raise NotConfigured("otlp: don't put a password in an address", hint=f"set {_ENV}HEADERS")
     return parts.scheme, f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
@@ -124,6 +124,6 @@ def _pairs(name: str, environment: Mapping[str, str]) -> dict[str, str]:
         if not part.strip():
             continue
         if not equals or not key.strip():
-            raise NotConfigured(f"otlp: part {number} of {name} is no key=value")
+            raise NotConfigured(f"otlp: part {number} of {name} is not key=value")
         found[unquote(key.strip())] = unquote(value.strip())
     return found

@@ -108,7 +108,7 @@ class PrometheusBackend:
         if linger_s > _UNTOLD_S:
             self.say(f"waits up to {linger_s:g} s for the final values to be scraped")
         if not self._scraped.wait(max(0.0, linger_s - _UNTOLD_S)):
-            self.say(f"nobody has scraped the final values within {linger_s:g} s")
+            self.say(f"the final values were not scraped within {linger_s:g} s")
 
     def where(self) -> str:
         return self._server.address if self._server is not None else ""

@@ -80,28 +80,28 @@ def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: i
 
 def _run(snapshot: MetricsSnapshot, host: str) -> Iterator[Family]:
     facts = {"run_id": snapshot.run_id, "name": snapshot.name, "host": host}
-    yield _own("run_info", "What run this is", [(facts, 1.0)])
+    yield _own("run_info", "Name and id of the run", [(facts, 1.0)])
     states = [({"state": word}, float(word == snapshot.state)) for word in get_args(State)]
-    yield _own("run_state", "1 for the state it is in", states)
+    yield _own("run_state", "1 for the current state", states)
     words = [({"completeness": word}, float(word == snapshot.completeness)) for word in get_args(Completeness)]
-    yield _own("run_completeness", "1 for how complete the numbers are", words)
+    yield _own("run_completeness", "1 for the current completeness", words)
     yield _own("run_exact", "1 if the percentiles are exact", [({}, float(snapshot.exact))])
-    yield _own("run_start_time_seconds", "When it began", [({}, snapshot.started_ns / 1e9)], unit="seconds")
-    yield _own("run_snapshot_time_seconds", "When this was so", [({}, snapshot.time_ns / 1e9)], unit="seconds")
-    yield _own("run_elapsed_seconds", "Its age then", [({}, finite(snapshot.elapsed_s))], unit="seconds")
+    yield _own("run_start_time_seconds", "Start time", [({}, snapshot.started_ns / 1e9)], unit="seconds")
+    yield _own("run_snapshot_time_seconds", "Time of these values", [({}, snapshot.time_ns / 1e9)], unit="seconds")
+    yield _own("run_elapsed_seconds", "Age at that time", [({}, finite(snapshot.elapsed_s))], unit="seconds")
     if snapshot.progress:
         done = [({"name": one.name}, finite(one.done)) for one in snapshot.progress]
-        yield _own("progress_done", "How much is done", done)
+        yield _own("progress_done", "Progress", done)
         total = [({"name": one.name}, finite(one.total)) for one in snapshot.progress]
-        yield _own("progress_expected", "How much there will be", total)
+        yield _own("progress_expected", "Expected total", total)
 
 
 def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
     account = snapshot.accounting
     yield _own("events_emitted", "Events of all producers", [({}, float(account.emitted))], "counter")
-    yield _own("events_applied", "Events that are in the numbers", [({}, float(account.applied))], "counter")
-    yield _own("events_lost", "Events that are in no number", [({}, float(account.lost))])
-    yield _own("events_missing", "Of those, events that never came", [({}, float(account.missing))])
+    yield _own("events_applied", "Events that are counted", [({}, float(account.applied))], "counter")
+    yield _own("events_lost", "Events that are not counted", [({}, float(account.lost))])
+    yield _own("events_missing", "Of those, events that never arrived", [({}, float(account.missing))])
     sides = {"aggregator": account.dropped, "producer": account.dropped_by_producer}
     dropped: list[tuple[dict[str, str], float]] = [
         ({"by": side, "reason": reason}, float(number))
@@ -109,7 +109,7 @@ def _account(snapshot: MetricsSnapshot) -> Iterator[Family]:
         for reason, number in reasons.items()
     ]
     if dropped:
-        yield _own("events_dropped", "Of those, events that somebody dropped", dropped)
+        yield _own("events_dropped", "Of those, events that were dropped", dropped)
     producers: dict[str, int] = {}
     for producer in snapshot.producers:
         producers[producer.status] = producers.get(producer.status, 0) + 1
@@ -128,12 +128,12 @@ def _steps(axes: Sequence[AxisStat]) -> Iterator[Family]:
     ]
     yield _own("step_value", "The newest value of a name on an axis of steps", values)
     newest = [({"axis": axis.name}, float(axis.newest)) for axis in axes if axis.newest is not None]
-    yield _own("step_newest", "The highest step that is closed", newest)
+    yield _own("step_newest", "Highest closed step", newest)
     closed = [({"axis": axis.name}, float(axis.closed)) for axis in axes]
-    yield _own("steps_closed", "Steps that are closed", closed, "counter")
-    yield _own("steps_open", "Steps that are not", [({"axis": axis.name}, float(axis.open)) for axis in axes])
+    yield _own("steps_closed", "Closed steps", closed, "counter")
+    yield _own("steps_open", "Open steps", [({"axis": axis.name}, float(axis.open)) for axis in axes])
     timeouts = [({"axis": axis.name}, float(axis.timeouts)) for axis in axes]
-    yield _own("steps_timed_out", "Steps that were closed without all their producers", timeouts, "counter")
+    yield _own("steps_timed_out", "Steps closed without all their producers", timeouts, "counter")
 
 
 def _own(
@@ -174,8 +174,8 @@ def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[F
         base, words = names.family("series", name, unit), _words(name, group[0].unit)
         family = Family(base, "histogram", words, _last_word(base, unit))
         percentiles = Family(f"{base}_percentile", "gauge", f"{words}: percentiles of the whole run")
-        least = Family(f"{base}_min", "gauge", f"{words}: the lowest")
-        most = Family(f"{base}_max", "gauge", f"{words}: the highest")
+        least = Family(f"{base}_min", "gauge", f"{words}: minimum")
+        most = Family(f"{base}_max", "gauge", f"{words}: maximum")
         for stat in group:
             own = labels(stat.labels)
             family.distributions.append(_distribution(stat, own, unit, every))

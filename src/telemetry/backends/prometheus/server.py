@@ -25,7 +25,7 @@ _OWN_NAMES: Final = ("localhost",)
 _OTHER_HOST: Final = (
     b"the Host header names another host: ask by address, or allow the name with the option names=...\n"
 )
-_HINT: Final = "give another with port=…, or port=0 for any that is free"
+_HINT: Final = "choose another with port=…, or port=0 for any free port"
 
 
 class Page(NamedTuple):
@@ -46,7 +46,7 @@ class Server:
             self._server = _Listener(host, port, handler)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            words = "is taken" if taken else f"can't be had: {describe(error)}"
+            words = "is in use" if taken else f"is not available: {describe(error)}"
             raise NotConfigured(
                 f"prometheus: port {port} of {host} {words}", hint=_HINT if taken else ""
             ) from error
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         page = self.page(self.headers.get("Accept", ""))
         if page is None:
-            self.send_error(503, "there is no snapshot yet")
+            self.send_error(503, "no snapshot yet")
             return
         if self._send(200, page.content_type, page.body):
             page.served()

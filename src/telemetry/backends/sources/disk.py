@@ -22,7 +22,7 @@ from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
-NO_HISTORY: Final = "the run has no history: there are no readings of its instruments over time, only the result"
+NO_HISTORY: Final = "the run has no history: only its result is available, without values over time"
 _POLL_S: Final = 0.1
 _STATE_S: Final = 0.5
 _MOST_PERCENTILES: Final = 32
@@ -108,7 +108,7 @@ def conclude(
     if result is None:
         left = remains(directory)
         way = f"; `{left.remedy}` makes one" if left.recoverable else ""
-        sequence.say(f"the run died and has no result{way}")
+        sequence.say(f"the run died without a result{way}")
         return []
     return sequence.conclude(result, live=live)
 

@@ -40,7 +40,7 @@ class Link:
         self._again_at = 0.0
         self._look_at = 0.0
         if refuses(endpoint):
-            raise EndpointError(f"nobody listens at {endpoint}", hint="`telemetry ls` shows the live runs")
+            raise EndpointError(f"no aggregator listens at {endpoint}", hint="`telemetry ls` shows the live runs")
         with ControlClient(endpoint) as client:
             self._welcome, self.newest = _greet(client, endpoint)
         self.run_id = self.newest.run_id

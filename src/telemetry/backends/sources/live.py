@@ -23,7 +23,7 @@ from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.endpoints import refuses
 from telemetry.wire.snapshot import MetricsSnapshot
 
-WINDOWS: Final = "the run has no history: readings of its instruments are those of the window, and none come twice"
+WINDOWS: Final = "the run has no history: readings are those of the window, and are not repeated"
 _LIVE_S: Final = 1.0
 _SLICE_S: Final = 0.1
 _SIGNS_S: Final = 0.2
@@ -173,7 +173,7 @@ class LiveSource(SequenceSource):
             found = self._sequence.conclude(result, live=self._live)
         else:
             found = []
-            self._sequence.say("the aggregator is gone, and its directory is not to be seen from here: no result")
+            self._sequence.say("the aggregator is gone and its directory is not accessible here: no result")
         self._over = True
         return found
 

@@ -86,7 +86,7 @@ class TensorBoardBackend:
             for axis, size in sizes.items():
                 self._file(axis, size)
         except (FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-            raise NotConfigured(f"{self._folder} can't be written: {describe(error)}") from error
+            raise NotConfigured(f"can't write {self._folder}: {describe(error)}") from error
         except OSError as error:
             raise Unavailable(describe(error)) from error
         self._flushed = self._sizes()
@@ -156,8 +156,8 @@ class TensorBoardBackend:
                 _claim(file)
             if file.size < size:
                 raise NotConfigured(
-                    f"{file.path} has {number_of(file.size, 'byte')}, and {size} were written",
-                    hint="it was cut or removed",
+                    f"{file.path} has {number_of(file.size, 'byte')}, but {size} were written",
+                    hint="it was truncated or removed",
                 )
             os.ftruncate(file.fd, size)
             file.size = size
@@ -200,5 +200,5 @@ def _claim(file: AppendFile) -> None:
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             raise NotConfigured(
-                f"another writer writes to {file.path.parent}", hint="give this one a logdir"
+                f"another writer writes to {file.path.parent}", hint="choose another logdir"
             ) from error

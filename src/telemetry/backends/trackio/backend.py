@@ -45,7 +45,7 @@ class TrackioBackend:
 
     def __init__(self, options: TrackioOptions, place: Path) -> None:
         if options.server and options.folder:
-            raise NotConfigured("trackio has either a folder or a server")
+            raise NotConfigured("trackio takes either a folder or a server")
         self._options = options
         self._place = place
         self._target: Target | None = None

@@ -67,12 +67,12 @@ class Folder:
         try:
             SQLiteStorage.validate_project_name(identity.project)
         except ValueError as error:
-            raise NotConfigured(str(error), hint="give it another project") from error
+            raise NotConfigured(str(error), hint="choose another project") from error
         self._pictures = Path(project_media_dir(identity.project)) / identity.name
         try:
             self._database = Path(passing(lambda: SQLiteStorage.init_db(identity.project)))
         except _NEVER as error:
-            raise NotConfigured(f"{chosen} can't be written: {describe(error)}") from error
+            raise NotConfigured(f"can't write {chosen}: {describe(error)}") from error
 
     def log(self, rows: Sequence[Row], config: dict[str, Any] | None) -> None:
         project, name, run_id = self._identity

@@ -28,7 +28,7 @@ from telemetry.wire.codec import BAD_INPUT
 
 _DURABLE_S: Final = 20.0  # W&B writes its log every 0.1 s; a longer silence means a hang or a full disk
 _LOOK_S: Final = 0.01
-_GONE: Final = "W&B's own process is gone"
+_GONE: Final = "W&B's own process exited"
 _OWNERS: Final = "columns.json"
 _PROCESSES: Final = "processes.json"
 """File with the process ids of the newest session: W&B's and ours."""
@@ -111,7 +111,7 @@ class WandbBackend:
             self._owners = AxisOwners(self._place / _OWNERS)
             self._catch_up()
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise NotConfigured(f"{self._folder} can't be used: {describe(error)}") from error
+            raise NotConfigured(f"can't use {self._folder}: {describe(error)}") from error
         self._owners.update({**self._seen.axes, **self._owners})
         self._rows = Rows(run.started_ns, self._owners, spread=options.spread)
         self._begin()
@@ -249,5 +249,5 @@ def _offline(mode: str) -> bool:
     """Check whether the mode is offline. Raises NotConfigured."""
     mode = mode or os.environ.get("WANDB_MODE", "online")
     if mode not in ("online", "offline", "run", "dryrun"):
-        raise NotConfigured(f"W&B: the mode {mode!r} writes nothing a backend could", hint="mode=online or offline")
+        raise NotConfigured(f"W&B: the mode {mode!r} writes no data", hint="use mode=online or offline")
     return mode in ("offline", "dryrun")

@@ -153,7 +153,7 @@ class Session:
             self._do(lambda: self._run.finish(exit_code=0 if ended else 1))
         except TimeoutError as error:
             self.kill()
-            raise Unavailable("W&B did not take the rest in time") from error
+            raise Unavailable("W&B did not accept the rest in time") from error
 
     def alive(self) -> bool:
         """Check whether W&B's process is alive. Its sockets only report that on a write."""
@@ -188,7 +188,7 @@ class Session:
         except Exception as error:
             if isinstance(error, ConnectionError) or type(error).__name__ in _GONE:
                 self.kill()
-                raise Unavailable("W&B's own process is gone") from error
+                raise Unavailable("W&B's own process exited") from error
             if type(error).__name__ in _MAY_PASS:
                 raise _named(error) from error
             raise
@@ -249,5 +249,5 @@ def _named(error: Exception) -> Exception:
     answer = getattr(error.__cause__, "response", None)
     away = error.__cause__ is not None and getattr(answer, "http_status", 0) not in _NEVER
     if (name in _REFUSED and not away) or (name in _AWAY and _SAYS_NO.search(text)):
-        return NotConfigured(f"W&B: {text}", hint="`wandb login`, WANDB_API_KEY, or mode=offline")
+        return NotConfigured(f"W&B: {text}", hint="run `wandb login`, set WANDB_API_KEY, or use mode=offline")
     return Unavailable(f"W&B: {text}")

@@ -46,19 +46,19 @@ def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
     try:
         fd = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise RunDirectoryError(f"the writer's folder can't be locked: {describe(error)}") from error
+        raise RunDirectoryError(f"can't lock the writer's folder: {describe(error)}") from error
     if not _take(fd, patience_s):
         pid = _holder(fd)
         if not _may_be_killed(pid, folder):
             os.close(fd)
             raise NotConfigured(
-                f"another writer, process {pid}, has {folder.path}", hint="wait for its end, or end it"
+                f"another writer, process {pid}, is using {folder.path}", hint="wait for its end, or end it"
             )
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
         if not _take(fd, _KILLED_S):
             os.close(fd)
-            raise NotConfigured(f"process {pid} still has {folder.path}, although it was killed")
+            raise NotConfigured(f"process {pid} still uses {folder.path}, although it was killed")
     with suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)

@@ -154,7 +154,7 @@ class Delivery:
         if not isinstance(item, self._backend.takes):
             kind = type(item).__name__.lower()
             if kind not in self._tally.no_place and kind not in self._no_place:
-                self._say(f"it has no place for items of the kind `{kind}`; they are counted")
+                self._say(f"it does not support items of the kind `{kind}`; they are counted")
             self._no_place = self._no_place | {kind: self._no_place.get(kind, 0) + 1}
             return
         if isinstance(item, Live):
@@ -201,7 +201,7 @@ class Delivery:
         except Refused as error:
             refused = {read.item.key: error.reason for read in reads if read.item.key in error.keys}
             if not refused:
-                raise RuntimeError(f"it refused items that it was not given: {error}") from error
+                raise RuntimeError(f"it refused unknown items: {error}") from error
             self._tally.said(error)
         with self._guard():
             self._backend.flush()
@@ -298,7 +298,7 @@ class Delivery:
         self._breaker.failed(error.after_s if isinstance(error, Unavailable) else 0.0)
         self._tally.state = "retrying"
         if self._breaker.failures == 1:
-            self._say(f"it does not work: {words(error)}; it is tried again")
+            self._say(f"delivery failed: {words(error)}; retrying")
         self._tally.said(error)
 
     # --- end -------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class Delivery:
             return "undelivered"
         if self._run_reader.failure or not self._after.position.final_done:
             self._tally.last_error = (
-                self._run_reader.failure or "the run came to no result; `telemetry recover` makes one"
+                self._run_reader.failure or "the run has no result; create one with `telemetry recover`"
             )
             self._leave()
             return "undelivered"
@@ -326,7 +326,7 @@ class Delivery:
             with self._guard():
                 self._backend.close(final=False)
         except (Exception, SystemExit) as error:  # noqa: BLE001 – all that counts is in the checkpoint
-            self._say(f"it does not end well: {words(error)}")
+            self._say(f"it failed to close: {words(error)}")
 
     def _insist(self, call: Callable[[], object], otherwise: type[Exception] | None = None) -> bool:
         """Retry a call until it works. Returns False if it does not.

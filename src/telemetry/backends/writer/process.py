@@ -45,7 +45,7 @@ FAILED: Final = 2
 UNDELIVERED: Final = 6
 
 _ALIVE: Final = ("starting", "writing", "idle", "retrying", "closing")
-_HUNG: Final = "a call into its library hung, and its process was ended"
+_HUNG: Final = "a call into its library hung, so its process was killed"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def write_run(order: Order) -> int:
         return FAILED if isinstance(error, UsageError | NotConfigured) else CRASHED
     except Exception as error:  # noqa: BLE001 – the root of a process: its end must say why
         traceback.print_exc()
-        words.say(f"it crashed with {type(error).__name__}: {error}; {folder.log} has more")
+        words.say(f"it crashed with {type(error).__name__}: {error}; see {folder.log}")
         return CRASHED
 
 
@@ -210,7 +210,7 @@ def _checkpoint(folder: WriterFolder) -> tuple[Checkpoint, Position]:
         why = error.message
     except msgspec.ValidationError as error:
         why = f"{folder.checkpoint} is damaged: {error}"
-    raise NotConfigured(why, hint=f"remove {folder.path} to write all of the run anew")
+    raise NotConfigured(why, hint=f"remove {folder.path} to write the whole run again")
 
 
 def _tally(choice: choices.BackendChoice, folder: WriterFolder, counts: Counts, position: Position) -> Tally:
@@ -245,7 +245,7 @@ def _to_log(folder: WriterFolder) -> int:
     try:
         fd = os.open(folder.log, flags, 0o600)
     except OSError as error:
-        raise RunDirectoryError(f"the writer's log can't be opened: {describe(error)}") from error
+        raise RunDirectoryError(f"can't open the writer's log: {describe(error)}") from error
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(fd, 1)

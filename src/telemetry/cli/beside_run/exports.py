@@ -82,7 +82,7 @@ class Exports:
             return Child(task.name, command, MANNER, self._say, environment=environment({}), folder=folder)
         except (OSError, ValueError) as error:  # a process argument can't contain a NUL
             why = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"the writer {printable(task.name)} can't be started: {why}") from error
+            raise UsageError(f"can't start the writer {printable(task.name)}: {why}") from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -115,7 +115,7 @@ class Exports:
                 if [_far(stat) for stat in stats] != [_far(stat) for stat in before]:
                     moved_s, before = now_s, stats
                 if self._over(now_s) and now_s - moved_s > self._patience_s:
-                    self._say(f"nothing has been delivered for {now_s - moved_s:.0f} s; no longer waiting")
+                    self._say(f"delivered nothing for {now_s - moved_s:.0f} s; stopped waiting")
                     return
                 progress(*_progress(stats))
                 time.sleep(_LOOK_S)
@@ -131,7 +131,7 @@ class Exports:
             Column("written"),
             Column("left", 1),
             Column("dropped"),
-            Column("no place", 2),
+            Column("unsupported", 2),
             Column("retried", 3),
         ]
         rows = [

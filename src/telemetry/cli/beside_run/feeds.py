@@ -23,7 +23,7 @@ def check_feeds(texts: Sequence[str]) -> None:
     for text in texts:
         load_feed(parse_feed(text).name)
     if len(set(texts)) < len(texts):
-        raise UsageError("a feed is named twice", hint="leave one out: its requests would count twice")
+        raise UsageError("the same feed is given twice", hint="remove one: otherwise its requests count twice")
 
 
 def feed_command(feed: str, endpoint: str, *, texts: bool, beside: int = 0) -> list[str]:

@@ -80,7 +80,7 @@ def _baseline(spec: str, root: Path, config: Config, choice: TimeRangeChoice | N
     try:
         return evidence_of(open_run(spec, root, config.run.fallback_dirs), choice), ""
     except TelemetryError as error:
-        return None, f"there is no baseline: {error.message}"
+        return None, f"can't read the baseline: {error.message}"
 
 
 def _calibration(root: Path, name: str, given: str | None) -> Calibration | None:
@@ -121,7 +121,7 @@ class RunGates:
             for news in self._watch.look(snapshot):
                 ends = news.final and self._abort
                 if ends or not self._quiet:
-                    what = "gate failed, ending the command" if ends else "gate fails"
+                    what = "gate failed, stopping the command" if ends else "gate is failing"
                     self._say(f"{what}: {news.result.expression}: {news.result.reason}")
                 if ends:
                     self.ended_by = news.result
@@ -134,7 +134,7 @@ class RunGates:
         """Return the reason why the run ends, in words. `why` is the command's own reason."""
         if self.ended_by is None:
             return why
-        return f"the gate {self.ended_by.expression[:_SHOWN_CHARS]} failed; {why}"
+        return f"stopped because the gate {self.ended_by.expression[:_SHOWN_CHARS]} failed; {why}"
 
     def concluded(self, report: Report) -> Report:
         """Return the report with the results of the gates, and write them beside the result. Blocks on the disk."""
@@ -154,7 +154,7 @@ class RunGates:
         ended = self.ended_by
         if ended is None:
             return results
-        said = replace(ended, outcome="fail", reason=f"{ended.reason}; the command was ended for it")
+        said = replace(ended, outcome="fail", reason=f"{ended.reason}; the command was stopped")
         if not any(result.expression == ended.expression for result in results):
             return [said, *results]
         return [said if result.expression == ended.expression else result for result in results]

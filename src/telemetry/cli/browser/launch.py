@@ -38,18 +38,18 @@ def serve(command: Sequence[str], port: int | None, title: str) -> int:
     the port is taken. Raises TelemetryError without textual-serve, or if the server ended by itself.
     """
     if find_spec("textual_serve") is None:
-        raise TelemetryError("the cockpit in a browser needs textual-serve", hint=install_hint("web"))
+        raise TelemetryError("serving the cockpit to a browser requires textual-serve", hint=install_hint("web"))
     with _listener(port) as listener:
         token = secrets.token_urlsafe(16)
         with suppress(_Left), _leaving(), _start(listener, shlex.join(command), title, token) as server:
             try:
                 console.say(f"http://{HOST}:{listener.getsockname()[1]}/?token={token}")
-                console.say("for browsers on this machine; Ctrl-C ends it")
+                console.say("open it in a browser on this machine; Ctrl-C stops it")
                 server.wait()
             finally:
                 with suppress(ProcessLookupError, PermissionError):  # empty group; PermissionError on macOS
                     os.killpg(server.pid, signal.SIGKILL)
-            raise TelemetryError(f"the server ended by itself, with code {server.returncode}")
+            raise TelemetryError(f"the web server exited with code {server.returncode}")
     return Exit.OK
 
 

@@ -85,12 +85,12 @@ class CockpitServer(Server):
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         if not _LOOPBACK.fullmatch(request.host):
-            raise web.HTTPForbidden(text="this address is for browsers on the machine itself")
+            raise web.HTTPForbidden(text="open this page in a browser on the same machine")
         if request.headers.get("Origin", f"http://{request.host}") != f"http://{request.host}":
-            raise web.HTTPForbidden(text="this page belongs to another site")
+            raise web.HTTPForbidden(text="this request came from another site")
         shown = (request.query.get("token", ""), request.cookies.get(self._cookie, ""))
         if not any(secrets.compare_digest(os.fsencode(token), self._token.encode()) for token in shown):
-            raise web.HTTPForbidden(text="open the whole address that `telemetry top --web` said, token included")
+            raise web.HTTPForbidden(text="open the full address that `telemetry top --web` printed, token included")
         return await handler(request)
 
 

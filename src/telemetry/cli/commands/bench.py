@@ -74,18 +74,20 @@ class Pace(Struct, kw_only=True, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=_SECONDS, help="length of each part (default: 3)")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="length of each measurement (default: 3)")
     parser.add_argument(
-        "--rate", type=int, default=_RATE, help="events a second of the paced part (default: 100000)"
+        "--rate", type=int, default=_RATE, help="events per second in the paced measurement (default: 100000)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: one object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.seconds <= _MOST_SECONDS:
-        raise UsageError(f"--seconds {args.seconds:g}: more than 0 and at most {_MOST_SECONDS:g}")
+        raise UsageError(
+            f"--seconds {args.seconds:g} is out of range: must be above 0 and at most {_MOST_SECONDS:g}"
+        )
     if not 0 < args.rate <= _MOST_RATE:
-        raise UsageError(f"--rate {args.rate}: more than 0 and at most {_MOST_RATE:,}")
+        raise UsageError(f"--rate {args.rate} is out of range: must be above 0 and at most {_MOST_RATE:,}")
     figures = measure(args.seconds, args.rate)
     if args.json:
         console.write_json(figures)
@@ -100,9 +102,9 @@ def measure(seconds: float, rate: int) -> Bench:
     Blocks for about four times `seconds`. Raises TelemetryError if an aggregator can't be started.
     """
     rounds = max(1, int(seconds * _ROUNDS_A_SECOND))
-    console.say(f"an empty loop, {seconds:g} s …")
+    console.say(f"measuring an empty loop, {seconds:g} s …")
     empty = paced(lambda value: None, rate, seconds)
-    console.say(f"recording, then {rate:,} events/s …")
+    console.say(f"measuring record() calls, then {rate:,} events/s …")
     with own_run("drop") as one:
         record = one.series("bench", unit="ms").record
         record_ns, record_cpu_ns = cost_of(record, rounds)
@@ -110,7 +112,7 @@ def measure(seconds: float, rate: int) -> Bench:
         pace = paced(record, rate, seconds)
         after = one.live_report().snapshot
         account = one.finish().snapshot.accounting
-    console.say(f"a flood, {seconds:g} s …")
+    console.say(f"measuring maximum throughput, {seconds:g} s …")
     with own_run("block") as one:
         flooded, flood_per_s = flood(one, seconds)
         flood_account = one.finish().snapshot.accounting
@@ -202,7 +204,9 @@ def flood(one: Run, seconds: float) -> tuple[int, float]:
         done += _FLOOD_CHECK_EVENTS
     while (account := one.live_report().snapshot.accounting).applied + account.lost < done:
         if time.perf_counter() - begin > seconds + _SETTLE_S:
-            raise TelemetryError(f"of {done:,} events only {account.applied:,} were ingested in {_SETTLE_S:g} s")
+            raise TelemetryError(
+                f"only {account.applied:,} of {done:,} events were ingested within {_SETTLE_S:g} s"
+            )
         time.sleep(_LOOK_S)
     return done, done / (time.perf_counter() - begin)
 
@@ -227,12 +231,12 @@ def render(figures: Bench) -> str:
         ("machine", figures.machine),
         (
             "one record()",
-            f"{figures.record_ns:.0f} ns of the caller, {figures.record_cpu_ns:.0f} ns of CPU with the sending",
+            (f"{figures.record_ns:.0f} ns in the caller; {figures.record_cpu_ns:.0f} ns of CPU including sending"),
         ),
         (
             "longest call",
-            f"{duration_ns(figures.longest_call_ns)}; of an empty function, "
-            f"{duration_ns(figures.longest_empty_call_ns)}",
+            f"{duration_ns(figures.longest_call_ns)}; {duration_ns(figures.longest_empty_call_ns)} "
+            "for an empty function",
         ),
         (
             f"at {count(figures.rate)} events/s",
@@ -240,12 +244,14 @@ def render(figures: Bench) -> str:
             f"{figures.aggregator_cpu_percent:.1f} % of a core, {size(figures.aggregator_rss_bytes)}",
         ),
         (
-            "in a flood",
+            "maximum throughput",
             f"{scaled(figures.flood_events_per_s)} events/s ingested, "
             f"lost {count(figures.flood_lost)} of {count(figures.flood_recorded)}",
         ),
     ]
     if figures.rate_reached < 0.95 * figures.rate:
-        lines.append(("", f"this program reached {scaled(figures.rate_reached)} events/s of those asked for"))
+        lines.append(
+            ("", f"this process produced only {scaled(figures.rate_reached)} events/s of the requested rate")
+        )
     width = max(len(title) for title, _ in lines)
     return "".join(f"{title:<{width}}  {text}\n" for title, text in lines)

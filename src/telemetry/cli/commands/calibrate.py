@@ -32,8 +32,10 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often CMD is run (default: 10)")
-    parser.add_argument("--name", default=None, help="of the runs and of the calibration (default: the command's)")
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often to run CMD (default: 10)")
+    parser.add_argument(
+        "--name", default=None, help="name of the runs and of the calibration (default: the command's name)"
+    )
     find_run.add_dir_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the calibration as JSON")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
@@ -42,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise UsageError("no command given", hint="telemetry calibrate --name NAME -- CMD …")
+        raise UsageError("no command to run", hint="telemetry calibrate --name NAME -- CMD …")
     if not 2 <= args.runs <= _MOST_RUNS:
-        raise UsageError(f"--runs {args.runs} shows no noise", hint=f"from 2 to {_MOST_RUNS:,}")
+        raise UsageError(f"--runs {args.runs} is out of range", hint=f"give a number from 2 to {_MOST_RUNS:,}")
     name = args.name or name_of(command[0])
     serve.check_name(name)
     root = find_run.root_directory(args.dir)
@@ -53,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         begun_s = time.monotonic()
         known = _runs_of(name, root)
         if code := _run_once(name, root, command):
-            console.say(f"run {number} of {args.runs} ended with code {code}: there is no calibration")
+            console.say(f"run {number} of {args.runs} exited with code {code}; no calibration was written")
             return code
         report = _new_report(name, root, known)
         reports.append(report)
@@ -117,8 +119,8 @@ def _new_report(name: str, root: Path, known: set[Path]) -> Report:
     new = _runs_of(name, root) - known
     if len(new) != 1:
         raise RunDirectoryError(
-            f"{len(new)} runs called {name} were made in {root} at once: which is ours?",
-            hint="choose another --name for what runs beside",
+            f"found {len(new)} new runs named {name} in {root}, expected one",
+            hint="choose another --name while other runs use this one",
         )
     return load_report(new.pop(), root, find_run.fallback_dirs())
 
@@ -154,4 +156,4 @@ def _say(calibration: Calibration, root: Path, *, as_json: bool) -> None:
         console.write_json(calibration)
     else:
         console.write(calibration_text(calibration, console.width(sys.stdout), console.color(sys.stdout)))
-    console.say(f"written to {path}")
+    console.say(f"calibration written to {path}")

@@ -29,35 +29,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "before",
         nargs="+",
         metavar="A",
-        help="runs of the side before: directory, run id, `latest`, or a name, which means all runs of that name",
+        help="runs before the change: a directory, a run id, `latest`, or a name (all runs of that name)",
     )
-    parser.add_argument("--vs", nargs="+", required=True, metavar="B", dest="after", help="runs of the side after")
+    parser.add_argument(
+        "--vs",
+        nargs="+",
+        required=True,
+        metavar="B",
+        dest="after",
+        help="runs after the change, given in the same way",
+    )
     find_run.add_dir_argument(parser)
-    parser.add_argument("--last", type=int, metavar="N", help="of a name, the newest N runs only")
+    parser.add_argument("--last", type=int, metavar="N", help="use only the newest N runs of a name")
     add_output_arguments(parser, FORMATS, STEM)
     parser.add_argument(
         "--metric",
         action="append",
         default=[],
         metavar="GLOB",
-        help="compare these only: a name such as `latency`, with all its labels or none, `latency{route=/a}`, "
-        "alone or with its figure, `latency:p99`, `command:cpu`; fewer figures find smaller differences",
+        help="compare only these metrics: `latency` (with all labels), `latency{route=/a}`, "
+        "`latency:p99` (one figure) or `command:cpu`; comparing fewer figures detects smaller "
+        "differences",
     )
     parser.add_argument(
-        "--min-effect", type=fraction, default=0.02, metavar="2%", help="the smallest difference that matters"
+        "--min-effect", type=fraction, default=0.02, metavar="2%", help="smallest difference that matters"
     )
     for flag, words in (("--lower-is-better", "smaller"), ("--higher-is-better", "larger")):
-        parser.add_argument(flag, action="append", default=[], metavar="GLOB", help=f"{words} is better of these")
+        parser.add_argument(
+            flag, action="append", default=[], metavar="GLOB", help=f"metrics for which {words} is better"
+        )
     parser.add_argument(
         "--calibration",
         metavar="NAME",
-        help="how much runs differ by themselves, from `telemetry calibrate` (default: that of the runs' name)",
+        help="calibration with the run-to-run noise, from `telemetry calibrate` (default: the one named "
+        "like the runs)",
     )
     parser.add_argument(
-        "--allow-incomplete", action="store_true", help="count runs that are lossy, interrupted or failed as others"
+        "--allow-incomplete", action="store_true", help="also use runs that are lossy, interrupted or failed"
     )
     parser.add_argument(
-        "--fail-on", choices=("worse",), help="exit 99 if any figure is worse, 3 if some can't be told"
+        "--fail-on", choices=("worse",), help="exit 99 if any figure is worse, 3 if some are undecided"
     )
 
 
@@ -73,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         allow_incomplete=args.allow_incomplete,
     )
     if args.last is not None and args.last < 1:
-        raise UsageError(f"--last {args.last} leaves no run", hint="1 or more")
+        raise UsageError(f"--last {args.last} selects no runs", hint="give 1 or more")
     root = find_run.root_directory(args.dir)
     before, after = _sides(args, root)
     if args.calibration:
@@ -91,7 +102,7 @@ def fraction(text: str) -> float:
     """Parse `2%`, `2 %` or `0.02`. Raises ArgumentTypeError."""
     found = _FRACTION.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write it like 2% or 0.02")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid share: write it like 2% or 0.02")
     return float(found[1]) / (100 if found[2] else 1)
 
 

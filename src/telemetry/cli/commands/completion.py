@@ -12,7 +12,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=_SHELLS, help="the shell that will read the script")
+    parser.add_argument("shell", choices=_SHELLS, help="shell to print the script for")
 
 
 def run(args: argparse.Namespace) -> int:

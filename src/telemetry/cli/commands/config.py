@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("show", "schema", "path"),
         nargs="?",
         default="show",
-        help="show: all settings, as TOML, with their origin; schema: the JSON Schema of telemetry.toml; "
-        "path: the files that are looked at, the strongest last",
+        help="show: all settings and where each comes from, as TOML; schema: the JSON Schema of "
+        "telemetry.toml; path: the configuration files, highest priority last",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -50,4 +50,4 @@ def _path(as_json: bool) -> None:
         return
     for place in found:
         table = f" [{place['table']}]" if place["table"] else ""
-        console.write(f"{place['path']}{table}{'' if place['exists'] else '  (not there)'}\n")
+        console.write(f"{place['path']}{table}{'' if place['exists'] else '  (not found)'}\n")

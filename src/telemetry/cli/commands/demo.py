@@ -10,16 +10,16 @@ from telemetry.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--requests", type=int, default=20_000, help="requests to send (default: 20000)")
-    parser.add_argument("--connections", type=int, default=16, help="concurrent connections (default: 16)")
+    parser.add_argument("--requests", type=int, default=20_000, help="number of requests to send (default: 20000)")
     parser.add_argument(
-        "--dir", default=None, help="folder in which the run makes its own directory (default: runs)"
+        "--connections", type=int, default=16, help="number of concurrent connections (default: 16)"
     )
+    parser.add_argument("--dir", default=None, help="parent folder of the run directory (default: runs)")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.requests < 1 or args.connections < 1:
-        raise UsageError("a demo needs at least one request and one connection")
+        raise UsageError("--requests and --connections must be at least 1")
     benchmark = [sys.executable, "-m", "telemetry.demo.http_benchmark"]
     sizes = ["--requests", str(args.requests), "--connections", str(args.connections)]
     parser = argparse.ArgumentParser()

@@ -20,8 +20,8 @@ _COLORS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[31m"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_dir_argument(parser)
-    parser.add_argument("--quick", action="store_true", help="leave out the trial run, which takes seconds")
-    parser.add_argument("--json", action="store_true", help="print JSON: a list of objects")
+    parser.add_argument("--quick", action="store_true", help="skip the trial run, which takes a few seconds")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of objects")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,29 +27,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:key=value,…]",
-        help="where to, such as jsonl or wandb:project=mine; several times for several; as=NAME tells two of a "
-        "kind apart",
+        help="backend to export to, such as jsonl or wandb:project=mine; repeatable; as=NAME gives a "
+        "second one of the same kind its own name",
     )
     parser.add_argument(
         "--every",
         type=_number,
         metavar="SECONDS",
-        help="between two readings of instruments (default: the setting backends.every_s)",
+        help="time between two readings of counters, gauges and series (default: the setting backends.every_s)",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         metavar="SECONDS",
-        help="give up once nothing has been delivered for so long, and the run is over (default: the setting "
-        "backends.finish_timeout_s)",
+        help="after the run has ended: stop once no data was delivered for this long (default: the "
+        "setting backends.finish_timeout_s)",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="deliver what the run's writers have not, as they were told to; with --to only those, told anew",
+        help="deliver what earlier writers of the run have not delivered yet, with their original "
+        "options; --to limits this to some writers and replaces their options",
     )
-    parser.add_argument("--list", action="store_true", help="list backends and their options, and read no run")
-    parser.add_argument("--json", action="store_true", help="print what became of each, or the list, as JSON")
+    parser.add_argument("--list", action="store_true", help="list the backends and their options, then exit")
+    parser.add_argument(
+        "--json", action="store_true", help="print the outcome of each backend, or the list, as JSON"
+    )
     parser.add_argument("--writer", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--endpoint", default="", help=argparse.SUPPRESS)
 
@@ -75,7 +78,9 @@ def _export(args: argparse.Namespace) -> int:
     settings = load({}).config.backends
     choices = parse_all(args.to or ([] if args.resume else settings.to))
     if not choices and not args.resume:
-        raise UsageError("nowhere to export to", hint="--to NAME; `telemetry export --list` has the names")
+        raise UsageError(
+            "no backend to export to", hint="give --to NAME; `telemetry export --list` shows the names"
+        )
     for words in unheeded(settings.values, choices):
         console.say(words)
     endpoint, directory = _located(args)
@@ -137,8 +142,8 @@ def _task(directory: Path, name: str, to: str, every_s: float | None) -> Task:
     facts = folder.read_facts()
     if facts is not None and [facts.to] != mask_secrets([carriable(to)]):
         raise UsageError(
-            f"the run has a writer called {name} already, which was told {facts.to}",
-            hint=f"call this one otherwise: --to {to}{',' if ':' in to else ':'}as={name}-2",
+            f"the run already has a writer named {name} with other options: {facts.to}",
+            hint=f"give this one another name: --to {to}{',' if ':' in to else ':'}as={name}-2",
         )
     return Task(name, to, every_s)
 
@@ -153,17 +158,19 @@ def _unfinished(directory: Path, given: dict[str, str]) -> list[Task]:
     folders = {folder.path.name: folder for folder in writer_folders(directory)}
     for name in given:
         if name not in folders:
-            raise UsageError(f"the run has no writer called {name}", hint=f"it has {', '.join(folders) or 'none'}")
+            raise UsageError(
+                f"the run has no writer named {name}", hint=f"its writers: {', '.join(folders) or 'none'}"
+            )
     wanted = {name: folder for name, folder in folders.items() if not given or name in given}
     return [task for name, folder in wanted.items() if (task := _rest(folder, given.get(name))) is not None]
 
 
 def _nothing_to_deliver(directory: Path, given: Collection[str]) -> str:
     if not given:
-        return f"nothing to deliver: {directory} has no writer that is not done"
+        return f"nothing to deliver: all writers in {directory} are done"
     others = sorted(_not_done(directory) - set(given))
-    done = f"nothing to deliver: done is {', '.join(given)}"
-    return f"{done}; not done, and not named, is {', '.join(others)}" if others else done
+    done = f"nothing to deliver: {', '.join(given)} is done already"
+    return f"{done}; not done and not selected: {', '.join(others)}" if others else done
 
 
 def _not_done(directory: Path) -> set[str]:
@@ -189,8 +196,8 @@ def _say_what_is_done(directory: Path, names: Iterable[str]) -> None:
         folder = writer_folder(directory, name)
         with suppress(RunDirectoryError):  # the writer itself reports the error
             if folder.read_checkpoint().done:
-                anew = f"to deliver the run anew, remove {folder.path}"
-                console.say(f"{name}: delivered earlier, and not looked at again; {anew}")
+                anew = f"remove {folder.path} to deliver the run again"
+                console.say(f"{name}: delivered earlier, not checked again; {anew}")
 
 
 def _rest(folder: WriterFolder, to: str | None) -> Task | None:
@@ -202,7 +209,8 @@ def _rest(folder: WriterFolder, to: str | None) -> Task | None:
         return None
     if to is None and MASK in facts.to:
         raise UsageError(
-            f"{facts.name} was told a secret, which is not kept: {facts.to}", hint="give its --to once more"
+            f"the options of {facts.name} contain a secret, which is not stored: {facts.to}",
+            hint="give its --to again",
         )
     return Task(folder.path.name, to or facts.to, facts.every_s, facts.cwd)
 
@@ -217,7 +225,7 @@ def _write(args: argparse.Namespace) -> int:
     from telemetry.backends.writer.process import write_run
 
     if len(args.to) != 1:
-        raise UsageError("a writer has one --to")
+        raise UsageError("--writer requires exactly one --to")
     code = write_run(order(args.to[0], Path(args.target), args.endpoint, args.every))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -228,11 +236,11 @@ def _number(text: str) -> float:
     try:
         return float(text.removesuffix("s"))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10") from error
 
 
 def _seconds(text: str) -> float:
     value = _number(text)
     if not 0.0 <= value <= 366 * 86_400.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 10")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 10")
     return value

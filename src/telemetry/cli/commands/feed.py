@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "feed",
         metavar="NAME[:ADDRESS]",
-        help="what is fed, such as `endpoints`, and the address it is published at, ipc://PATH (which may contain "
-        "`*`) or tcp://HOST:PORT; without one it is looked for on this machine",
+        help="feed, such as `endpoints`, and the address it is published at: ipc://PATH (may contain "
+        "`*`) or tcp://HOST:PORT; without an address, search this machine",
     )
     find_run.add_run_argument(parser)
     parser.add_argument(
@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="PID",
-        help="take in all sessions of the processes that PID starts, and no other's, until told to end; "
-        "`telemetry run` does so for its command",
+        help="receive all sessions of the processes started by PID, and only those, until stopped; "
+        "`telemetry run` uses this for its command",
     )
-    parser.add_argument("--no-texts", action="store_true", help="pass over texts: nobody counts their tokens")
+    parser.add_argument("--no-texts", action="store_true", help="ignore texts: do not count their tokens")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
     """Take messages until the feed ends, and mark a failure in the run. Raises EndpointError."""
-    wrong = "it failed"
+    wrong = "the feed failed"
     try:
         ending = _take_all(fed, watch, stop) if fed.beside else _take_one(fed, watch, stop)
-        wrong = "" if fed.taken else "nothing came"
+        wrong = "" if fed.taken else "no messages received"
     except TelemetryError as error:
         wrong = str(error)
         raise
@@ -77,7 +77,7 @@ def _feed(fed: _Fed, watch: _Watch, stop: _Stop) -> int:
         if wrong:
             fed.mark(wrong)
     if not fed.taken:
-        fed.say(f"{_IN_WORDS[ending]}; nothing came")
+        fed.say(f"{_IN_WORDS[ending]}; no messages received")
         return Exit.ERROR if ending == "gone" else Exit.BACKEND_FAILED
     return Exit.ERROR if fed.went else Exit.OK
 
@@ -118,7 +118,7 @@ class _Fed:
             self.went += ending == "gone"
         if ending == "gone":
             self.mark(_IN_WORDS[ending])
-        self.say(f"{_IN_WORDS[ending]}; {number_of(taken, 'message')} taken")
+        self.say(f"{_IN_WORDS[ending]}; received {number_of(taken, 'message')}")
 
     @property
     def patterns(self) -> list[str]:
@@ -130,7 +130,7 @@ class _Fed:
             return []
         patterns = [address] if address else list(self.kind.addresses)
         if not patterns:
-            raise EndpointError(f"{name} is nowhere by itself", hint=f"write {name}:ADDRESS")
+            raise EndpointError(f"{name} has no default address", hint=f"write {name}:ADDRESS")
         return patterns
 
 
@@ -191,7 +191,7 @@ _IN_WORDS: Final[dict[Ending, str]] = {
     "ended": "the sender has ended",
     "stopped": "stopped",
     "run_over": "the run is over",
-    "gone": "the sender has gone without a word",
+    "gone": "the sender disconnected without an end message",
 }
 
 

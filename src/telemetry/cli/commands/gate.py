@@ -26,19 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "expressions",
         nargs="*",
         metavar="EXPR",
-        help="such as 'p99(latency) < 250ms' (default: the setting gates.expressions)",
+        help="condition such as 'p99(latency) < 250ms' (default: the setting gates.expressions)",
     )
-    parser.add_argument("--baseline", default=None, metavar="RUN", help="the run that `baseline` means in a gate")
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
     parser.add_argument(
         "--calibration",
         default=None,
         metavar="NAME",
-        help="how much single runs differ, for `baseline` (default: that of the run's name)",
+        help="calibration with the run-to-run noise, for `baseline` (default: the one named like the run)",
     )
     parser.add_argument(
         "--confident",
         action="store_true",
-        help="demand that the whole confidence interval lies on one side of the limit",
+        help="pass only if the whole confidence interval is on the passing side of the limit",
     )
     time_range_options.add_part_arguments(parser, steps=False)
     add_output_arguments(parser, FORMATS, STEM)
@@ -101,13 +101,14 @@ def _refuse_nothing(args: argparse.Namespace, texts: list[str]) -> None:
     """Raise UsageError if there is no gate, or if the first gate was given in place of the run."""
     if any(mark in args.target for mark in ("<", ">", "==", "!=")):
         raise UsageError(
-            f"{args.target!r} stands where the run belongs",
-            hint="the run comes first: telemetry gate RUN EXPR …",
+            f"expected a run, got {args.target!r}",
+            hint="give the run first: telemetry gate RUN EXPR …",
         )
     if not texts:
         raise UsageError(
-            "there is no gate to check",
-            hint="telemetry gate RUN 'p99(latency) < 250ms', or expressions = […] under [gates] in telemetry.toml",
+            "no gates to check",
+            hint="give one: telemetry gate RUN 'p99(latency) < 250ms'; or set expressions = […] under "
+            "[gates] in telemetry.toml",
         )
 
 

@@ -21,19 +21,23 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, help="what to do", parser_class=_Parser
+        dest="action", metavar="ACTION", required=True, help="what to do (see below)", parser_class=_Parser
     )
-    new = actions.add_parser("new", help="make this user's key pair; prints the public key", allow_abbrev=False)
-    new.add_argument("--force", action="store_true", help="replace the pair; whoever trusts it has to be told")
-    show = actions.add_parser("show", help="print the public key and those that are trusted", allow_abbrev=False)
+    new = actions.add_parser("new", help="create this user's key pair and print the public key", allow_abbrev=False)
+    new.add_argument(
+        "--force",
+        action="store_true",
+        help="replace the key pair; everyone who trusts the old key needs the new one",
+    )
+    show = actions.add_parser("show", help="print the public key and the trusted keys", allow_abbrev=False)
     show.add_argument("--json", action="store_true", help="print JSON")
     trust = actions.add_parser(
-        "trust", help="let the holder of a key talk to aggregators of this user", allow_abbrev=False
+        "trust", help="allow the holder of a key to connect to aggregators of this user", allow_abbrev=False
     )
-    trust.add_argument("name", metavar="NAME", help="what to call it here; addresses may end in #NAME")
-    trust.add_argument("key", metavar="KEY", help="a public key, a file that holds one, or `-` for standard input")
-    revoke = actions.add_parser("revoke", help="trust a key no longer, from now on", allow_abbrev=False)
-    revoke.add_argument("name", metavar="NAME", help="the name it is trusted under")
+    trust.add_argument("name", metavar="NAME", help="name for the key; addresses may end in #NAME")
+    trust.add_argument("key", metavar="KEY", help="public key, file that contains one, or `-` for standard input")
+    revoke = actions.add_parser("revoke", help="stop trusting a key, effective immediately", allow_abbrev=False)
+    revoke.add_argument("name", metavar="NAME", help="name of the trusted key")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -56,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 def _new(args: argparse.Namespace, folder: KeyFolder) -> Exit:
     pair = folder.make_pair(replace=args.force)
     public = pair.public.decode()
-    console.say(f"key pair in {folder.path}")
-    console.say(f"elsewhere: telemetry keys trust {_name_for_others()} {shlex.quote(public)}")
+    console.say(f"key pair created in {folder.path}")
+    console.say(f"run on the other machine: telemetry keys trust {_name_for_others()} {shlex.quote(public)}")
     console.write(f"{public}\n")
     return Exit.OK
 
@@ -72,7 +76,7 @@ def _show(args: argparse.Namespace, folder: KeyFolder) -> Exit:
         console.write_json({"folder": str(folder.path), "public": public, "trusted": names})
         return Exit.OK
     if public is None:
-        console.say("no key pair yet: `telemetry keys new` makes one")
+        console.say("no key pair yet: create one with `telemetry keys new`")
     rows = {"folder": str(folder.path), "public key": public or "none"} | names
     width = max(map(len, rows))
     console.write("".join(f"{name:<{width}}  {value}\n" for name, value in rows.items()))
@@ -81,13 +85,13 @@ def _show(args: argparse.Namespace, folder: KeyFolder) -> Exit:
 
 def _trust(args: argparse.Namespace, folder: KeyFolder) -> Exit:
     folder.trust(args.name, _key_from(args.key))
-    console.say(f"{args.name} is trusted: in {folder.path}, by aggregators that run already too")
+    console.say(f"{args.name} is now trusted; the key is in {folder.path}, and running aggregators accept it too")
     return Exit.OK
 
 
 def _revoke(args: argparse.Namespace, folder: KeyFolder) -> Exit:
     folder.revoke(args.name)
-    console.say(f"{args.name} is trusted no longer; its connections end within seconds")
+    console.say(f"{args.name} is no longer trusted; its connections close within seconds")
     return Exit.OK
 
 
@@ -103,9 +107,9 @@ def _key_from(text: str) -> str:
         with Path(text).open(encoding="ascii", errors="replace") as file:
             return file.read(limits.KEY_FILE_BYTES).strip()
     except FileNotFoundError:
-        raise UsageError(f"{text!r} is neither a public key nor a file", hint="quote a key: '…'") from None
+        raise UsageError(f"{text!r} is not a public key or a file", hint="put quotes around a key: '…'") from None
     except OSError as error:
-        raise KeysError(f"{text} can't be read: {error.strerror}") from error
+        raise KeysError(f"can't read {text}: {error.strerror}") from error
 
 
 def _name_for_others() -> str:

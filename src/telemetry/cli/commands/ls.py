@@ -49,8 +49,8 @@ class Listed(Struct, kw_only=True, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_dir_argument(parser)
-    parser.add_argument("--live", action="store_true", help="only live runs")
-    parser.add_argument("--json", action="store_true", help="print JSON: a list of objects")
+    parser.add_argument("--live", action="store_true", help="show only live runs")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of objects")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -175,7 +175,9 @@ def _offer_recovery(found: list[Listed]) -> None:
 
     for item in found[:_OFFERED]:
         command = f"telemetry recover {shlex.quote(item.dir)}"
-        console.say(printable(f"{item.name} is dead; `{command}` makes a result of what it left"))
+        console.say(
+            printable(f"the aggregator of {item.name} died; run `{command}` to make a result from its journal")
+        )
     if len(found) > _OFFERED:
         console.say(f"and {len(found) - _OFFERED:,} more")
 
@@ -215,4 +217,4 @@ def _print_table(found: list[Listed]) -> None:
     console.write("\n".join(layout(table, width)) + "\n")
     shown = fit(table, width).columns
     if hidden := [head.title for head in heads if head not in shown]:
-        console.say(f"no room for {' and '.join(hidden)}: a wider terminal shows it, or --json")
+        console.say(f"hidden columns: {' and '.join(hidden)}; use a wider terminal or --json")

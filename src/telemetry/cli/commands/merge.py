@@ -22,20 +22,23 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "targets", metavar="RUN", nargs="+", help="two or more: directory, run id, name or `latest`; all have ended"
+        "targets",
+        metavar="RUN",
+        nargs="+",
+        help="two or more runs that have ended: directory, run id, name or `latest`",
     )
     find_run.add_dir_argument(parser)
-    parser.add_argument("--name", default="", help="of the merged run (default: <their name>-merged)")
+    parser.add_argument("--name", default="", help="name of the merged run (default: <their name>-merged)")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="the directory to make (default: a new one below --dir)"
+        "-o", "--output", type=Path, metavar="DIR", help="directory to create (default: a new one in --dir)"
     )
     parser.add_argument(
-        "--align-starts", action="store_true", help="as if all had started together: for repetitions"
+        "--align-starts", action="store_true", help="shift the runs to a common start; use this for repetitions"
     )
     parser.add_argument(
         "--coarse",
         action="store_true",
-        help="where a history lacks values, add display histograms: percentiles within 25 %%",
+        help="add display histograms where a history lacks values; percentiles are then accurate to 25 %%",
     )
     parser.add_argument("--json", action="store_true", help="print the merged report as JSON")
 
@@ -59,7 +62,7 @@ def _open(spec: str, root: Path) -> tuple[RunDirectory, MetricsSnapshot]:
     from telemetry.store.run_directory import resolve
 
     if "://" in spec:
-        raise UsageError(f"{spec} is the address of a live run", hint="only runs that have ended can be merged")
+        raise UsageError(f"{spec} is a live run", hint="only runs that have ended can be merged")
     directory = resolve(spec, root)
     return directory, load_report(directory.path, root, find_run.fallback_dirs()).snapshot
 

@@ -25,7 +25,7 @@ _SHOWN_EVERY_S: Final = 0.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_run_argument(parser, required=True)
     parser.add_argument(
-        "--exact", action="store_true", help="also find the exact percentiles of a result that lacks them"
+        "--exact", action="store_true", help="also compute exact percentiles if the result lacks them"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -56,8 +56,8 @@ def _say(found: Recovered) -> None:
     snapshot = found.snapshot
     console.say(Report(snapshot=snapshot, source="file").headline())
     if not found.written:
-        more = "; `--exact` finds its exact percentiles" if found.refinable else ""
-        console.say(f"nothing to recover: the run left its result{more}")
+        more = "; `--exact` computes its exact percentiles" if found.refinable else ""
+        console.say(f"nothing to recover: the run already has its result{more}")
     elif snapshot.reason:
         console.say(snapshot.reason)
     if not (snapshot.exact or found.refinable):

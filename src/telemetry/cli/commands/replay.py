@@ -24,11 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_speed,
         default=1.0,
         metavar=f"N|{_FASTEST}",
-        help=f"so many times as fast as the run was, or `{_FASTEST}` for as fast as it can (default: 1)",
+        help=f"speed relative to the original run, or `{_FASTEST}` for no delays (default: 1)",
     )
-    parser.add_argument("--bind", default=None, help="control address, tcp://host:port or ipc://path")
+    parser.add_argument("--bind", default=None, help="control address: tcp://host:port or ipc://path")
     parser.add_argument(
-        "--insecure", action="store_true", default=None, help="no keys on a tcp address that is not loopback"
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="allow a tcp address that is not loopback without keys",
     )
 
 
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _say_where(facts: dict[str, object]) -> None:
     console.say(f"{facts['name']} ({facts['run_id']}) in {facts['dir']}")
-    console.say(f"watch it: telemetry top {facts['run_id']}")
+    console.say(f"watch it with: telemetry top {facts['run_id']}")
 
 
 def _speed(text: str) -> float:
@@ -68,5 +71,5 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no speed: a number above 0, or `{_FASTEST}`")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed: give a number above 0, or `{_FASTEST}`")
     return speed

@@ -32,16 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--series",
         metavar="NAME",
-        help="only this one in .hgrm: its name, or name{label=value,…} as tables show it",
+        help="write only this series to .hgrm: its name, or name{label=value,…} as shown in tables",
     )
     parser.add_argument(
         "--requests",
         metavar="NAME",
-        help="the kind of requests that --format endpoints is about, if there are several: its name, or "
-        "name{label=value,…}",
+        help="kind of requests for --format endpoints, if the run has several: its name, or name{label=value,…}",
     )
     time_range_options.add_part_arguments(parser)
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and read no run")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, then exit")
     parser.add_argument(
         "--strict", action="store_true", help="exit 4 unless the result is complete, 5 if the run was interrupted"
     )
@@ -52,10 +51,10 @@ def run(args: argparse.Namespace) -> int:
         return _schema()
     wanted = outputs(args.formats, args.files)
     if args.series is not None and all(output.form != "hgrm" for output in wanted):
-        raise UsageError("--series picks one for .hgrm, and that is not asked for", hint="add --format hgrm")
+        raise UsageError("--series works only with the format hgrm", hint="add --format hgrm")
     if args.requests is not None and all(output.form != "endpoints" for output in wanted):
         raise UsageError(
-            "--requests picks a kind for the form of endpoints, and that is not asked for",
+            "--requests works only with the format endpoints",
             hint="add --format endpoints",
         )
     with uncollected():
@@ -107,7 +106,7 @@ def _schema() -> int:
 
 def _write_hlog(target: find_run.Target, output: Path | None, report: Report) -> None:
     if output is None:
-        raise UsageError("a histogram log goes to a file", hint="add -o FILE")
+        raise UsageError("a histogram log must be written to a file", hint="add -o FILE")
     from telemetry.store.interval_log import export_hlog
     from telemetry.store.run_directory import resolve
 
@@ -132,10 +131,10 @@ def _write_hgrm(made: Sequence[tuple[str, str]], output: Output) -> None:
         files = (f"{file}{output.path.suffix}" for file in _file_names([name for name, _ in made]))
         write_all(zip(files, (text for _, text in made), strict=True), output.path.with_suffix(""))
     elif not made:
-        raise UsageError(f"the run has no series, so there is nothing for {output.path}")
+        raise UsageError(f"the run has no series to write to {output.path}")
     else:
-        hint = "pick one with --series NAME, or write all to a folder: --format hgrm -o DIR/"
-        raise UsageError(f"{output.path} holds one series, and there are {len(made):,}", hint=hint)
+        hint = "choose one with --series NAME, or write all to a folder: --format hgrm -o DIR/"
+        raise UsageError(f"{output.path} can hold one series, but the run has {len(made):,}", hint=hint)
 
 
 def _distributions(target: find_run.Target, report: Report, wanted: str | None) -> Iterator[tuple[str, str]]:
@@ -156,8 +155,8 @@ def _distributions(target: find_run.Target, report: Report, wanted: str | None) 
         yield wording.instrument(stat.name, stat.labels), text
     if coarse:
         console.say(
-            f"the history does not have all values of {coarse:,} of {len(stats):,} series:"
-            " their distributions have no rows but the percentiles of the result"
+            f"the history lacks values for {coarse:,} of {len(stats):,} series: their "
+            "distributions contain only the percentiles of the result"
         )
 
 
@@ -181,7 +180,7 @@ def _chosen(report: Report, wanted: str | None) -> list[SeriesStat]:
     if not found:
         known = sorted({name for names in named.values() for name in names})
         close = get_close_matches(wanted, known, n=1)
-        hint = f"did you mean {printable(close[0])!r}?" if close else "`telemetry report` lists them"
+        hint = f"did you mean {printable(close[0])!r}?" if close else "`telemetry report` shows the series"
         raise UsageError(f"the run has no series {wanted!r}", hint=hint)
     return found
 

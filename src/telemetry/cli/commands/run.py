@@ -32,43 +32,46 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=None, help="name of the run (default: the command's)")
+    parser.add_argument("--name", default=None, help="name of the run (default: the command's name)")
     serve.add_run_flags(parser)
     parser.add_argument(
-        "--quiet", action="store_true", help="no live line, no report on stderr; gates that did not pass are named"
+        "--quiet",
+        action="store_true",
+        help="print no live line and no report on stderr, only gates that did not pass",
     )
     parser.add_argument(
         "--tui",
         action="store_true",
-        help="show the run as `telemetry top` does; `q` leaves the viewer, never the command",
+        help="show the run in the cockpit, as `telemetry top` does; `q` closes only the cockpit",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 4 if the command succeeded but the result is not complete, 6 if it is but a feed failed or a "
-        "backend has not got all of it",
+        help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed or a backend failed",
     )
     parser.add_argument(
         "--gate",
         dest="gates",
         action="append",
         metavar="EXPR",
-        help="a condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 if "
-        "nobody can tell (default: the setting gates.expressions)",
+        help="condition on the run, such as 'p99(latency) < 250ms'; repeatable; exit 99 if one fails, 3 "
+        "if one is inconclusive (default: the setting gates.expressions)",
     )
-    parser.add_argument("--no-gates", action="store_true", help="pass over the setting gates.expressions")
-    parser.add_argument("--baseline", default=None, metavar="RUN", help="the run that `baseline` means in a gate")
+    parser.add_argument("--no-gates", action="store_true", help="ignore the setting gates.expressions")
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="run that `baseline` stands for in a gate")
     parser.add_argument(
-        "--abort-on-fail", action="store_true", help="end the command once a gate fails and can't pass any more"
+        "--abort-on-fail", action="store_true", help="stop the command as soon as a gate fails for good"
     )
     parser.add_argument(
         "--worker-grace",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="longest wait after the command for workers of it that still record (default: 10)",
+        help="after the command ended: longest wait for its workers that still record (default: 10)",
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="the command to run")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="command to run, with its arguments"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise UsageError("no command given", hint="telemetry run --name NAME -- CMD …")
+        raise UsageError("no command to run", hint="telemetry run --name NAME -- CMD …")
     name = args.name or name_of(command[0])
     serve.check_name(name)
     flags = {key: getattr(args, flag, None) for flag, key in serve.FLAGS.items()}
@@ -192,7 +195,7 @@ def _run_gates(args: argparse.Namespace, config: Config, name: str) -> RunGates 
     if not texts:
         if args.abort_on_fail or args.baseline is not None:
             flag = "--abort-on-fail" if args.abort_on_fail else "--baseline"
-            raise UsageError(f"{flag} is about gates, and there are none", hint="add --gate 'EXPR'")
+            raise UsageError(f"{flag} requires a gate", hint="add --gate 'EXPR'")
         return None
     from telemetry.cli.beside_run.gates import RunGates, demands
 
@@ -259,7 +262,9 @@ class _Watch:
         if snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()
-            self._stage.say("the run was stopped; the command goes on, what it records now is in no result")
+            self._stage.say(
+                "the run was stopped but the command continues; events recorded from now on are not in the result"
+            )
 
 
 def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:

@@ -41,26 +41,26 @@ FLAGS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default=None, help="name of the run (default: this host's name)")
+    parser.add_argument("--name", default=None, help="name of the run (default: the host name)")
     add_run_flags(parser)
-    parser.add_argument("--bind", default=None, help="control address, tcp://host:port or ipc://path")
+    parser.add_argument("--bind", default=None, help="control address: tcp://host:port or ipc://path")
     parser.add_argument(
         "--insecure",
         action="store_true",
         default=None,
-        help="no keys on a tcp address that is not loopback: anybody on the network reads, writes and stops",
+        help="allow a tcp address that is not loopback without keys: anyone on the network can then "
+        "read, write and stop the run",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed failed or a backend "
-        "has not got all of it",
+        help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed or a backend failed",
     )
     parser.add_argument(
         "--resume",
         default=None,
         metavar="RUN",
-        help="go on with a run whose aggregator died: same directory, addresses and numbers",
+        help="continue a run whose aggregator died, in the same directory and at the same address",
     )
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, default=None, help=argparse.SUPPRESS)
@@ -69,32 +69,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `run` and `serve` share. Each overrides a configuration key."""
-    parser.add_argument(
-        "--dir", default=None, help="folder in which each run makes its own directory (default: runs)"
-    )
-    parser.add_argument("--refresh-hz", type=float, default=None, help="snapshots a second (default: 10)")
+    parser.add_argument("--dir", default=None, help="parent folder of the run directories (default: runs)")
+    parser.add_argument("--refresh-hz", type=float, default=None, help="snapshots per second (default: 10)")
     parser.add_argument(
         "--no-journal",
         dest="journal",
         action="store_false",
         default=None,
-        help="keep no journal; percentiles then have the stated error bound",
+        help="do not write a journal; percentiles then have the stated error bound",
     )
     parser.add_argument(
         "--tokenizer",
         default=None,
         metavar="PATH",
-        help="count the tokens of texts that producers hand in, with this tokenizer.json",
+        help="count the tokens of recorded texts with this tokenizer.json",
     )
     parser.add_argument(
-        "--token-workers", type=int, default=None, metavar="N", help="processes that count tokens (default: 1)"
+        "--token-workers",
+        type=int,
+        default=None,
+        metavar="N",
+        help="number of processes that count tokens (default: 1)",
     )
     parser.add_argument(
         "--token-budget",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="longest wait at the end for texts that are not counted yet (default: 60)",
+        help="longest wait at the end for texts that are still being counted (default: 60)",
     )
     parser.add_argument(
         "--feed",
@@ -102,7 +104,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:ADDRESS]",
-        help="take in what another program publishes, as `telemetry feed` does; repeatable",
+        help="receive what another program publishes, as `telemetry feed` does; repeatable",
     )
     _add_backend_flags(parser)
 
@@ -113,16 +115,17 @@ def _add_backend_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:key=value,…]",
-        help="hand the run on to a backend such as tensorboard, in a process of its own; repeatable; `telemetry "
-        "export --list` names them (default: the setting backends.to)",
+        help="export the run to a backend such as tensorboard, in a separate process; repeatable; "
+        "`telemetry export --list` shows the backends (default: the setting backends.to)",
     )
-    parser.add_argument("--no-backends", action="store_true", help="pass over the setting backends.to")
+    parser.add_argument("--no-backends", action="store_true", help="ignore the setting backends.to")
     parser.add_argument(
         "--every",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="between two readings of instruments that backends get (default: the setting backends.every_s)",
+        help="time between two readings of counters, gauges and series for backends (default: the "
+        "setting backends.every_s)",
     )
 
 
@@ -148,7 +151,7 @@ def check_every(every_s: float | None) -> None:
     from telemetry.config.schema import DAY_S
 
     if every_s is not None and not 1 <= every_s <= DAY_S:
-        raise UsageError(f"--every {every_s:g} is not between one second and a day")
+        raise UsageError(f"--every {every_s:g} is out of range: give one second to one day")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -192,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
         if backends:
             _deliver(backends, loaded.config.backends.finish_timeout_s, snapshot)
     if not begun:
-        console.say("nothing to resume: the run has ended")
+        console.say("nothing to resume: the run has already ended")
     if alone:
         say_outcome(snapshot)
     if not written:
@@ -209,7 +212,7 @@ def _deliver(backends: Writers, timeout_s: float, snapshot: MetricsSnapshot) -> 
     def tell(late: list[BackendStat]) -> None:
         if not told:
             told.append(waiting_for(late))
-            console.say(f"{told[0]}; a signal ends that")
+            console.say(f"{told[0]}; press Ctrl-C or send a signal to stop waiting")
 
     end_writers(backends, timeout_s, snapshot.backends, tell)
 
@@ -236,7 +239,7 @@ def waiting_for(late: Sequence[BackendStat]) -> str:
 
 
 def _left(stat: BackendStat) -> str:
-    return "closing" if stat.state == "closing" else f"{number_of(stat.queued, 'record')} left"
+    return "closing" if stat.state == "closing" else f"{number_of(stat.queued, 'record')} not delivered"
 
 
 @contextmanager
@@ -260,7 +263,9 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
     known = [flag for flag in ("name", "bind", "run_id", "journal") if getattr(args, flag) is not None]
     if known:
         flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in known)
-        raise UsageError(f"--resume goes on with a run as it is: {flags} can't be changed", hint="leave it out")
+        raise UsageError(
+            f"{flags} can't be combined with --resume: a resumed run keeps its settings", hint="remove it"
+        )
     if args.ready_fd is not None:  # a program passes a directory, and gets its errors from the daemon
         return Path(args.resume)
     from telemetry.store.run_directory import resolve
@@ -272,7 +277,7 @@ def check_name(name: str) -> None:
     """Raise UsageError unless `name` can be the name of a run. Names of runs and of metrics share their bounds."""
     if not name.strip() or len(name) > limits.NAME_CHARS or not name.isprintable():
         raise UsageError(
-            f"{name[:40]!r} can't be the name of a run", hint=f"1 to {limits.NAME_CHARS} printable characters"
+            f"{name[:40]!r} is not a valid name for a run", hint=f"1 to {limits.NAME_CHARS} printable characters"
         )
 
 
@@ -285,10 +290,10 @@ def say_outcome(snapshot: MetricsSnapshot) -> None:
 
 def say_where(facts: dict[str, object]) -> None:
     events = facts.get("resumed_with")
-    what = f" goes on with {number_of(events, 'event')}" if isinstance(events, int) else ""
+    what = f" continues with {number_of(events, 'event')}" if isinstance(events, int) else ""
     console.say(f"run {facts['name']} ({facts['run_id']}){what} in {facts['dir']}")
     console.say(f"export TELEMETRY_ENDPOINT={shlex.quote(str(facts['endpoint']))}")
     trusted = facts.get("trusted")
     if trusted is not None:
-        others = f"and {trusted:,} trusted" if trusted else "alone: `telemetry keys trust` lets in others"
-        console.say(f"encrypted, for this user's own key {others}")
+        others = f"and {trusted:,} trusted" if trusted else "only; add others with `telemetry keys trust`"
+        console.say(f"encrypted; accepts this user's own key {others}")

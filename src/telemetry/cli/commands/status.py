@@ -48,7 +48,9 @@ class DeadRun(Struct, kw_only=True, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_run_argument(parser)
     parser.add_argument(
-        "--json", action="store_true", help="print the whole snapshot as JSON, or what is left of a dead run"
+        "--json",
+        action="store_true",
+        help="print the whole snapshot as JSON; for a dead run, what can be recovered",
     )
 
 

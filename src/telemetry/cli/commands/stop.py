@@ -23,10 +23,12 @@ _TURN_S = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_run_argument(parser, required=True)
     parser.add_argument(
-        "--reason", default="stopped on request", help="words for the result (default: %(default)s)"
+        "--reason", default="stopped on request", help="reason to store in the result (default: %(default)s)"
     )
-    parser.add_argument("--interrupt", action="store_true", help="don't drain: the result is marked interrupted")
-    parser.add_argument("--no-wait", action="store_true", help="return as soon as the aggregator has heard it")
+    parser.add_argument("--interrupt", action="store_true", help="skip the drain; the result is marked interrupted")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return as soon as the aggregator has received the request"
+    )
     parser.add_argument(
         "--timeout",
         type=float,
@@ -68,5 +70,5 @@ def _await_result(target: find_run.Target, snapshots: Subscription, timeout_s: f
                 if report.final:
                     return report
     raise EndpointError(
-        f"the run has not ended within {timeout_s:g} s", hint="`telemetry status` says what it waits for"
+        f"the run did not end within {timeout_s:g} s", hint="`telemetry status` shows what it is waiting for"
     )

@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_run_argument(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--all", action="store_true", help="every snapshot; without it a slow reader skips to the newest"
+        "--all", action="store_true", help="print every snapshot; without this a slow reader skips to the newest"
     )
     what.add_argument(
-        "--records", action="store_true", help="the record stream from its beginning: marks, params, …"
+        "--records", action="store_true", help="print the record stream from its beginning: marks, params, …"
     )
     parser.add_argument("-n", "--count", type=_natural, default=None, metavar="N", help="stop after N lines")
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no count")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
     return int(text)
 
 
@@ -80,7 +80,7 @@ def _record_lines(target: find_run.Target) -> Iterator[bytes]:
                     yield _record_line(record)
             following = stream.next_seq
             if stream.missed:
-                console.say(f"{number_of(stream.missed, 'record')} can't be had any more")
+                console.say(f"{number_of(stream.missed, 'record')} skipped: no longer available")
     try:
         yield from map(_record_line, _records_on_disk(target, following))
     except RunNotFoundError:

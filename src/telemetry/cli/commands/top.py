@@ -45,18 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="?",
         default=None,
-        help="directory, run id, name, control address, or `latest` (default: the live run, where --dir is given "
-        "of those in it; a choice where there are several, and the newest run under --dir where there is none)",
+        help="directory, run id, name, control address, or `latest` (default: the live run, below --dir "
+        "if given; asks if there are several; without one, the newest run below --dir)",
     )
     find_run.add_dir_argument(parser)
-    parser.add_argument("--baseline", default=None, metavar="RUN", help="a finished run to compare with")
+    parser.add_argument("--baseline", default=None, metavar="RUN", help="finished run to compare with")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--plain", action="store_true", help="a line a second instead, until the run ends")
-    how.add_argument("--once", action="store_true", help="print how the run is now, and leave")
-    how.add_argument("--web", action="store_true", help="serve the cockpit to browsers on this machine")
-    parser.add_argument("--json", action="store_true", help="with --once: the whole snapshot, as `status --json`")
+    how.add_argument(
+        "--plain", action="store_true", help="print one line per second instead of the cockpit, until the run ends"
+    )
+    how.add_argument("--once", action="store_true", help="print the current state and exit")
+    how.add_argument("--web", action="store_true", help="serve the cockpit to a browser on this machine")
     parser.add_argument(
-        "--port", type=_port, default=None, metavar="N", help="with --web (default: 8765, or else a free one)"
+        "--json", action="store_true", help="with --once: print the whole snapshot, as `status --json` does"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=None, metavar="N", help="port for --web (default: 8765, or a free port)"
     )
     parser.add_argument("--job-pid", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--served", action="store_true", help=argparse.SUPPRESS)
@@ -72,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plain:
         return plain_viewer.follow(target)
     if not has_screen(served=args.served):
-        console.say("no terminal to draw on: a line a second instead, as with --plain")
+        console.say("no terminal to draw on: printing one line per second, as with --plain")
         return plain_viewer.follow(target)
     return _cockpit(args, target)
 
@@ -139,18 +143,18 @@ def baselines(root: Path, fallback_dirs: Sequence[str], but: RunDirectory | None
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
     return int(text)
 
 
 def _check(args: argparse.Namespace) -> None:
     """Raise UsageError for options that would have no effect."""
     if args.json and not args.once:
-        raise UsageError("--json goes with --once", hint="`telemetry tail` prints snapshots as they come")
+        raise UsageError("--json requires --once", hint="use `telemetry tail` to print snapshots continuously")
     if args.port is not None and not args.web:
-        raise UsageError("--port goes with --web")
+        raise UsageError("--port requires --web")
     if args.baseline and (args.plain or args.once):
-        raise UsageError("--baseline is for the cockpit alone")
+        raise UsageError("--baseline works only in the cockpit")
 
 
 def _target(args: argparse.Namespace) -> find_run.Target:
@@ -170,7 +174,7 @@ def _target(args: argparse.Namespace) -> find_run.Target:
     live = [found for found in alive if found.state not in TERMINAL] or alive
     if not live:
         newest = resolve(find_run.LATEST, root)
-        console.say(f"nothing is live; the newest run is {newest.path}")
+        console.say(f"no live run; showing the newest run, {newest.path}")
         return find_run.Target(str(newest.path), root)
     if len(live) > 1 and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{len(live)} runs are live: {_names(live)}", hint="telemetry top RUN")
@@ -321,5 +325,5 @@ def _title(target: find_run.Target, directory: RunDirectory | None) -> str:
 
 def _stop_words(job_pid: int) -> str:
     if job_pid:
-        return "Stop the command? It gets SIGTERM."
-    return "End the run? Producers go on, what they record then is in no result."
+        return "Stop the command? This sends it SIGTERM."
+    return "End the run? Producers continue, but later events are not in the result."

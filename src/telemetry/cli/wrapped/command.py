@@ -128,7 +128,7 @@ class Job:
         if not self.started:
             return f"the command could not be started: {self._failure}"
         if os.WIFSIGNALED(self._status):
-            return f"the command was ended by {_signal_name(os.WTERMSIG(self._status))}"
+            return f"the command was killed by {_signal_name(os.WTERMSIG(self._status))}"
         return f"the command exited with code {self.exit_code}"
 
     def facts(self) -> CommandFacts:

@@ -55,8 +55,8 @@ def open_stage(*, tui: bool) -> Stage:
     capable = os.environ.get("TERM", "dumb") != "dumb"
     if not (capable and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "--tui needs a terminal, on stdin and on stderr",
-            hint="leave it out, and look at the run with `telemetry top` from a terminal",
+            "--tui requires a terminal on stdin and stderr",
+            hint="remove --tui, and watch the run with `telemetry top` in another terminal",
         )
     from telemetry.cli.wrapped.terminal import Terminal
     from telemetry.cli.wrapped.viewer_stage import ViewerStage

@@ -77,6 +77,6 @@ def departure(code: int) -> str:
         return ""
     number = -code if code < 0 else code - 128  # a viewer that cleans up after a signal reports 128 + number
     try:
-        return f"the viewer was ended by {signal.Signals(number).name}"
+        return f"the viewer was killed by {signal.Signals(number).name}"
     except ValueError:
-        return f"the viewer was ended by signal {number}" if code < 0 else f"the viewer ended with code {code}"
+        return f"the viewer was killed by signal {number}" if code < 0 else f"the viewer exited with code {code}"

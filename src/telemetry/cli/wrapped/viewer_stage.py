@@ -81,7 +81,7 @@ class ViewerStage:
             try:
                 self._viewer = Viewer(command, environment, self._terminal, self._left)
             except OSError as error:
-                self._left(f"the viewer can't be started: {error.strerror}")
+                self._left(f"can't start the viewer: {error.strerror}")
 
     def say(self, message: str) -> None:
         with self._lock:
@@ -137,9 +137,9 @@ class ViewerStage:
 
     def _take_over(self, words: str) -> None:
         if words:
-            console.say(words + ("; the command goes on" if self._running else ""))
+            console.say(words + ("; the command continues" if self._running else ""))
         if self._log is not None and self._log.path.exists():
-            console.say(f"what the command has written is in {self._log.path}")
+            console.say(f"the output of the command is in {self._log.path}")
         if self._running and self._relay is not None:
             self._terminal.pass_keys()
             self._relay.connect(keyboard=True, screen=True)
@@ -176,5 +176,5 @@ class ViewerStage:
             self._log.close()
             if self._log.lost_bytes:
                 lost = size(self._log.lost_bytes)
-                console.say(f"{lost} of the command's output are not in {self._log.path}: {self._log.failure}")
+                console.say(f"{lost} of the command's output are missing in {self._log.path}: {self._log.failure}")
                 self._log.lost_bytes = 0

@@ -93,5 +93,5 @@ def _ask(client: ControlClient) -> MetricsSnapshot | None:
 def _waiting_for(workers: list[ProducerStat], grace_s: float) -> str:
     several_hosts = len({stat.host for stat in workers}) > 1
     names = [process(one.name or one.producer, one.pid, one.host if several_hosts else "") for one in workers]
-    who = number_of(len(workers), "worker that is", "workers that are")
+    who = number_of(len(workers), "worker")
     return f"waiting up to {grace_s:g} s for {who} still recording: {listed(names, _NAMED)}"

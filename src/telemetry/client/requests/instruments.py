@@ -35,8 +35,7 @@ _WHOLE: Final = 1 << 32  # so that the sum over the chunks of a request fits in 
 _AT_ZERO: Final = (words.FAILED, words.EXPIRED)
 """Counters made together with the first issue, so that zero failures are reported as 0."""
 _LEFT_OUT: Final = (
-    "which is left out: `planned` is a whole number of nanoseconds, as time.monotonic_ns() has it, neither seconds "
-    "nor the wall clock's"
+    "so it was ignored: `planned` must be whole nanoseconds of time.monotonic_ns(), not seconds or wall-clock time"
 )
 
 
@@ -95,10 +94,10 @@ class Family:
         """Return `at_ns` if it is a valid time. Otherwise count it and return the time now."""
         moment = self.moment_or_none(at_ns)
         if moment is None:
-            self._say(at_ns, "an `at_ns`", "for which now is taken")
+            self._say(at_ns, "an `at_ns`", "so the current time is used")
             return time.monotonic_ns()
         if moment >= _WALL_NS:
-            self._say(at_ns, "an `at_ns`", "which is a time of time.monotonic_ns(), not of the wall clock")
+            self._say(at_ns, "an `at_ns`", "which is wall-clock time: use time.monotonic_ns()")
         return moment
 
     def moment_or_none(self, at_ns: SupportsIndex) -> int | None:
@@ -117,21 +116,21 @@ class Family:
         """
         moment = self.moment_or_none(planned)
         if moment is None:
-            self.say_once("planned", f"a `planned` of requests of {self.kind!r} is no time, {_LEFT_OUT}")
+            self.say_once("planned", f"`planned` of a request of {self.kind!r} is not a time, {_LEFT_OUT}")
             return None
         if moment - at >= FAR_NS:
-            wrong = f"{(moment - at) / FAR_NS:,.0f} days ahead"
+            wrong = f"{(moment - at) / FAR_NS:,.0f} days in the future"
         elif moment < min(EARLY_NS, at - _LONG_NS):
-            wrong = f"{(at - moment) / _LONG_NS:,.0f} h ago"
+            wrong = f"{(at - moment) / _LONG_NS:,.0f} h in the past"
         else:
             return moment
         self._host.recorders.refused.hit()
-        self.say_once("planned", f"requests of {self.kind!r} were planned {wrong}, {_LEFT_OUT}")
+        self.say_once("planned", f"`planned` of a request of {self.kind!r} is {wrong}, {_LEFT_OUT}")
         return None
 
     def _refuse(self, value: object, what: str) -> None:
         self._host.recorders.refused.hit()
-        self._say(value, what, "which is left out")
+        self._say(value, what, "so it was ignored")
 
     def _say(self, value: object, what: str, outcome: str) -> None:
         """Print one message per `what` about an invalid value and its consequence."""
@@ -142,7 +141,7 @@ class Family:
             given = repr(said) if isinstance(value, str) else said
         except Exception:  # noqa: BLE001 – `str` of the caller's object may raise anything
             given = f"a {type(value).__name__}"
-        self.say_once(what, f"requests of {self.kind!r} were given {given} as {what}, {outcome}")
+        self.say_once(what, f"a request of {self.kind!r} got {given} as {what}, {outcome}")
 
     def say_once(self, what: str, line: str) -> None:
         """Print a line at the terminal, only once for each subject `what`."""
@@ -266,8 +265,9 @@ class Family:
             except ValueError as error:
                 self.say_once(
                     word,
-                    f"{record.tokens} lacks the tokens of a text: {error}. It counts as unencodable; this is said "
-                    f"once. Give `{word}=`, a number, where texts may be like that",
+                    f"{record.tokens} can't count the tokens of a text: {error}. The text counts "
+                    f"as unencodable; this warning appears once. Pass `{word}=` with a number for "
+                    "such texts",
                 )
                 raise
 

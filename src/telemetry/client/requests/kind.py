@@ -177,8 +177,8 @@ class Requests:
         if not self.stop_when:
             family.say_once(
                 "enough",
-                f"`enough` of requests of {self.name!r} is never true, as nothing says when that is: "
-                f'run.requests({self.name!r}, stop_when="p99 known")',
+                f"`enough` of the requests {self.name!r} is never true without a stop condition: "
+                f'use run.requests({self.name!r}, stop_when="p99 known")',
             )
         elif self._judge(parse(self.stop_when), family).known:
             self._enough.add(window)
@@ -286,8 +286,9 @@ def check_arguments(name: str, given: Mapping[str, object]) -> None:
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise UsageError(
-            f"a request of {name!r} is not issued with {unknown[0]!r}, but with {', '.join(known)}",
-            hint=f"labels, expire_s and stop_when are those of its kind: run.requests({name!r}, …).issue(…)",
+            f"a request of {name!r} was issued with {unknown[0]!r} but requests of this kind have "
+            f"the labels {', '.join(known)}",
+            hint=f"set labels, expire_s and stop_when on the kind: run.requests({name!r}, …).issue(…)",
         ) from None
 
 

@@ -82,8 +82,9 @@ class Kinds:
             self._refused = found = known or RefusedKind(self._host, self._asker)
         if known is None:
             notice.warn(
-                f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: those of {name!r} and of "
-                "later ones are dropped. Names and labels should not hold values without end"
+                f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: requests of "
+                f"{name!r} and later kinds are dropped. Names and labels should have a limited "
+                "number of values"
             )
         return found
 
@@ -176,8 +177,8 @@ class Tracking:
         if not self._entered:
             self._entered = True
             notice.warn(
-                f"the tracking window {self.window!r} was never entered, so no request belongs to it: it is for a "
-                f"block, `with run.tracking({self.window!r}):`"
+                f"the tracking window {self.window!r} was never entered, so it contains no "
+                f"requests: use it as a block, `with run.tracking({self.window!r}):`"
             )
 
     def __enter__(self) -> Self:
@@ -202,20 +203,22 @@ def _checked_labels(name: str, labels: Mapping[str, object]) -> dict[str, str]:
     taken = sorted(labels.keys() & set(_OURS))
     if taken:
         raise InstrumentError(
-            f"{name!r}: the label {taken[0]!r} of requests is made by telemetry", hint="use another"
+            f"{name!r}: the label {taken[0]!r} is reserved for telemetry", hint="use another label"
         )
     if len(labels) > limits.LABEL_COUNT - 2:
-        raise InstrumentError(f"{name!r} has {len(labels)} labels, requests can have {limits.LABEL_COUNT - 2}")
+        raise InstrumentError(
+            f"{name!r} has {len(labels)} labels; the limit for requests is {limits.LABEL_COUNT - 2}"
+        )
     return checked_labels(name, labels)
 
 
 def _checked_age(name: str, expire_s: float) -> float:
     if not isinstance(expire_s, (int, float)) or not 0 < expire_s <= _LONGEST_EXPIRY_S:
-        raise InstrumentError(f"{name!r}: expire_s is {expire_s!r}, it has to be a positive number of seconds")
+        raise InstrumentError(f"{name!r}: expire_s is {expire_s!r}, must be a positive number of seconds")
     return float(expire_s)
 
 
 def _settled(name: str, what: str, known: T | None, new: T) -> T:
     if known and known != new:
-        raise InstrumentError(f"requests {name!r} have {what} {known!r} already, not {new!r}")
+        raise InstrumentError(f"requests {name!r} already have {what} {known!r}, not {new!r}")
     return new

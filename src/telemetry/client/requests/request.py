@@ -156,7 +156,7 @@ class Request(Struct, eq=False, gc=False):
         return f"<Request of {self._family.kind!r}, {state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a request belongs to the process that issued it")
+        raise TypeError("a request can only be used in the process that issued it")
 
     # --- for this package ------------------------------------------------------------------------
 

@@ -96,26 +96,30 @@ def condition(
     text = str(percentile)
     number = text.removeprefix("p")
     if not _PERCENTILE.fullmatch(number) or not Fraction(number):
-        raise UsageError(f"{text!r} is no percentile", hint='a number above 0 and below 100, such as "p99.9"')
+        raise UsageError(
+            f"{text!r} is not a percentile", hint='give a number above 0 and below 100, such as "p99.9"'
+        )
     if number == text and Fraction(number) < 1:
         meant = f"{float(number) * 100:.10g}"
         raise UsageError(
-            f"{text} is no percentile but a share",
-            hint=f'it is {meant} or "p{meant}"; below 1 % they are written as "p{text}"',
+            f"{text} is a share, not a percentile",
+            hint=f'write {meant} or "p{meant}"; for a percentile below 1 % write "p{text}"',
         )
     if of not in _SERIES:
-        raise UsageError(f"requests have no {of!r}", hint=f"one of {', '.join(_SERIES)}")
+        raise UsageError(f"requests have no series {of!r}", hint=f"use one of {', '.join(_SERIES)}")
     if confidence is not None and not _is_share(confidence):
-        raise UsageError(f"{confidence!r} is no confidence", hint="a number between 0 and 1, such as 0.99")
+        raise UsageError(
+            f"confidence={confidence!r} is out of range", hint="give a number between 0 and 1, such as 0.99"
+        )
     if within is not None and not _is_share(within):
         raise UsageError(
-            f"within={within!r} is no share of the value", hint="between 0 and 1, such as 0.05 for 5 %"
+            f"within={within!r} is out of range", hint="give a number between 0 and 1, such as 0.05 for 5 %"
         )
     if tolerance is not None and not (tolerance == 0 or _is_share(tolerance)):
-        raise UsageError(f"tolerance={tolerance!r} is no share", hint="0 or more, such as 0.001 for 0.1 %")
+        raise UsageError(f"tolerance={tolerance!r} is out of range", hint="give 0 or more, such as 0.001 for 0.1 %")
     if tolerance is not None and float(tolerance) >= float(Fraction(number) / 100):
         raise UsageError(
-            f"with a tolerance of {tolerance!r} nothing is left of p{number}", hint="a smaller one, such as 0.001"
+            f"a tolerance of {tolerance!r} is too large for p{number}", hint="give a smaller one, such as 0.001"
         )
     shares = (None if share is None else float(share) for share in (confidence, within, tolerance))
     return Condition(number, of, *shares)
@@ -143,7 +147,8 @@ def parse(stop_when: str) -> Condition:
     found = _CONDITION.fullmatch(" ".join(stop_when.split())) if isinstance(stop_when, str) else None
     if found is None:
         raise UsageError(
-            f"{stop_when!r} is no condition to stop", hint='such as "p99 known" or "p99 of ttft known within 5%"'
+            f"{stop_when!r} is not a condition to stop",
+            hint='write a condition such as "p99 known" or "p99 of ttft known within 5%"',
         )
     shares = (found[name] for name in ("confidence", "within", "tolerance"))
     return condition(

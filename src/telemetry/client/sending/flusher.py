@@ -52,7 +52,7 @@ class Ending:
         """Command that makes a result of the acknowledged events. Empty if the aggregator may still make it."""
         if not self.left:
             return ""
-        return f"`telemetry recover {shlex.quote(self.left)}` makes a result of what it had taken"
+        return f"`telemetry recover {shlex.quote(self.left)}` makes a result of the events that arrived"
 
     def in_words(self) -> str:
         """Return a message about lost events and a remedy. Empty if there is nothing to report."""
@@ -166,7 +166,7 @@ class Flusher:
         self._finish_by = finish_by if self._finish_by is None else min(self._finish_by, finish_by)
         self.wake()
         self._finished.wait(timeout_s + _LAST_BYTES_S)
-        return self._ending or self._unanswered(f"the flusher did not end within {timeout_s:g} s")
+        return self._ending or self._unanswered(f"the flusher did not finish within {timeout_s:g} s")
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -244,8 +244,9 @@ class Flusher:
             self._deserted = True
             if left := watch.left_behind():
                 notice.warn(
-                    f"nobody listens at {self._parts.endpoint} any more. What is recorded waits here for "
-                    f"`telemetry serve --resume {shlex.quote(left)}`, as long as there is room"
+                    f"the aggregator at {self._parts.endpoint} is gone. Events are buffered in "
+                    f"this process until `telemetry serve --resume {shlex.quote(left)}`; once the "
+                    "buffer is full, events are dropped"
                 )
 
     def _guarded(self, work: Callable[[], object]) -> None:
@@ -258,7 +259,7 @@ class Flusher:
         except Exception as error:  # noqa: BLE001 – the outbox has counted its events; reported once
             self._errors += 1
             if self._errors == 1:
-                notice.warn(f"the flusher failed and goes on: {error!r}")
+                notice.warn(f"the flusher failed and was restarted: {error!r}")
 
     def _turn(self, talk: ProducerSession) -> None:
         """Send until less than a full batch is left, or the run is over.
@@ -303,7 +304,7 @@ class Flusher:
         if talk.ended is not None:
             return Ending(talk.ended)
         if watch.gone(saying_end=True) or watch.refused:
-            reason = f"nobody listens at {self._parts.endpoint} any more"
+            reason = f"the aggregator at {self._parts.endpoint} is gone"
             return Ending(None, reason, sent, talk.ring.taken, watch.left_behind())
         return Ending(None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken)
 
@@ -415,6 +416,6 @@ def _sent(outbox: Outbox) -> int:
 
 def unreachable(endpoint: str, waited_s: float) -> EndpointError:
     return EndpointError(
-        f"no aggregator answers at {endpoint} within {waited_s:g} s",
-        hint="start one with `telemetry serve` or unset TELEMETRY_ENDPOINT, or pass required=False",
+        f"no aggregator answered at {endpoint} within {waited_s:g} s",
+        hint="start one with `telemetry serve`, unset TELEMETRY_ENDPOINT, or pass required=False",
     )

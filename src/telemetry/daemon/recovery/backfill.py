@@ -114,5 +114,5 @@ def _run_at(reader: JournalReader, segment: int) -> RunState | None:
         return decode_checkpoint(first.data).run
     except Malformed as malformed:
         raise RunDirectoryError(
-            f"a checkpoint of the journal can't be read: {malformed}", hint="use the version that wrote it"
+            f"can't read a checkpoint of the journal: {malformed}", hint="use the version that wrote it"
         ) from malformed

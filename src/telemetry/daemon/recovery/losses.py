@@ -17,23 +17,23 @@ def journal_losses(fold: Fold) -> Iterator[str]:
     if reader.tail_damaged:
         until = formatting.timestamp(fold.numbers.wall_ns(fold.now_ns))
         yield (
-            f"{_are(reader.tail_bytes, 'byte', 'at the end of the journal')} damaged and left out: "
-            f"what came after {until} is not in the result"
+            f"{_are(reader.tail_bytes, 'byte', 'at the end of the journal')} damaged and skipped: "
+            f"events after {until} are not in the result"
         )
     elif reader.tail_bytes:
-        torn = number_of(reader.tail_bytes, "torn byte, which is", "torn bytes, which are")
-        yield f"the journal ended with {torn} left out"
+        torn = number_of(reader.tail_bytes, "incomplete byte, which is", "incomplete bytes, which are")
+        yield f"the journal ended with {torn} skipped"
     if reader.damaged:
         yield HOLE
     if fold.unreadable:
-        yield f"{_are(fold.unreadable, 'note', 'of the journal')} of a newer version and passed over"
+        yield f"{_are(fold.unreadable, 'note', 'of the journal')} from a newer version and skipped"
 
 
 def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
     """Yield warnings about the history and the record log. Call it after `filler.end`."""
     for name, file in {"history": filler.history, "record log": filler.records}.items():
         if file is not None and file.failed:
-            yield f"the {name} could not be written: {file.failed}"
+            yield f"can't write the {name}: {file.failed}"
     if filler.history is not None:
         yield from filler.history.notices
     if filler.lost_seconds:
@@ -42,7 +42,9 @@ def file_losses(fold: Fold, filler: Backfill) -> Iterator[str]:
         yield f"{_are(filler.lost_records, 'record', 'of the stream')} lost"
     if ahead := filler.unjournaled_records(fold):
         records = number_of(ahead, "record")
-        yield f"the journal lost {records} that the record log has; what was sent again is in it twice"
+        yield (
+            f"the journal lost {records} that the record log has; records that were sent again appear in it twice"
+        )
 
 
 def _are(number: int, one: str, where: str) -> str:

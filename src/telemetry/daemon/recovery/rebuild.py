@@ -69,7 +69,7 @@ class Fold:
         self._entries = entries(reader, first_segment)
         first = next((entry for entry in self._entries if entry.kind == CHECKPOINT), None)
         if first is None:
-            raise RunDirectoryError("the journal has no checkpoint to begin with")
+            raise RunDirectoryError("the journal has no readable checkpoint to start from")
         self.now_ns = first.time_ns
         """Stamp of the newest entry."""
         self.numbers = Numbers.restore(first.data[0])
@@ -139,7 +139,7 @@ class Fold:
         if ending is not None and (ending.interrupted or not (damaged or numbers.aggregator.waiting_for())):
             return ending
         last = datetime.fromtimestamp(numbers.wall_ns(self.now_ns) // 10**9, UTC)
-        until = "can't be read beyond" if damaged else "ends at"
+        until = "is unreadable after" if damaged else "ends at"
         died = f"the aggregator died; its journal {until} {last:%Y-%m-%d %H:%M:%S} UTC"
         if ending is None:
             return Ending(reason=died, interrupted=True)

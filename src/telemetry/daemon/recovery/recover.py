@@ -83,7 +83,7 @@ def _claim(directory: RunDirectory, fallback_dirs: Sequence[str]) -> tuple[Claim
     try:
         directory.read_manifest()
     except RunDirectoryError as error:
-        lack = f"{error.message}: the run's id and name are those that the journal knows"
+        lack = f"{error.message}: run id and name are taken from the journal"
     else:
         return claim(directory.path, fallback_dirs), []
     lock = directory.lock()
@@ -118,7 +118,7 @@ def _fold(
         fold = Fold(reader, first_segment(reader, history, records))
     except RunDirectoryError as error:
         raise RunDirectoryError(
-            f"the run can't be recovered: {error.message}", hint=error.hint or "only its history is left, if any"
+            f"can't recover the run: {error.message}", hint=error.hint or "only its history may be left"
         ) from error
     filler = Backfill(history, records)
     total, done = max(1, _journal_bytes(directory)), 0
@@ -150,14 +150,17 @@ def _note_end(directory: RunDirectory, fold: Fold) -> None:
 
 def _power(fold: Fold) -> Iterator[str]:
     if restarted(SYSTEM_CLOCK, fold):
-        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
+        yield (
+            "the machine was restarted since: after a power loss, up to one second at the end of the "
+            "journal is missing"
+        )
 
 
 def _damage(directory: RunDirectory) -> Iterator[str]:
     """Yield warnings about unreadable parts of a history."""
     with suppress(OSError, RunDirectoryError):
         for path, damaged in damaged_bytes(directory.history).items():
-            yield f"{number_of(damaged, 'byte')} of {path} can't be read"
+            yield f"can't read {number_of(damaged, 'byte')} of {path}"
 
 
 def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
@@ -196,7 +199,7 @@ def _refine(directory: RunDirectory, fold: Fold, on_progress: OnProgress) -> Ref
     torn_bytes = fold.reader.tail_bytes
     refiner = Refiner(fold.numbers.aggregator, directory.journal, math.inf, over.set, torn_bytes)
     while not over.wait(_LOOK_EVERY_S):
-        on_progress("finding exact percentiles", math.nan)
+        on_progress("computing exact percentiles", math.nan)
     assert refiner.outcome is not None
     return refiner.outcome
 
@@ -209,7 +212,7 @@ def _refined(result: MetricsSnapshot, found: MetricsSnapshot) -> MetricsSnapshot
     if [(one.name, one.labels, one.count) for one in result.series] != [
         (one.name, one.labels, one.count) for one in found.series
     ]:
-        raise RunDirectoryError("the journal does not hold all that the result is made of: it stays as it is")
+        raise RunDirectoryError("the journal is missing some data of the result: the result is unchanged")
     return replace(result, series=found.series, exact=found.exact, exact_reason=found.exact_reason)
 
 

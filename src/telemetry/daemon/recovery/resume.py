@@ -62,7 +62,7 @@ class Claim:
         """The addresses at which the run's peers look for it. Raises RunDirectoryError."""
         if len(self.manifest.endpoints) != len(Endpoints.__dataclass_fields__):
             raise RunDirectoryError(
-                f"{self.directory.manifest} does not say where the run listened", hint=self.recovery
+                f"{self.directory.manifest} does not contain the address of the run", hint=self.recovery
             )
         return Endpoints(*self.manifest.endpoints)
 
@@ -115,7 +115,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         fold = Fold(reader, first_segment(reader, history, records, _READ_BACK))
     except RunDirectoryError as error:
         raise RunDirectoryError(
-            f"the run can't go on: {error.message}", hint=error.hint or f"what it left is in {directory.path}"
+            f"can't resume the run: {error.message}", hint=error.hint or f"its files are in {directory.path}"
         ) from error
     filler = Backfill(history, records)
     for entry in fold.entries():
@@ -124,7 +124,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
     clock = going_on(SYSTEM_CLOCK, fold)
     warnings = [carriable(said) for said in _losses(fold, filler)]
     numbers = fold.numbers
-    _LOG.info("the run goes on with %d events", numbers.aggregator.applied)
+    _LOG.info("the run continues with %d events", numbers.aggregator.applied)
     numbers.run = _beyond_the_journal(numbers.run, filler)
     numbers.run = replace(
         numbers.run,
@@ -190,7 +190,10 @@ def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
 def _losses(fold: Fold, filler: Backfill) -> Iterator[str]:
     """Yield warnings about a completely read journal and about the files beside it."""
     if restarted(SYSTEM_CLOCK, fold):
-        yield "the machine was restarted since: if it lost power, up to a second before the journal's end is lost"
+        yield (
+            "the machine was restarted since: after a power loss, up to one second at the end of the "
+            "journal is missing"
+        )
     yield from journal_losses(fold)
     yield from file_losses(fold, filler)
 

@@ -196,7 +196,9 @@ class _Lane:
             self._let_go()
             if not self._counter.closing:
                 _LOG.warning(
-                    "a worker with %s is gone, another follows: %s", number_of(len(job.texts), "text"), gone
+                    "a token counting worker with %s exited and was replaced: %s",
+                    number_of(len(job.texts), "text"),
+                    gone,
                 )
                 self._counter.again(job)
             return
@@ -215,11 +217,11 @@ class _Lane:
             except WorkerGone as gone:
                 self._let_go()
                 why = str(gone)
-                _LOG.warning("a worker that counts tokens could not begin: %s", why)
+                _LOG.warning("a token counting worker could not start: %s", why)
                 self._counter.pause(limits.RESTART_PAUSE_S * 2**attempt)
             else:
                 return self.process
-        self.failure = f"no worker that counts tokens can begin: {printable(why)}"
+        self.failure = f"no token counting worker can start: {printable(why)}"
         return None
 
     def _begin(self) -> None:
@@ -238,8 +240,8 @@ def _first_worker(path: str) -> TokenProcess:
     """Start the first worker. Raise TelemetryError."""
     if find_spec("tokenizers") is None:
         raise TelemetryError(
-            "tokens can't be counted: the package `tokenizers` is not installed",
-            hint=f"{install_hint('tokens')}, or leave --tokenizer out",
+            "can't count tokens: the package `tokenizers` is not installed",
+            hint=f"{install_hint('tokens')}, or remove --tokenizer",
         )
     process = None
     try:
@@ -249,7 +251,7 @@ def _first_worker(path: str) -> TokenProcess:
         if process is not None:
             process.close()
         raise TelemetryError(
-            f"the tokenizer {printable(path)} can't be read: {printable(str(gone))}",
-            hint="--tokenizer is the path of a tokenizer.json of the library `tokenizers`",
+            f"can't read the tokenizer {printable(path)}: {printable(str(gone))}",
+            hint="--tokenizer takes the path of a tokenizer.json of the library `tokenizers`",
         ) from None
     return process

@@ -42,7 +42,7 @@ class TokenProcess:
                 start_new_session=True,  # Ctrl-C at a terminal must reach only the aggregator
             )
         except OSError as error:
-            raise WorkerGone(f"no process can be started: {error.strerror}") from error
+            raise WorkerGone(f"can't start a process: {error.strerror}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -72,7 +72,7 @@ class TokenProcess:
         except struct.error:
             counts = []
         if len(counts) != len(texts) or min(counts, default=0) < FAILED:
-            raise self._gone("it answered nonsense")
+            raise self._gone("it sent an invalid answer")
         return [None if number == FAILED else number for number in counts]
 
     def kill(self) -> None:
@@ -104,7 +104,7 @@ class TokenProcess:
     def _hear(self, deadline: float) -> bytes:
         (length,) = HEAD.unpack(self._read(HEAD.size, deadline))
         if length > _ANSWER_BYTES:
-            raise self._gone("it answered nonsense")
+            raise self._gone("it sent an invalid answer")
         return self._read(length, deadline)
 
     def _read(self, size: int, deadline: float) -> bytes:
@@ -134,6 +134,6 @@ class TokenProcess:
                 code = self._process.wait(_WAIT_S)
             except subprocess.TimeoutExpired:
                 code = 0
-            why = f"it died by signal {-code}" if code < 0 else f"it ended with code {code}"
+            why = f"it was killed by signal {-code}" if code < 0 else f"it exited with code {code}"
         self.kill()
         return WorkerGone(why)

@@ -31,8 +31,8 @@ OWN_PRODUCER: Final = TOKEN_COUNTER
 _NAME: Final = "token counter"
 _WALL_TIMES: Final = (0, 0)  # the anchor for times that are already wall clock times, as those of pending texts
 _NO_TOKENIZER: Final = (
-    "texts came whose tokens nobody counts: no tokenizer is set. `--tokenizer PATH`, or tokens.tokenizer in the "
-    "configuration"
+    "tokens are not counted: a producer sent texts, but no tokenizer is set. Use `--tokenizer "
+    "PATH`, or tokens.tokenizer in the configuration"
 )
 
 

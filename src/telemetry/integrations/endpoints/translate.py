@@ -122,14 +122,14 @@ class EndpointsFeed:
             self._track("ended", "")
         if not self.over and self._begun:
             self._run.counter(UNFINISHED).add(1)
-            self._say("the benchmark has not said that it ended: what it sent last may be missing")
+            self._say("the benchmark sent no end message: its last messages may be missing")
 
     # --- session ---------------------------------------------------------------------------------
 
     def _begin(self, event: Event) -> None:
         self._begun = True
         if event.event_type != decode.STARTED:
-            self._say("the benchmark had begun before: what it sent until now is unknown")
+            self._say("the benchmark started before the feed: its earlier messages are missing")
 
     def _compare_clocks(self, message: bytes) -> None:
         """Measure the clock difference by the newest event of the first message.
@@ -142,8 +142,8 @@ class EndpointsFeed:
         if ahead_ns > 0:
             self._ahead_ns = ahead_ns + _SPARE_NS
             self._say(
-                f"the benchmark's clock is {duration_ns(ahead_ns)} ahead of this machine's, and its times are "
-                "moved back: durations and rates are right, times of day are not"
+                f"the benchmark's clock is {duration_ns(ahead_ns)} ahead of this machine's, so its "
+                "times are shifted back: durations and rates are correct, times of day are not"
             )
 
     def _at(self, event: Event) -> int:
@@ -278,7 +278,7 @@ class EndpointsFeed:
         """Return the prompt and keep its length until its request ends, or return None beyond the limit."""
         if self._chars + len(prompt) > limits.FEED_OPEN_CHARS:
             self._refuse("prompts_full")
-            self._say_full("too many or too long prompts of requests in flight: tokens of some are not counted")
+            self._say_full("too many prompts in flight, or too long ones: some tokens are not counted")
             return None
         self._chars_of[key] = len(prompt)
         self._chars += len(prompt)

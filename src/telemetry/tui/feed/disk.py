@@ -44,7 +44,7 @@ class DiskFeed:
         self._history_thread.look_at(end_ns, seconds)
 
     def stop_run(self) -> None:
-        self._outlet.tell(Note("the run is over already"))
+        self._outlet.tell(Note("the run has already ended"))
 
     def close(self) -> None:
         self._outlet.close()

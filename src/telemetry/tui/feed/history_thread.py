@@ -102,7 +102,7 @@ class HistoryThread:
             while (work := self._next_work()) is not None:
                 work()
         except Exception as error:  # noqa: BLE001 – thread root: stale figures would look like the truth
-            self._tell(Note(f"the history is no longer read: {error!r}", bad=True))
+            self._tell(Note(f"reading the history stopped: {error!r}", bad=True))
         finally:
             if self._past is not None:
                 self._past.close()
@@ -205,7 +205,7 @@ class HistoryThread:
         """
         if not self._noted and not isinstance(error, EndpointError | KeysError):
             self._noted = True
-            self._tell(Note(f"there is no history to look at: {error.message}", bad=True))
+            self._tell(Note(f"no history to show: {error.message}", bad=True))
         self._tell(_window_trends(snapshot))
 
     # --- requests --------------------------------------------------------------------------------
@@ -220,11 +220,11 @@ class HistoryThread:
         try:
             found = _within(list(self._opened().intervals(start_ns, end_ns)), start_ns, end_ns)
             if not found:
-                self._tell(Note("the history has nothing of that moment"))
+                self._tell(Note("the history has no data for that time"))
                 return
             figures = self._time_range(found, _percentiles(self._newest)).figures()
         except TelemetryError as error:
-            self._tell(Note(f"that moment can't be looked at: {error.message}", bad=True))
+            self._tell(Note(f"can't show that time: {error.message}", bad=True))
             return
         series = {self._ids[index]: one for index, one in figures.items()}
         self._tell(RangeFiguresOf(RangeFigures(start_ns=found[0].start_ns, end_ns=found[-1].end_ns, series=series)))
@@ -239,7 +239,7 @@ class HistoryThread:
             self._load(self._followed)
         except TelemetryError as error:
             self._timeline = None
-            self._tell(Note(f"the history of this series can't be read: {error.message}", bad=True))
+            self._tell(Note(f"can't read the history of this series: {error.message}", bad=True))
 
     def _load(self, series: SeriesId) -> None:
         """Report the whole history of a series so far. Reports nothing until an interval contains the series."""

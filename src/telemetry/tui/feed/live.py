@@ -92,7 +92,7 @@ class LiveFeed:
     def _stop_by_control(self) -> str:
         with ControlClient(self._endpoint) as client:
             client.request(Stop(reason=STOP_REASON))
-        return "the run has been asked to end"
+        return "stop requested"
 
     def _open_past(self, snapshot: MetricsSnapshot) -> IntervalSource:
         """Open the history. Called on the history thread, after the first snapshot."""

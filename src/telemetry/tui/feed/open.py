@@ -36,7 +36,7 @@ def terminate(pid: int) -> str:
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
-        raise TelemetryError(f"process {pid} has ended already") from None
+        raise TelemetryError(f"process {pid} has already ended") from None
     except OSError as error:
-        raise TelemetryError(f"process {pid} can't be sent SIGTERM: {error.strerror}") from error
-    return f"SIGTERM was sent to process {pid}"
+        raise TelemetryError(f"can't send SIGTERM to process {pid}: {error.strerror}") from error
+    return f"sent SIGTERM to process {pid}"

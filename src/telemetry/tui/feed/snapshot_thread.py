@@ -84,7 +84,7 @@ class SnapshotThread:
                     self._explain(error)
                     self._closing.wait(_BACKOFF_S[min(self._failures, len(_BACKOFF_S)) - 1])
         except Exception as error:  # noqa: BLE001 – thread root: a viewer that stops must give a reason
-            self._tell(Note(f"the run is no longer listened to: {error!r}", bad=True))
+            self._tell(Note(f"stopped listening to the run: {error!r}", bad=True))
 
     def _greet(self) -> Welcome:
         """Say hello to the aggregator. Reports a first snapshot if the next one may take long.
@@ -92,7 +92,7 @@ class SnapshotThread:
         Raises EndpointError, KeysError or ProtocolError.
         """
         if refuses(self._endpoint):
-            raise EndpointError(f"nobody listens at {self._endpoint}")
+            raise EndpointError(f"no aggregator listens at {self._endpoint}")
         with ControlClient(self._endpoint) as client:
             hello = Hello(mono_ns=time.monotonic_ns())
             welcome = check_welcome(client.request(hello, _HELLO_S), self._endpoint)
@@ -119,11 +119,11 @@ class SnapshotThread:
                     heard_s = time.monotonic()
                     self._closing.wait(_PERIOD_S)
                 elif time.monotonic() - heard_s > longest_s:
-                    raise EndpointError("the aggregator has gone silent")
+                    raise EndpointError("the aggregator stopped answering")
 
     def _check(self, run_id: str, name: str) -> None:
         if self._run_id and run_id != self._run_id:
-            raise ProtocolError(f"another run answers at this address now, {name}")
+            raise ProtocolError(f"another run, {name}, now answers at this address")
         self._run_id = run_id
 
     def _watch_backends(self) -> None:

@@ -31,7 +31,7 @@ _COLUMNS: Final = (
     Column("written", "delivered", keep=1),
     Column("dropped", "dropped", keep=2),
     Column("retried", "retried", keep=4),
-    Column("no_place", "no place", keep=6),
+    Column("no_place", "unsupported", keep=6),
     Column("repeated", "repeated", keep=7),
     Column("restarts", "restarts", keep=8),
     Column("breaker", "breaker", right=False, keep=5),

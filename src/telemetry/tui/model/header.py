@@ -48,7 +48,7 @@ def header(scene: Scene, view: View, width: int) -> tuple[Line, ...]:
     snapshot = scene.snapshot
     if snapshot is None:
         badge = Cell(" CONNECTING ", "warn" if scene.trouble else "accent")
-        words = _trouble(scene, width) or ((Cell("no snapshot has come yet", "dim"),),)
+        words = _trouble(scene, width) or ((Cell("waiting for the first snapshot", "dim"),),)
         return (cut((badge,), width), *words)
     lines = [_first(scene, snapshot, view, width)]
     if bar := progress(snapshot, width, silent=scene.silence_s > 0, past=scene.moment is not None):
@@ -80,7 +80,7 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
         missing = f", {formatting.count(account.missing)} missing" if account.missing else ""
         return Piece(f"lossy: {formatting.count(dropped)} lost{missing}", "bad")
     if account.missing:
-        return Piece(f"{formatting.count(account.missing)} missing, asked for again", "warn")
+        return Piece(f"{formatting.count(account.missing)} missing, requested again", "warn")
     return Piece("complete so far · 0 lost", "good")
 
 
@@ -136,7 +136,7 @@ def _moment(scene: Scene, snapshot: MetricsSnapshot) -> Line:
     assert scene.moment is not None
     ago = numbers.seconds((snapshot.time_ns - scene.moment.end_ns) / 1e9)
     before = "before the end" if snapshot.state in TERMINAL else "ago"
-    return (Cell(f"back at {moment_words(scene.moment)} UTC", "accent"), BETWEEN, Cell(f"{ago} {before}", "accent"))
+    return (Cell(f"showing {moment_words(scene.moment)} UTC", "accent"), BETWEEN, Cell(f"{ago} {before}", "accent"))
 
 
 def _trouble(scene: Scene, width: int) -> tuple[Line, ...]:
@@ -199,9 +199,9 @@ def _pending(snapshot: MetricsSnapshot) -> Iterator[Piece]:
     pending = snapshot.pending
     waiting = [_named(snapshot, pending.producers)] if pending.producers else []
     waiting += list(wording.waiting(snapshot))
-    yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all has come, closing the books", "warn")
+    yield Piece(f"waiting for {', '.join(waiting)}" if waiting else "all events received, finishing", "warn")
     if pending.deadline_s is not None:
-        yield Piece(f"at most {pending.deadline_s:.0f} s more", "plain", 1)
+        yield Piece(f"at most {pending.deadline_s:.0f} s left", "plain", 1)
     yield verdict(snapshot)._replace(keep=2)
 
 

@@ -42,7 +42,7 @@ def log(scene: Scene) -> tuple[Line, ...]:
         if said:
             lines += [()] if lines else []
             lines += [(Cell(title, "strong"),), *said]
-    return tuple(lines) or ((Cell("nothing has been said yet", "dim"),),)
+    return tuple(lines) or ((Cell("no messages yet", "dim"),),)
 
 
 @lru_cache(maxsize=1024)  # twice the number of output lines that are kept
@@ -69,7 +69,7 @@ def _losses(snapshot: MetricsSnapshot) -> Iterator[Line]:
     if account.waiting:
         yield (
             Cell(f"{number_of(account.waiting, 'event')} waiting", "warn"),
-            Cell("  no definition has come for their id"),
+            Cell("  no definition has arrived for their id"),
         )
 
 

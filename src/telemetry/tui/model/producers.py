@@ -83,7 +83,9 @@ def total(scene: Scene, view: View, width: int) -> Line:
         Piece(f"{numbers.counted(account.received, view.units)} received", keep=3),
         Piece(f"{formatting.count(account.lost)} lost", "bad" if account.lost else "plain"),
         Piece(f"{wording.batches(account.repaired)} repaired" if account.repaired else "", keep=1),
-        Piece(f"{wording.batches(account.unrepairable)} lost for good" if account.unrepairable else "", "bad", 1),
+        Piece(
+            f"{wording.batches(account.unrepairable)} permanently lost" if account.unrepairable else "", "bad", 1
+        ),
     ]
     return fitted(pieces, width)
 
@@ -211,9 +213,9 @@ def _said(stat: ProducerStat, snapshot: MetricsSnapshot, odd: Notes) -> Iterator
     elif stat.completeness == "unknown":
         yield "said no hello", False
     if stat.unrepairable:
-        yield f"{wording.batches(stat.unrepairable)} lost for good", True
+        yield f"{wording.batches(stat.unrepairable)} permanently lost", True
     elif stat.missing_batches:
-        yield "gaps, asked for again", False
+        yield "gaps, requested again", False
     if stat.producer in odd.losing:
         yield "loses most", True
     if stat.producer in odd.lagging:

@@ -208,10 +208,10 @@ def _said(flow: Flow, scene: Scene, width: int) -> Iterator[Row]:
     if counts.finishes:
         said.append(("finished", by_count(counts.finishes, room), "dim"))
     if counts.after_end:
-        calls = f"{number_of(counts.after_end, 'call')} for requests that had ended or are unknown"
+        calls = f"{number_of(counts.after_end, 'call')} for requests that had already ended or are unknown"
         said.append(("too late", calls, "dim"))
     if counts.out_of_order:
-        durations = f"{number_of(counts.out_of_order, 'duration')} left out: the end lies before the beginning"
+        durations = f"{number_of(counts.out_of_order, 'duration')} ignored: the end is before the beginning"
         said.append(("out of order", durations, "dim"))
     for what, text, tone in said:
         cell = Cell(NOTHING, "dim") if past else Cell(text, tone)
@@ -275,7 +275,7 @@ def _word(item: VisibleSeries, counts: RequestCounts, view: View) -> str:
 
 def _nothing(scene: Scene, view: View, parts: Sequence[RequestSeries]) -> str:
     if parts:
-        return "nothing has been measured yet"
+        return "no measurements yet"
     if view.filter and has_requests(scene):
         return f"no request matches '{printable(view.filter)}'"
     return "no requests yet" if scene.live else "the run has no requests"

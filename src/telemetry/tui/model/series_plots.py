@@ -28,8 +28,8 @@ _NAMED: Final[tuple[Tick, ...]] = ((0.0, "0 %"), (math.log10(2), "50 %"), (1.0, 
 _OVER_TIME: Final[tuple[tuple[str, Tone], ...]] = (("max", "bad"), ("p99", "warn"), ("p50", "good"))
 """Traces in drawing order. If p99 equals the maximum, because there are few values, p99 is drawn over it."""
 OVER_TIME_PERCENTILES: Final = ("50", "99")
-NO_HISTORY: Final = "no history of this series has come"
-READING: Final = "no history has been read yet"
+NO_HISTORY: Final = "no history of this series yet"
+READING: Final = "no history yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def trend_plot(scene: Scene, series: SeriesId, unit: str, units: Units) -> Plot:
     if scene.moment is not None and scene.snapshot is not None:
         cursor = (scene.moment.end_ns - scene.snapshot.time_ns) / 1e9
         if cursor < 1 - len(trend):
-            return Plot(title=title, empty="that was before; opened, the series shows it")
+            return Plot(title=title, empty="this is an older time; open the series to see it")
     axis = value_axis(trend, unit, units)
     places = tuple(float(place) for place in range(1 - len(trend), 1))
     traces = (Trace("p99", places, tuple(map(axis.at, trend)), "warn"),)

@@ -15,8 +15,9 @@ from textual.widgets import Static
 from telemetry.tui import keys
 
 PROSE: Final = (
-    "A click selects a row or sorts by a column, a double click opens. Tabs and the keys in the last line can be "
-    "clicked, too. Arrow keys, page up and down, home and ctrl+end move. Nothing but stop reaches the run."
+    "A click selects a row or sorts by a column; a double click opens. You can also click tabs and "
+    "the keys in the last line. Arrow keys, page up and down, home and ctrl+end move. Only stop "
+    "affects the run."
 )
 _KEY_COLUMNS: Final = 7
 TWO_COLUMNS_FROM: Final = 80

@@ -72,7 +72,7 @@ def test_contradicting_last_words_are_told_and_clamped() -> None:
     numbered.receive(5, 10, {})
     assert "numbered 15" in numbered.close(3, {})[0]
     dropped.receive(0, 10, {})
-    assert "it dropped" in dropped.close(10, {"buffer_full": 4})[0]
+    assert "dropped by it" in dropped.close(10, {"buffer_full": 4})[0]
     assert _balanced(numbered)
     assert _balanced(dropped)
 

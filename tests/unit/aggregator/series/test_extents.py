@@ -63,7 +63,7 @@ class Bench:
 
     @property
     def warnings(self) -> list[str]:
-        return [one for one in self._snapshot().warnings if "no hello" not in one]
+        return [one for one in self._snapshot().warnings if "without a hello" not in one]
 
     @property
     def extents(self) -> dict[str, Extent | None]:
@@ -172,7 +172,7 @@ def test_without_a_unit_of_time_there_is_no_extent() -> None:
     bench = Bench(Define(0, "size", "series", "B", within="size"), Define(1, "done", "counter", within="size"))
     bench.send([(0, T + 5, 3), (1, T + 5, 1)])
     assert bench.extents == {"done": None, "size": None}
-    assert bench.warnings == ["series 'size' has no unit of time: nothing is known of when its values began"]
+    assert bench.warnings == ["series 'size' has no unit of time, so the start of its values is unknown"]
 
 
 def test_what_was_said_of_it_is_not_said_again_by_a_restored_one() -> None:
@@ -193,7 +193,9 @@ def test_the_first_definition_stands() -> None:
     bench = Bench(*OF_REQUESTS, *OF_REQUESTS, Define(5, "depth", "gauge", within="latency"))
     assert bench.warnings == []
     bench.send(records=[Define(7, "tokens", "series", "tokens", within="done")])
-    assert bench.warnings == ["series 'tokens' was defined before within another series, which stays"]
+    assert bench.warnings == [
+        "series 'tokens' was defined before within another series; the first definition is used"
+    ]
     bench.restart()
     bench.send([(LATENCY, T + 80, 30), (TOKENS, T + 10, 4), (5, T + 5, 1.0)])
     assert inside(bench.extents["tokens"]) == (1, 4)

@@ -284,7 +284,7 @@ def test_names_shown_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.end("a", 3)
     assert [values for _, values, _ in bench.take()] == [{"x": 1.0}, {"y": 1.0, "z": 1.0}, {"z": 1.0, "x": 3.0}]
     assert (bench.stat.values, bench.stat.newest) == ({"x": 3.0, "y": 1.0}, 3)
-    assert bench.warnings == ["steps: values of more than 2 names, or too long ones: the rest is not shown"]
+    assert bench.warnings == ["values of more than 2 names of steps, or too long ones: the rest is not shown"]
 
 
 def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_names_shown_of_all_axes_are_bounded_together(monkeypatch: pytest.Monkey
     bench.steps.close()
     bench.take()
     assert [stat.values for stat in bench.steps.stats()] == [{"x": 1.0, "five5": 1.0}, {"x": 2.0}]
-    assert bench.warnings == ["steps: values of more than 3 names, or too long ones: the rest is not shown"]
+    assert bench.warnings == ["values of more than 3 names of steps, or too long ones: the rest is not shown"]
     again = Steps(30.0, bench.warnings.append)
     state = msgspec.msgpack.decode(encode(save(bench.steps)))
     load(again, state)

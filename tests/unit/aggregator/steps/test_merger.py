@@ -45,7 +45,7 @@ def test_axes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.log("a", 1, axis="eval", x=1.0) is Reason.STEPS_FULL
     assert bench.steps.end("a", StepEnd("eval", 1)) is Reason.STEPS_FULL
     bench.steps.declare(Axis("eval"))
-    assert set(bench.warnings) == {"more than 1 axes: the steps of the others are dropped"}
+    assert set(bench.warnings) == {"more than 1 axes: the steps of further axes are dropped"}
     assert [stat.name for stat in bench.steps.stats()] == ["train"]
 
 
@@ -62,7 +62,7 @@ def test_room_is_made_of_kept_steps_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert bench.log("b", 5, x=1.0, y=1.0, z=1.0) is None
     assert bench.take() == [(4, {"x": 0.5, "y": 1.0}, "timeout")]
     assert bench.log("b", 5, p=1.0, q=1.0) is Reason.STEPS_FULL
-    assert bench.warnings == ["more than 4 values in open steps: those there is no room for are dropped"]
+    assert bench.warnings == ["more than 4 values in open steps: further values are dropped"]
     bench.steps.close()
     assert bench.take() == [(5, {"x": 1.0, "y": 1.0, "z": 1.0}, "run_end")]
     assert bench.steps._budget.left == 1
@@ -101,7 +101,7 @@ def test_the_first_declaration_stands() -> None:
     bench.steps.declare(Axis("train", "sum", {"lr": "last"}, 6))
     assert bench.warnings == []
     bench.steps.declare(Axis("train", "max"))
-    assert bench.warnings == ["axis 'train' was declared again, otherwise: what was said first stands"]
+    assert bench.warnings == ["axis 'train' was declared again with other values; the first declaration is used"]
     bench.log("a", 1, 1, loss=1.0, lr=1.0)
     bench.log("b", 1, 2, loss=2.0, lr=2.0)
     bench.steps.close()
@@ -113,7 +113,7 @@ def test_patterns_that_do_not_count_are_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(limits, "STEP_PATTERNS", 1)
     bench = Bench(young=True)
     bench.steps.declare(Axis("train", "mean", {"a*": "sum", "b*": "sum"}))
-    assert bench.warnings == ["axis 'train': of its patterns only the first 1 count"]
+    assert bench.warnings == ["axis 'train': only the first 1 of its patterns are used"]
 
 
 def test_no_values_are_no_step() -> None:

@@ -9,7 +9,7 @@ from telemetry import limits
 from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.shown_names import ShownNames
 
-WARNING = "steps: values of more than 3 names, or too long ones: the rest is not shown"
+WARNING = "values of more than 3 names of steps, or too long ones: the rest is not shown"
 
 
 @pytest.fixture(autouse=True)

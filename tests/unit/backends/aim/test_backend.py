@@ -12,6 +12,6 @@ from telemetry.backends.choice import make, parse
 
 def test_only_directories_are_repositories(tmp_path: Path) -> None:
     """Aim's server is none."""
-    with pytest.raises(NotConfigured, match="no directory"):
+    with pytest.raises(NotConfigured, match="is not a directory"):
         make(parse("aim:repo=aim://host:53800"), tmp_path)
     assert make(parse("aim:repo=/x"), tmp_path).where() == ""

@@ -34,5 +34,5 @@ def test_what_is_no_number_is_neither_lowest_nor_highest() -> None:
 def test_another_release_of_aim_is_named() -> None:
     """It is made of parts that nobody promised: without them nothing is written."""
     tracker = SimpleNamespace(_track=None, sequence_infos={})
-    with pytest.raises(NotConfigured, match="no _init_sequence_info, _update_context_data"):
+    with pytest.raises(NotConfigured, match="lacks _init_sequence_info, _update_context_data"):
         Sequences(SimpleNamespace(_tracker=tracker))

@@ -56,7 +56,7 @@ def test_a_task_that_cannot_be_read_is_an_error(tmp_path: Path, damaged: str) ->
     """Whatever is there instead."""
     state = begun(tmp_path)
     (tmp_path / "offline-1" / "task.json").write_text(damaged)
-    with pytest.raises(NotConfigured, match="can't be used"):
+    with pytest.raises(NotConfigured, match="can't use"):
         session(tmp_path, state)
 
 

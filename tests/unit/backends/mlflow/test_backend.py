@@ -22,5 +22,5 @@ def test_where_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(NotConfigured, match="is a file store"):
             make(parse(f"mlflow:uri={uri}"), tmp_path)
     state = {"uri": "https://other"}
-    with pytest.raises(NotConfigured, match="began at https://other"):
+    with pytest.raises(NotConfigured, match="started with https://other"):
         made.open(None, state)  # type: ignore[arg-type]

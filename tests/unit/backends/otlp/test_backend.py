@@ -84,7 +84,7 @@ def test_what_is_refused_is_named_and_the_rest_is_there(there: HttpReceiver, tmp
         backend.write([step(0, 5_000), step(1)])
     assert told.value.keys == {"r0"}
     assert backend.left_out == {"rejected": 2}
-    assert said == ["it does not take metrics: HTTP 400: Bad Request", "the receiver says of metrics: old"]
+    assert said == ["it rejects metrics: HTTP 400: Bad Request", "the receiver reports for metrics: old"]
     assert [got.labels["step"] for got in points(there.folder)] == [1]
 
 
@@ -115,7 +115,7 @@ def test_a_signal_that_is_not_wanted_has_no_place(there: HttpReceiver, tmp_path:
     assert backend.where().endswith("/v1/traces")
     backend.write([span(1)])
     assert [path.name for path in there.folder.iterdir()] == ["000000.traces.pb"]
-    with pytest.raises(NotConfigured, match="neither"):
+    with pytest.raises(NotConfigured, match="both disabled"):
         OtlpBackend(OtlpOptions(metrics=False, traces=False), tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_who_is_not_known_can_not_begin(there: HttpReceiver, tmp_path: Path) -> 
     there.answers = [Answer(403), Answer(403), Answer(404)]
     with pytest.raises(Unavailable):
         backend.write([step(0)])
-    for words in ("HTTP 403", "nobody takes metrics"):
+    for words in ("HTTP 403", "no receiver for metrics"):
         with pytest.raises(NotConfigured, match=words):
             backend.open(FACTS, {})
 

@@ -73,7 +73,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("raise ImportError('cygrpc: no such symbol')", "grpcio can't be imported: cygrpc: no such symbol"),
+        ("raise ImportError('cygrpc: no such symbol')", "can't import grpcio: cygrpc: no such symbol"),
         ("import what_nobody_has", "what_nobody_has is not installed"),
     ],
 )

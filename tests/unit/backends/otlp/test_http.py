@@ -39,7 +39,7 @@ def test_a_request_arrives(tmp_path: Path) -> None:
     [
         (Answer(body=b"\x0a\x02\x08\x05"), Taken(5)),
         (Answer(headers={"Content-Type": "application/json"}, body=b"{}"), Taken()),
-        (Answer(body=b"\xff\xff"), Taken(0, "its answer can't be read")),
+        (Answer(body=b"\xff\xff"), Taken(0, "its answer is unreadable")),
     ],
 )
 def test_answers_are_read(tmp_path: Path, answer: Answer, taken: Taken) -> None:
@@ -85,7 +85,7 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     target = target_of(
         OtlpOptions(endpoint="https://x:1"), {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(tmp_path / "none")}
     )
-    with pytest.raises(NotConfigured, match="none can't be read"):
+    with pytest.raises(NotConfigured, match=r"can't read .*none"):
         HttpSender(target)
 
 

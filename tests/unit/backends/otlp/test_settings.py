@@ -50,13 +50,13 @@ def test_secrets_come_from_the_environment_and_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("options", "environment", "words"),
     [
-        ({"endpoint": "localhost:4318"}, {}, "no address"),
-        ({"endpoint": "http://"}, {}, "no address"),
-        ({"endpoint": "http://x:99999"}, {}, "no address"),
-        ({"endpoint": "http://me:secret@x:1"}, {}, "no place for a password"),
+        ({"endpoint": "localhost:4318"}, {}, "is not the address of a receiver"),
+        ({"endpoint": "http://"}, {}, "is not the address of a receiver"),
+        ({"endpoint": "http://x:99999"}, {}, "is not the address of a receiver"),
+        ({"endpoint": "http://me:secret@x:1"}, {}, "otlp: don't put a password in an address"),
         ({}, {ENV + "PROTOCOL": "http/json"}, "http/json"),
         ({}, {ENV + "HEADERS": "a=1,secret"}, "part 2 of OTEL_EXPORTER_OTLP_HEADERS"),
-        ({}, {ENV + "TRACES_ENDPOINT": "https://x:1/v1"}, "one receiver"),
+        ({}, {ENV + "TRACES_ENDPOINT": "https://x:1/v1"}, "the same receiver"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, Any], environment: dict[str, str], words: str) -> None:

@@ -73,7 +73,7 @@ def test_nobody_is_waited_for_for_ever(tmp_path: Path) -> None:
     backend.say = said.append
     show(backend, replace(SNAPSHOT, state="INTERRUPTED"))
     backend.close(final=True)
-    assert said == ["nobody has scraped the final values within 0.01 s"]
+    assert said == ["the final values were not scraped within 0.01 s"]
 
 
 def test_a_long_wait_for_the_last_scrape_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_long_wait_for_the_last_scrape_is_said(tmp_path: Path, monkeypatch: py
     backend.close(final=True)
     assert said == [
         "waits up to 0.02 s for the final values to be scraped",
-        "nobody has scraped the final values within 0.02 s",
+        "the final values were not scraped within 0.02 s",
     ]
 
 
@@ -99,7 +99,7 @@ def test_the_next_process_has_the_same_address_and_names(tmp_path: Path) -> None
     state = json.loads(json.dumps(backend.state()))
     other = begun(tmp_path, state)
     assert other.where() != backend.where()
-    with pytest.raises(NotConfigured, match="is taken"):
+    with pytest.raises(NotConfigured, match="is in use"):
         begun(tmp_path, port=backend.state()["port"])
     other.close(final=False)
     backend.close(final=False)

@@ -63,10 +63,10 @@ def test_a_page_of_another_site_gets_nothing() -> None:
 def test_an_address_that_can_not_be_had_is_said() -> None:
     """With what to do about it."""
     with closing(Server("127.0.0.1", 0, lambda accept: None)) as server:
-        with pytest.raises(NotConfigured, match=f"port {server.port} of 127.0.0.1 is taken") as told:
+        with pytest.raises(NotConfigured, match=f"port {server.port} of 127.0.0.1 is in use") as told:
             Server("127.0.0.1", server.port, lambda accept: None)
         assert "port=0" in told.value.hint
-    with pytest.raises(NotConfigured, match="can't be had"):
+    with pytest.raises(NotConfigured, match="is not available"):
         Server("192.0.2.1", 0, lambda accept: None)
 
 

@@ -98,7 +98,7 @@ def test_a_run_that_died_has_no_result(going: Going) -> None:
     assert keys(found)[-1].startswith("t")
     assert not of.position.final_done
     (note,) = of.notes()
-    assert "died and has no result" in note
+    assert "the run died without a result" in note
     going.come_back()
     play(going, 2, 5)
     going.end()

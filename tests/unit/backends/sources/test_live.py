@@ -161,7 +161,7 @@ def test_an_aggregator_that_is_gone_for_good(
     found = keys(drained(of))
     assert found[:2] == ["r1", f"t{WALL_NS + 10**9}"]
     assert found[2:] == (["final"] if result else [])
-    assert any("died and has no result" in note for note in of.notes()) is not result
+    assert any("the run died without a result" in note for note in of.notes()) is not result
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -84,7 +84,9 @@ def test_values_that_are_left_out_are_counted_and_said() -> None:
     assert read.item.values == {"xoss": 1.0}  # type: ignore[union-attr]
     assert source.again(1) == read.item
     assert (source.left_out, source.missed) == ({}, 0)
-    assert source.notes() == ["never fitted a name of the run: rename 'a'; of `latency/p99` the name is `latency`"]
+    assert source.notes() == [
+        "patterns that matched no name of the run: rename 'a'; the name of `latency/p99` is `latency`"
+    ]
     assert source._mapping.apply(Step(key="r2", time_ns=1, axis="train", step=1, values={"xoss": 1.0})) is None
     assert source.left_out == {ALIKE: 1}
     assert len(source.notes()) == 1
@@ -98,7 +100,7 @@ def test_patterns_that_never_fitted_are_said_at_the_end() -> None:
     assert source.notes() == []
     drained(source)
     (said,) = source.notes()
-    assert said.startswith("never fitted a name of the run: include 'latency/p99', rename 'los'; ")
+    assert said.startswith("patterns that matched no name of the run: include 'latency/p99', rename 'los'; ")
     assert source.notes() == []
     later = mapped(given, values, Position(next_record=1))
     drained(later)

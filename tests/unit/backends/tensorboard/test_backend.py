@@ -183,7 +183,7 @@ def test_a_file_that_was_cut_is_no_ground_to_go_on_from(tmp_path: Path) -> None:
     state = backend.state()
     backend.close(final=False)
     os.truncate(file_of(tmp_path, "train"), 60)
-    with pytest.raises(NotConfigured, match="was cut or removed"):
+    with pytest.raises(NotConfigured, match="it was truncated or removed"):
         opened(tmp_path, state)
 
 
@@ -199,7 +199,7 @@ def test_two_writers_of_one_folder(tmp_path: Path) -> None:
 def test_a_folder_that_can_not_be(tmp_path: Path) -> None:
     """A file in its place is not waited for."""
     (tmp_path / "taken").write_text("")
-    with pytest.raises(NotConfigured, match="can't be written"):
+    with pytest.raises(NotConfigured, match="can't write"):
         opened(tmp_path, logdir=str(tmp_path / "taken"))
 
 

@@ -113,7 +113,7 @@ def test_what_is_not_in_the_log_comes_again(tmp_path: Path, sessions: list[Writi
     sessions[0].slow = True
     backend.write(steps(2))
     sessions[0].dead = True
-    with pytest.raises(Unavailable, match="gone"):
+    with pytest.raises(Unavailable, match="exited"):
         backend.flush()
     assert sessions[0].killed
     backend.write(steps(1, 2))

@@ -123,7 +123,7 @@ def test_a_process_that_is_gone_is_unavailable(library: Library, tmp_path: Path)
     with pytest.raises(TypeError):
         session.row(0, {"a": 1})
     library.run.error = ConnectionResetError()
-    with pytest.raises(Unavailable, match="gone"):
+    with pytest.raises(Unavailable, match="exited"):
         session.row(0, {"a": 1})
     assert library.torn_down == 1
 

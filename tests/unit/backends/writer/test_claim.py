@@ -72,7 +72,7 @@ def test_a_writer_that_is_well_keeps_its_folder(folder: WriterFolder, hold: Hold
     for stat in (None, BackendStat(name="jsonl", pid=child.pid, time_ns=time.time_ns())):
         if stat is not None:
             folder.write_status(stat)
-        with pytest.raises(NotConfigured, match=f"process {child.pid}, has"):
+        with pytest.raises(NotConfigured, match=f"process {child.pid}, is using"):
             claim(folder, 0.0)
     assert child.poll() is None
 
@@ -118,5 +118,5 @@ def test_a_child_of_a_writer_does_not_hold_its_folder(folder: WriterFolder) -> N
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     """In our words."""
-    with pytest.raises(RunDirectoryError, match="can't be locked"):
+    with pytest.raises(RunDirectoryError, match="can't lock the writer's folder"):
         claim(WriterFolder(tmp_path / "gone"), 0.0)

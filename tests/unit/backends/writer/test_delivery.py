@@ -74,7 +74,7 @@ def test_an_outage_is_waited_for(tmp_path: Path) -> None:
     assert len(backend.calls) < 12
     assert bench.tally.retried == len(backend.calls) - 1
     assert (bench.tally.breaker.state, bench.tally.breaker.failures) == ("closed", 0)
-    assert bench.said[0].endswith("500 from the server; it is tried again")
+    assert bench.said[0].endswith("500 from the server; retrying")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_became_of_each_is_told(
     exports.tell(io.StringIO())
     err = capsys.readouterr().err
     assert "good     done           1,234     0" in err
-    assert f"\ngood is at {place}\n" in err  # however wide the terminal is
+    assert f"\ngood: see {place}\n" in err  # however wide the terminal is
     assert "bad: a reason" in said
     assert f"bad: 7 records are not delivered; telemetry export --resume {tmp_path}" in said
 
@@ -90,13 +90,13 @@ def test_who_delivers_nothing_is_not_waited_for_for_ever(tmp_path: Path, status:
     exports = export(tmp_path, "stuck", patience_s=0.2, said=said)
     assert time.monotonic() - begin_s < 10.0
     assert (exports.code, exports.stats[0].state) == (6, "undelivered")
-    assert any("no longer waiting" in words for words in said)
+    assert any("stopped waiting" in words for words in said)
 
 
 def test_words_that_no_process_takes_leave_none_behind(tmp_path: Path) -> None:
     """They come from a damaged file: whoever was started before them is ended."""
     started = Exports([Task("deaf", "deaf"), Task("x", "bad\0")], "", tmp_path, patience_s=1.0)
-    with pytest.raises(UsageError, match="the writer x can't be started: embedded null byte"), started:
+    with pytest.raises(UsageError, match="can't start the writer x: embedded null byte"), started:
         pytest.fail("it began")
     assert all(one.ended for one in started._writers.values())
 

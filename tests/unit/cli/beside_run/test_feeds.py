@@ -142,7 +142,7 @@ def test_those_that_hang_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_that_fails_is_said(nearby: Nearby) -> None:
     """With the code; another would fail as well."""
     feeding = nearby.begin("import sys; sys.exit(3)")
-    assert nearby.hear() == f"{FEED}: the feed ended with code 3"
+    assert nearby.hear() == f"{FEED}: the feed exited with code 3"
     feeding.end()
     assert feeding.failed
 
@@ -163,6 +163,6 @@ def test_one_that_is_killed_is_started_again_a_few_times(nearby: Nearby) -> None
     for number in range(limits.RESTARTS + 1):
         assert nearby.hear() == "there"
         again = "; it is started again" if number < limits.RESTARTS else ""
-        assert nearby.hear() == f"{FEED}: the feed was ended by signal 9{again}"
+        assert nearby.hear() == f"{FEED}: the feed was killed by signal 9{again}"
     feeding.end()
     assert feeding.failed

@@ -41,7 +41,7 @@ def test_the_usual_port_is_taken(
     """Then it is a free one, and a server that ends by itself is an error."""
     monkeypatch.setattr(launch, "PORT", taken)
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(TelemetryError, match="ended by itself, with code 1"):
+    with pytest.raises(TelemetryError, match="the web server exited with code 1"):
         launch.serve(["/bin/true"], None, "job")
     said = capfd.readouterr().err
     assert "http://127.0.0.1:" in said

@@ -42,8 +42,8 @@ def test_every_figure_is_said() -> None:
     text = render(figures())
     for words in (
         "a machine",
-        "149 ns of the caller, 205 ns of CPU",
-        "1.20 ms; of an empty function, 900 µs",
+        "149 ns in the caller; 205 ns of CPU",
+        "1.20 ms; 900 µs for an empty function",
         "at 100,000 events/s",
         "lost 0 of 1,500,000; aggregator 3.1 % of a core, 64.0 MiB",
         "3.12 M events/s ingested, lost 7 of 9,360,000",
@@ -54,7 +54,7 @@ def test_every_figure_is_said() -> None:
 def test_a_rate_that_was_not_reached_is_said() -> None:
     """A slow program is no slow aggregator."""
     assert "reached" not in render(figures())
-    assert "reached 50.0 k events/s" in render(figures(rate_reached=50_000.0))
+    assert "produced only 50.0 k events/s" in render(figures(rate_reached=50_000.0))
 
 
 def test_cpu_is_a_share_of_a_core() -> None:

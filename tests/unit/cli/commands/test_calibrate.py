@@ -12,8 +12,8 @@ from telemetry.cli.main import main
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no command given"),
-        (["--runs", "1", "--", "true"], "--runs 1 shows no noise"),
+        ([], "no command to run"),
+        (["--runs", "1", "--", "true"], "--runs 1 is out of range"),
         (["--runs", "1001", "--", "true"], "from 2 to 1,000"),
         (["--name", "a\nb", "--", "true"], "name"),
     ],

@@ -54,4 +54,4 @@ def test_path_says_where_it_looks(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = {Path(item["path"]).name: item["exists"] for item in json.loads(capsys.readouterr().out)}
     assert found == {"config.toml": False, "pyproject.toml": False, "telemetry.toml": True}
     assert main(["config", "path"]) == 0
-    assert capsys.readouterr().out.count("(not there)") == 2
+    assert capsys.readouterr().out.count("(not found)") == 2

@@ -42,5 +42,5 @@ def test_nothing_to_do_is_a_usage_error(
 ) -> None:
     """Exit 2, one line, no run."""
     assert main(["demo", flag, "0"]) == 2
-    assert "at least one" in capsys.readouterr().err
+    assert "at least 1" in capsys.readouterr().err
     assert asked == []

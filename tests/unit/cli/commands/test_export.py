@@ -42,9 +42,9 @@ def test_what_is_not_done_is_resumed_as_it_was_told(tmp_path: Path) -> None:
     (tmp_path / "backends" / "a").rename(tmp_path / "backends" / "moved")
     assert export._unfinished(tmp_path, {"moved": "jsonl:as=moved"})[0].name == "moved"
     (tmp_path / "backends" / "moved").rename(tmp_path / "backends" / "a")
-    with pytest.raises(UsageError, match="c was told a secret"):
+    with pytest.raises(UsageError, match="the options of c contain a secret"):
         export._unfinished(tmp_path, {})
-    with pytest.raises(UsageError, match=r"no writer called d .*it has a, b, c"):
+    with pytest.raises(UsageError, match=r"no writer named d .*its writers: a, b, c"):
         export._unfinished(tmp_path, {"d": "jsonl:as=d"})
 
 
@@ -56,32 +56,37 @@ def test_what_was_delivered_earlier_is_said(tmp_path: Path, capsys: pytest.Captu
     writer_folder(tmp_path, "c").checkpoint.write_text("{")
     export._say_what_is_done(tmp_path, ["a", "b", "c", "new"])
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("telemetry: a: delivered earlier, and not looked at again; ")
-    assert said.endswith(f"remove {tmp_path}/backends/a")
+    assert said.startswith("telemetry: a: delivered earlier, not checked again; ")
+    assert said.endswith(f"remove {tmp_path}/backends/a to deliver the run again")
 
 
 def test_nothing_to_deliver_is_said_of_those_that_were_named(tmp_path: Path) -> None:
     """And what is left for others."""
     writer(tmp_path, "a", "jsonl:as=a", done=True)
-    assert export._nothing_to_deliver(tmp_path, []).endswith("has no writer that is not done")
-    assert export._nothing_to_deliver(tmp_path, ["a"]) == "nothing to deliver: done is a"
+    assert export._nothing_to_deliver(tmp_path, []).endswith("are done")
+    assert export._nothing_to_deliver(tmp_path, ["a"]) == "nothing to deliver: a is done already"
     writer(tmp_path, "b", "jsonl:as=b")
     writer(tmp_path, "c", "jsonl:as=c")
     writer_folder(tmp_path, "c").checkpoint.write_text("{")
-    assert export._nothing_to_deliver(tmp_path, ["a"]).endswith("done is a; not done, and not named, is b, c")
+    assert export._nothing_to_deliver(tmp_path, ["a"]).endswith(
+        "a is done already; not done and not selected: b, c"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["export"], "nowhere to export to"),
+        (["export"], "no backend to export to"),
         (["export", "--to", "jsnl"], "did you mean jsonl?"),
-        (["export", "--to", "jsonl", "--every", "often"], "is no number of seconds"),
+        (["export", "--to", "jsonl", "--every", "often"], "is not a number of seconds"),
         *[
-            (["export", "--to", "jsonl", "--every", text], f"--every {text} is not between one second and a day")
+            (
+                ["export", "--to", "jsonl", "--every", text],
+                f"--every {text} is out of range: give one second to one day",
+            )
             for text in ("-1", "0", "0.2", "nan", "86401")
         ],
-        (["export", "x", "--writer"], "a writer has one --to"),
+        (["export", "x", "--writer"], "--writer requires exactly one --to"),
     ],
 )
 def test_what_is_wrong_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,7 +188,7 @@ def test_a_feed_that_took_something_leaves_no_mark(
     one = Marked()
     assert fed(monkeypatch, one, b"a", b"b") == 0
     assert one.marks == []
-    assert "endpoints: stopped; 2 messages taken" in capsys.readouterr().err
+    assert "endpoints: stopped; received 2 messages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["ipc:///x", "ipc:///no*where"])
@@ -198,8 +198,8 @@ def test_a_feed_to_which_nothing_came_is_in_the_result(
     """Whether or not anybody was found, with a code of its own."""
     one = Marked()
     assert fed(monkeypatch, one, address=address) == 6
-    assert one.marks == [f"feed endpoints:{address}: nothing came"]
-    assert "endpoints: stopped; nothing came" in capsys.readouterr().err
+    assert one.marks == [f"feed endpoints:{address}: no messages received"]
+    assert "endpoints: stopped; no messages received" in capsys.readouterr().err
 
 
 def test_waiting_for_long_is_in_the_result(
@@ -209,7 +209,7 @@ def test_waiting_for_long_is_in_the_result(
     monkeypatch.setattr("telemetry.integrations.feed_loop._QUIET_S", -1.0)
     one = Marked()
     fed(monkeypatch, one)
-    waiting = "nothing comes from ipc:///x for -1 s now; still waiting"
+    waiting = "no messages from ipc:///x for -1 s; still waiting"
     assert one.marks[0] == f"feed endpoints:ipc:///x: {waiting}"
     assert f"endpoints: {waiting}" in capsys.readouterr().err
 
@@ -222,8 +222,8 @@ def test_a_feed_that_fails_is_in_the_result(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RuntimeError):
         fed(monkeypatch, one, b"break")
     assert one.marks == [
-        "feed endpoints: endpoints is nowhere by itself (write endpoints:ADDRESS)",
-        "feed endpoints:ipc:///x: it failed",
+        "feed endpoints: endpoints has no default address (write endpoints:ADDRESS)",
+        "feed endpoints:ipc:///x: the feed failed",
     ]
 
 
@@ -237,7 +237,7 @@ def test_a_sender_that_has_gone_is_in_the_result(monkeypatch: pytest.MonkeyPatch
     one = Marked()
     monkeypatch.setattr(FeedLoop, "run", gone)
     assert fed(monkeypatch, one) == 1
-    assert one.marks == ["feed endpoints:ipc:///x: the sender has gone without a word"]
+    assert one.marks == ["feed endpoints:ipc:///x: the sender disconnected without an end message"]
 
 
 def test_a_wrong_feed_is_said(root: Path, signals: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_a_dead_aggregators_announcement_is_not_a_live_run(
     assert main(["ls", "--live", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert main(["stop", "killed"]) == 1
-    assert "has died" in capsys.readouterr().err
+    assert "died (pid" in capsys.readouterr().err
 
 
 def died(directory: RunDirectory) -> LiveRun:
@@ -98,7 +98,10 @@ def test_a_dead_run_is_offered_for_recovery(
     assert main(["ls"]) == 0
     captured = capsys.readouterr()
     command = f"`telemetry recover {directory.path}`"
-    assert captured.err == f"telemetry: killed is dead; {command} makes a result of what it left\n"
+    assert (
+        captured.err
+        == f"telemetry: the aggregator of killed died; run {command} to make a result from its journal\n"
+    )
     assert "recover" not in captured.out
 
 
@@ -166,7 +169,7 @@ def test_a_result_that_went_elsewhere_is_listed(
     (item,) = json.loads(capsys.readouterr().out)
     assert (item["state"], item["completeness"]) == ("COMPLETE", "complete")
     assert main(["report", "job"]) == 0
-    assert "could not be written" in capsys.readouterr().out
+    assert "can't write to the run directory" in capsys.readouterr().out
 
 
 def test_what_has_no_room_is_said(
@@ -178,7 +181,7 @@ def test_what_has_no_room_is_said(
     assert main(["ls"]) == 0
     said = capsys.readouterr()
     assert directory.path.name not in said.out
-    assert said.err == "telemetry: no room for pid and directory: a wider terminal shows it, or --json\n"
+    assert said.err == "telemetry: hidden columns: pid and directory; use a wider terminal or --json\n"
     monkeypatch.setenv("COLUMNS", "500")
     assert main(["ls"]) == 0
     said = capsys.readouterr()

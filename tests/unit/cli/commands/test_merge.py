@@ -41,9 +41,9 @@ def test_json_is_the_report(make_run: MakeRun, root: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["r1"], "one run is no merge (name two runs or more)"),
-        (["r1", "job"], "run r1 would count twice: it is in "),
-        (["r1", "ipc:///tmp/x"], "ipc:///tmp/x is the address of a live run (only runs that have ended can be"),
+        (["r1"], "a merge needs at least two runs (give two or more runs)"),
+        (["r1", "job"], "run r1 would be counted twice: it is in "),
+        (["r1", "ipc:///tmp/x"], "ipc:///tmp/x is a live run (only runs that have ended can be"),
         (["r1", "nobody"], "no run 'nobody'"),
         (["r1", "dead"], "has no final result"),
         (["r1", "dead"], "telemetry recover"),

@@ -53,7 +53,7 @@ def test_a_run_that_is_about_to_go_on_is_left_alone(asked: list[Any], capsys: py
     """A result would end it under the program that still records. Once nobody keeps it, it is recovered."""
     keeping = KeeperLock("r1")
     assert main(["recover", "job"]) == 1
-    assert f"process {os.getpid()} is starting another" in capsys.readouterr().err
+    assert f"process {os.getpid()} is restarting it" in capsys.readouterr().err
     assert len(asked) == 1
     keeping.end()
     assert main(["recover", "job"]) == 0
@@ -85,16 +85,20 @@ def test_nothing_to_recover(asked: list[Any], capsys: pytest.CaptureFixture[str]
     """Says so, and how to make a rough result exact."""
     asked[0] = Recovered(FOUND, written=False)
     assert main(["recover", "job"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "telemetry: nothing to recover: the run left its result"
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == "telemetry: nothing to recover: the run already has its result"
+    )
     rough = replace(FOUND, exact=False, exact_reason="too little time")
     asked[0] = Recovered(rough, written=False, refinable=True)
     assert main(["recover", "job"]) == 0
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith("nothing to recover: the run left its result; `--exact` finds its exact percentiles")
+    assert said.endswith(
+        "nothing to recover: the run already has its result; `--exact` computes its exact percentiles"
+    )
     asked[0] = Recovered(rough, written=False)
     assert main(["recover", "job"]) == 0
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "telemetry: nothing to recover: the run left its result",
+        "telemetry: nothing to recover: the run already has its result",
         "telemetry: not exact: too little time",
     ]
 
@@ -141,13 +145,13 @@ def test_progress(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytes
             clock.now += 0.01
             progress("reading the journal", 0.25)
         clock.now += 1.0
-        progress("finding exact percentiles", math.nan)
+        progress("computing exact percentiles", math.nan)
     said = capsys.readouterr().err
     if not terminal:
         assert said == ""
         return
     assert said == (
-        "\rtelemetry: reading the journal … 25%\x1b[K\rtelemetry: finding exact percentiles … 2 s\x1b[K\r\x1b[K"
+        "\rtelemetry: reading the journal … 25%\x1b[K\rtelemetry: computing exact percentiles … 2 s\x1b[K\r\x1b[K"
     )
 
 

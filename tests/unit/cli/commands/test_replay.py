@@ -40,7 +40,7 @@ def test_flags_and_defaults(played: list[Any], root: Any, capsys: pytest.Capture
     assert said.out == ""
     where, how, outcome, directory = said.err.splitlines()
     assert where == "telemetry: replay of job (abc) in /r"
-    assert how == "telemetry: watch it: telemetry top abc"
+    assert how == "telemetry: watch it with: telemetry top abc"
     assert "0 of 0 events applied" in outcome
     assert directory == "telemetry: /r"
 
@@ -57,7 +57,7 @@ def test_speeds(played: list[Any], word: str, speed: float) -> None:
 def test_no_speeds(played: list[Any], capsys: pytest.CaptureFixture[str], word: str) -> None:
     """Usage errors."""
     assert main(["replay", "job", f"--speed={word}"]) == 2
-    assert "is no speed: a number above 0, or `max`" in capsys.readouterr().err
+    assert "is not a speed: give a number above 0, or `max`" in capsys.readouterr().err
     assert played == []
 
 

@@ -72,15 +72,18 @@ def test_a_run_that_goes_on_is_told_from_a_new_one(capsys: pytest.CaptureFixture
     """With what it had."""
     serve.say_where(HERE | {"resumed_with": 250_886})
     said = capsys.readouterr().err.splitlines()[0]
-    assert said == "telemetry: run job (r1) goes on with 250,886 events in /d"
+    assert said == "telemetry: run job (r1) continues with 250,886 events in /d"
     serve.say_where(HERE | {"resumed_with": 1})
-    assert "goes on with 1 event in /d" in capsys.readouterr().err
+    assert "continues with 1 event in /d" in capsys.readouterr().err
 
 
 def test_an_address_with_a_key_is_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     """A shell would take half of Z85's characters for its own; and it is said who gets in."""
     key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]y$7"
-    for trusted, words in ((0, "for this user's own key alone"), (3, "for this user's own key and 3 trusted")):
+    for trusted, words in (
+        (0, "accepts this user's own key only"),
+        (3, "accepts this user's own key and 3 trusted"),
+    ):
         serve.say_where(HERE | {"endpoint": f"tcp://0.0.0.0:5#{key}", "trusted": trusted})
         _, export, keys = capsys.readouterr().err.splitlines()
         assert shlex.split(export)[-1] == f"TELEMETRY_ENDPOINT=tcp://0.0.0.0:5#{key}"
@@ -196,7 +199,7 @@ def test_what_a_run_decides_itself(
     """Flags that would be ignored are refused."""
     make_run("job", "r1", ended=False)
     assert main(["serve", "--resume", "job", *flags]) == 2
-    assert f"goes on with a run as it is: {named} can't be changed" in capsys.readouterr().err
+    assert f"{named} can't be combined with --resume" in capsys.readouterr().err
     assert started == []
 
 
@@ -208,7 +211,7 @@ def test_nothing_to_resume_is_said(
     result = MetricsSnapshot(run_id="r1", name="job", state="COMPLETE", directory="/d")
     monkeypatch.setattr(telemetry.daemon, "run_daemon", lambda *_, **__: (True, result))
     assert main(["serve", "--resume", "job"]) == 0
-    assert capsys.readouterr().err.splitlines()[0] == "telemetry: nothing to resume: the run has ended"
+    assert capsys.readouterr().err.splitlines()[0] == "telemetry: nothing to resume: the run has already ended"
 
 
 @pytest.mark.parametrize("name", ["job", "a/b", "ü", "x" * 200, " padded "])
@@ -220,5 +223,5 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "x" * 201, "a\nb", "a\x00", "a\udcff"])
 def test_no_names(name: str) -> None:
     """Empty, endless, or not to be printed."""
-    with pytest.raises(UsageError, match="can't be the name of a run"):
+    with pytest.raises(UsageError, match="is not a valid name for a run"):
         check_name(name)

@@ -43,7 +43,7 @@ def test_status_of_a_dead_run(make_run: MakeRun, capsys: pytest.CaptureFixture[s
         "its aggregator died, last seen 2026-03-01 12:00:00 UTC",
         "38 B in 1 segment",
         "telemetry recover ",
-        f"`telemetry serve --resume {directory.path}` goes on with the run",
+        f"`telemetry serve --resume {directory.path}` continues the run",
     ):
         assert part in captured.err
     assert main(["status", "killed", "--json"]) == 1
@@ -66,7 +66,7 @@ def test_a_run_that_is_about_to_go_on_is_not_called_dead(
     keeping = KeeperLock("bbbb2222")
     assert main(["status", "killed"]) == 1
     said = capsys.readouterr().err
-    assert f"its aggregator died, and process {os.getpid()} is starting another" in said
+    assert f"its aggregator died, and process {os.getpid()} is restarting it" in said
     assert "recover" not in said
     assert main(["status", "killed", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)

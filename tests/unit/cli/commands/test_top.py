@@ -55,7 +55,7 @@ def test_a_finished_run_in_lines(make_run: MakeRun, words: list[str], capsys: py
     assert "COMPLETE 7 events" in line
     assert headline == "complete: job, 7 of 7 events applied, 0 lost"
     assert ("no terminal" in captured.err) == ("--plain" not in words)
-    assert (f"nothing is live; the newest run is {directory.path}" in captured.err) == ("job" not in words)
+    assert (f"no live run; showing the newest run, {directory.path}" in captured.err) == ("job" not in words)
 
 
 def test_once_is_the_report_so_far(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,12 +74,12 @@ def test_once_is_the_report_so_far(make_run: MakeRun, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--json"], "--json goes with --once"),
-        (["--port", "9000"], "--port goes with --web"),
-        (["--once", "--baseline", "x"], "--baseline is for the cockpit"),
-        (["--plain", "--baseline", "x"], "--baseline is for the cockpit"),
-        (["--web", "--port", "0"], "no port"),
-        (["--web", "--port", "x"], "no port"),
+        (["--json"], "--json requires --once"),
+        (["--port", "9000"], "--port requires --web"),
+        (["--once", "--baseline", "x"], "--baseline works only in the cockpit"),
+        (["--plain", "--baseline", "x"], "--baseline works only in the cockpit"),
+        (["--web", "--port", "0"], "is not a port number"),
+        (["--web", "--port", "x"], "is not a port number"),
         (["--plain", "--web"], "not allowed with"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_dead_run_says_how_to_recover_it(
 def test_nobody_at_the_address(root: Path, how: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped address is an error at once, not a screen that waits."""
     assert main(["top", f"ipc://{root}/nobody", how]) == 1
-    assert "nobody listens at ipc://" in capsys.readouterr().err
+    assert "no aggregator listens at ipc://" in capsys.readouterr().err
 
 
 def test_several_live_runs_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,10 +165,10 @@ def test_a_folder_that_is_named_holds_the_run_that_is_meant(
     [
         (
             'keys = { figurs = "f" }',
-            "tui.keys (telemetry.toml): there is no action 'figurs' (did you mean figures?)",
+            "tui.keys (telemetry.toml): unknown action 'figurs' (did you mean figures?)",
         ),
-        ('theme = "textual-drak"', "tui.theme (telemetry.toml): there is no theme 'textual-drak' (did you mean"),
-        ('theme = "zzz"', "tui.theme (telemetry.toml): there is no theme 'zzz' (there are ansi-dark, "),
+        ('theme = "textual-drak"', "tui.theme (telemetry.toml): unknown theme 'textual-drak' (did you mean"),
+        ('theme = "zzz"', "tui.theme (telemetry.toml): unknown theme 'zzz' (the themes are ansi-dark, "),
     ],
 )
 def test_a_setting_that_is_wrong_is_said_with_its_place(

@@ -82,7 +82,7 @@ def test_a_command_that_a_signal_ends() -> None:
     """128 plus its number, and its name."""
     job = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     job.wait(nothing)
-    assert (job.exit_code, job.ending()) == (137, "the command was ended by SIGKILL")
+    assert (job.exit_code, job.ending()) == (137, "the command was killed by SIGKILL")
     assert (job.facts().exit_code, job.facts().signal) == (None, "SIGKILL")
 
 

@@ -167,7 +167,7 @@ def test_a_screen_that_stands_still_is_told_what_it_missed(
     output = b"0123456789abcde\n" * (MIB // 4)
     write_all(job.near, output)
     relay.settle(0.0)
-    seen = read_until(ends.screen, f"came too fast and are in {log.path}\r\n".encode())
+    seen = read_until(ends.screen, f"of output were too fast to show; they are in {log.path}\r\n".encode())
     assert seen.startswith(output[:MIB])
     assert len(seen) < 2 * MIB
     assert b"MiB of output" in seen

@@ -25,6 +25,6 @@ def test_a_viewer_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that can place characters, on both streams; what to do instead is said."""
     for term in ("dumb", "xterm"):
         monkeypatch.setenv("TERM", term)
-        with pytest.raises(UsageError, match="--tui needs a terminal") as caught:
+        with pytest.raises(UsageError, match="--tui requires a terminal") as caught:
             open_stage(tui=True)
         assert "telemetry top" in caught.value.hint

@@ -62,11 +62,11 @@ def test_the_command_line() -> None:
     ("code", "words"),
     [
         (0, ""),
-        (1, "the viewer ended with code 1"),
-        (143, "the viewer was ended by SIGTERM"),
-        (255, "the viewer ended with code 255"),
-        (-9, "the viewer was ended by SIGKILL"),
-        (-35, "the viewer was ended by signal 35"),
+        (1, "the viewer exited with code 1"),
+        (143, "the viewer was killed by SIGTERM"),
+        (255, "the viewer exited with code 255"),
+        (-9, "the viewer was killed by SIGKILL"),
+        (-35, "the viewer was killed by signal 35"),
     ],
 )
 def test_how_it_left(code: int, words: str) -> None:
@@ -88,8 +88,8 @@ def test_a_viewer_that_is_left(user: Desk, start: Start) -> None:
 @pytest.mark.parametrize(
     ("end", "words"),
     [
-        ("os.kill(os.getpid(), 9)", "the viewer was ended by SIGKILL"),
-        ("os._exit(3)", "the viewer ended with code 3"),
+        ("os.kill(os.getpid(), 9)", "the viewer was killed by SIGKILL"),
+        ("os._exit(3)", "the viewer exited with code 3"),
     ],
 )
 def test_a_viewer_that_falls(user: Desk, start: Start, end: str, words: str) -> None:

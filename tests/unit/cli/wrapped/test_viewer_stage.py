@@ -156,7 +156,7 @@ def test_a_viewer_that_stays_is_waited_for(user: Desk, tmp_path: Path, capsys: p
         assert termios.tcgetattr(user.near) == before
     assert b"only words" not in user.look()
     assert log_of(tmp_path) == b"only words\r\n"
-    assert f"what the command has written is in {tmp_path / OUTPUT}" in capsys.readouterr().err
+    assert f"the output of the command is in {tmp_path / OUTPUT}" in capsys.readouterr().err
 
 
 def test_without_patience_the_viewer_is_ended(user: Desk, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_viewer_that_falls_leaves_the_command_alone(
         stage.over()
         stage.await_leave(patient=True)
     assert job.exit_code == 7
-    assert "telemetry: the viewer ended with code 9; the command goes on\n" in capsys.readouterr().err
+    assert "telemetry: the viewer exited with code 9; the command continues\n" in capsys.readouterr().err
 
 
 def test_a_viewer_that_cannot_be_started_is_said(
@@ -199,7 +199,7 @@ def test_a_viewer_that_cannot_be_started_is_said(
         stage.over()
         stage.await_leave(patient=True)
     assert job.exit_code == 3
-    assert "the viewer can't be started: No such file or directory" in capsys.readouterr().err
+    assert "can't start the viewer: No such file or directory" in capsys.readouterr().err
 
 
 def test_ctrl_c_is_the_command_s(user: Desk, tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_output_that_could_not_be_kept_is_said(
         job.wait(nothing)
         stage.over()
         stage.await_leave(patient=True)
-    words = f"telemetry: 100 B of the command's output are not in {tmp_path / OUTPUT}: the disk is full\n"
+    words = f"telemetry: 100 B of the command's output are missing in {tmp_path / OUTPUT}: the disk is full\n"
     assert capsys.readouterr().err.count(words) == 1
 
 

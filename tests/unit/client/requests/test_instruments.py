@@ -96,7 +96,7 @@ def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.Mon
     assert program.values("llm.latency_corrected") == []
     assert program.recorders.refused.total == 2
     assert len(said) == 1
-    assert "planned 100 days ahead" in said[0]
+    assert "is 100 days in the future" in said[0]
 
 
 def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
@@ -113,13 +113,13 @@ def test_values_that_are_none_are_named(program: Any, said: Any) -> None:
         request.complete("stop")
     llm.issue(at_ns=1.5, input_text=b"bytes").complete(Silent("stop"))
     assert len(program.values("llm.completed")) == 3
-    assert [line.removeprefix("telemetry: requests of 'llm' were given ") for line in said()] == [
-        "0.5 as a `turn`, which is left out",
-        "'two' as the tokens of a piece, which is left out",
-        "'stop' as `output_tokens`, which is left out",
-        "-1 as `input_tokens`, which is left out",
-        "1.5 as an `at_ns`, for which now is taken",
-        "b'bytes' as `input_text`, which is left out",
+    assert [line.removeprefix("telemetry: a request of 'llm' got ") for line in said()] == [
+        "0.5 as a `turn`, so it was ignored",
+        "'two' as the tokens of a piece, so it was ignored",
+        "'stop' as `output_tokens`, so it was ignored",
+        "-1 as `input_tokens`, so it was ignored",
+        "1.5 as an `at_ns`, so the current time is used",
+        "b'bytes' as `input_text`, so it was ignored",
     ]
 
 
@@ -130,9 +130,7 @@ def test_a_time_of_the_wall_clock_is_named(program: Any, said: Any) -> None:
     llm.issue(at_ns=wall_ns).complete(at_ns=wall_ns + 7)
     assert program.values("llm.latency") == [7.0]
     [line] = said()
-    assert (
-        "given 1790000000000000000 as an `at_ns`, which is a time of time.monotonic_ns(), not of the wall" in line
-    )
+    assert "got 1790000000000000000 as an `at_ns`, which is wall-clock time" in line
 
 
 HOUR_NS = 3_600 * 10**9
@@ -143,11 +141,11 @@ UP_NS = 50 * HOUR_NS
 @pytest.mark.parametrize(
     ("planned", "why"),
     [
-        (UP_NS // 10**9, "planned 50 h ago"),
-        (5, "planned 50 h ago"),
-        (1_763_900_000, "planned 50 h ago"),
-        (50.0 * 3_600, "is no time"),
-        (-1, "is no time"),
+        (UP_NS // 10**9, "is 50 h in the past"),
+        (5, "is 50 h in the past"),
+        (1_763_900_000, "is 50 h in the past"),
+        (50.0 * 3_600, "is not a time"),
+        (-1, "is not a time"),
     ],
 )
 def test_a_plan_in_seconds_is_named(

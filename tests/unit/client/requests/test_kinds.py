@@ -68,14 +68,14 @@ def test_a_window_that_is_not_entered_says_so(program: Any, said: Any) -> None:
 
 def test_a_condition_that_cannot_be_read_raises(program: Any) -> None:
     """With one that can be."""
-    with pytest.raises(UsageError, match="no condition to stop"):
+    with pytest.raises(UsageError, match="is not a condition to stop"):
         program.kinds.requests("llm", {}, stop_when="soon")
 
 
 def test_names_of_a_kind_are_taken(program: Any) -> None:
     """Nobody else gives them another meaning; the same is welcome."""
     program.requests()
-    with pytest.raises(InstrumentError, match="has the unit 'ns' already"):
+    with pytest.raises(InstrumentError, match="already has the unit 'ns'"):
         program.catalog.instrument("series", "llm.latency", "ms")
     assert program.catalog.instrument("series", "llm.ttft", "ns").unit == "ns"
 

@@ -317,8 +317,8 @@ def test_a_number_of_tokens_wins_over_a_text(program: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("x" * (limits.UNCOUNTED_CHARS + 1), "262,145 characters are too long to be counted, 262,144 are the most"),
-        ("\U0001f600" * limits.UNCOUNTED_CHARS, "fit in a MiB of UTF-8"),
+        ("x" * (limits.UNCOUNTED_CHARS + 1), "262,145 characters, the limits are 262,144 characters"),
+        ("\U0001f600" * limits.UNCOUNTED_CHARS, "characters and one MiB of UTF-8 including its labels"),
         ("\ud800", "surrogates not allowed"),
     ],
     ids=["long", "bytes", "surrogate"],
@@ -333,7 +333,7 @@ def test_a_text_that_fits_in_no_record_is_counted_and_said_once(
     assert (program.records, program.unencodable.total) == ([], 4)
     assert len(program.values("llm.latency")) == 2
     lines = said()
-    assert [line.partition("lacks")[0] for line in lines] == [
+    assert [line.partition("can't")[0] for line in lines] == [
         "telemetry: llm.input_tokens ",
         "telemetry: llm.output_tokens ",
     ]
@@ -375,7 +375,7 @@ def test_a_request_stays_in_its_process(program: Any) -> None:
     """It says what it is, and is nothing that could be sent."""
     made = program.requests().issue()
     assert repr(made) == "<Request of 'llm', in flight>"
-    with pytest.raises(TypeError, match="belongs to the process"):
+    with pytest.raises(TypeError, match="a request can only be used in the process that issued it"):
         pickle.dumps(made)
     made.fail()
     assert repr(made) == "<Request of 'llm', ended>"

@@ -86,9 +86,9 @@ def test_a_percentile_may_be_written_as_in_a_gate(asked: object, meant: str) -> 
 )
 def test_a_share_is_no_percentile(asked: object, meant: str) -> None:
     """It would be one of the fastest: the error says what was meant, and how that one is asked for."""
-    with pytest.raises(UsageError, match="no percentile but a share") as caught:
+    with pytest.raises(UsageError, match="is a share, not a percentile") as caught:
         condition(asked, "latency", 0.99, None)
-    assert f'it is {meant} or "p{meant}"' in caught.value.hint
+    assert f'write {meant} or "p{meant}"' in caught.value.hint
     assert f'"p{asked}"' in caught.value.hint
 
 

@@ -177,5 +177,5 @@ def test_a_checkpoint_of_another_version_is_an_error(whole: Whole, monkeypatch: 
     history, log = whole.files(12, 24)
     journal = JournalWriter(whole.folder / "journal", b"noise", 10**15)
     journal.close()
-    with pytest.raises(RunDirectoryError, match="a checkpoint of the journal can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read a checkpoint of the journal"):
         first_segment(whole.reader(), history, log)

@@ -45,8 +45,8 @@ def test_a_torn_end(journal: Path) -> None:
     with journal.open("ab") as file:
         file.write(b"".join(frame([b"x" * 2_000], 3 * SECOND_NS, BATCH))[:1_234])
     assert said(journal) == [
-        "the journal ended with 1,234 torn bytes, which are left out",
-        "2 notes of the journal are of a newer version and passed over",
+        "the journal ended with 1,234 incomplete bytes, which are skipped",
+        "2 notes of the journal are from a newer version and skipped",
     ]
 
 
@@ -57,8 +57,8 @@ def test_a_damaged_end(journal: Path) -> None:
     journal.write_bytes(data + bytes(20_000))
     lost, _ = said(journal)
     assert re.fullmatch(
-        r"20,\d\d\d bytes at the end of the journal are damaged and left out: "
-        r"what came after 2026-03-01 12:00:01 UTC is not in the result",
+        r"20,\d\d\d bytes at the end of the journal are damaged and skipped: "
+        r"events after 2026-03-01 12:00:01 UTC are not in the result",
         lost,
     )
 
@@ -67,7 +67,7 @@ def test_one_is_singular(journal: Path) -> None:
     """A byte, a note, a second, a record."""
     with journal.open("ab") as file:
         file.write(b"".join(frame([b"x"], 3 * SECOND_NS, BATCH))[:1])
-    assert said(journal)[0] == "the journal ended with 1 torn byte, which is left out"
+    assert said(journal)[0] == "the journal ended with 1 incomplete byte, which is skipped"
     filler: Any = SimpleNamespace(
         history=None, records=None, lost_seconds=1, lost_records=1, unjournaled_records=lambda fold: 1
     )
@@ -75,7 +75,7 @@ def test_one_is_singular(journal: Path) -> None:
     assert list(file_losses(none, filler)) == [
         "1 second of the history is lost",
         "1 record of the stream is lost",
-        "the journal lost 1 record that the record log has; what was sent again is in it twice",
+        "the journal lost 1 record that the record log has; records that were sent again appear in it twice",
     ]
     one: Any = SimpleNamespace(
         reader=SimpleNamespace(tail_damaged=True, tail_bytes=1, damaged=False),
@@ -84,8 +84,8 @@ def test_one_is_singular(journal: Path) -> None:
         unreadable=1,
     )
     damaged, newer = journal_losses(one)
-    assert damaged.startswith("1 byte at the end of the journal is damaged and left out: ")
-    assert newer == "1 note of the journal is of a newer version and passed over"
+    assert damaged.startswith("1 byte at the end of the journal is damaged and skipped: ")
+    assert newer == "1 note of the journal is from a newer version and skipped"
 
 
 def test_files_that_lack_something() -> None:
@@ -99,9 +99,9 @@ def test_files_that_lack_something() -> None:
     )
     fold: Any = None
     assert list(file_losses(fold, filler)) == [
-        "the history could not be written: full",
+        "can't write the history: full",
         "it passed its cap",
         "1,000 seconds of the history are lost",
         "2 records of the stream are lost",
-        "the journal lost 3 records that the record log has; what was sent again is in it twice",
+        "the journal lost 3 records that the record log has; records that were sent again appear in it twice",
     ]

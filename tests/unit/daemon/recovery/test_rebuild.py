@@ -292,10 +292,10 @@ def test_a_fold_goes_on_as_the_run_would(tmp_path: Path, essence: Essence) -> No
 
 def test_a_fold_begins_with_a_checkpoint(tmp_path: Path) -> None:
     """Without one, or without a journal, it says so."""
-    with pytest.raises(RunDirectoryError, match="can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read"):
         Fold(JournalReader(tmp_path / "none"))
     JournalWriter(tmp_path / "j", b"noise", 5).close()
-    with pytest.raises(RunDirectoryError, match="a checkpoint of the journal can't be read"):
+    with pytest.raises(RunDirectoryError, match="can't read a checkpoint of the journal"):
         Fold(JournalReader(tmp_path / "j"))
 
 
@@ -411,7 +411,7 @@ def test_what_came_after_the_journal_failed_is_not_passed_over(
         found.take_note(End(producer="alive", batches=1, emitted=1), now_ns)
         result = complete(found)
         assert (result.accounting.lost, result.completeness) == (0, "incomplete")
-        assert "the journal could not be written" in result.warnings[0]
+        assert "the journal is incomplete" in result.warnings[0]
 
 
 def test_behind_damage_the_failure_is_still_known(tmp_path: Path, whole: Live) -> None:
@@ -452,4 +452,4 @@ def test_a_run_whose_journal_is_damaged_at_its_end_did_not_end_in_order(tmp_path
     fold, _, _ = folded(live.folder)
     ending = fold.how_it_ended()
     assert (ending.interrupted, fold.numbers.run.unaccounted) == (True, True)
-    assert ending.reason.startswith("enough; the aggregator died; its journal can't be read beyond 20")
+    assert ending.reason.startswith("enough; the aggregator died; its journal is unreadable after 20")

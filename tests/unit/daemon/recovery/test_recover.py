@@ -133,7 +133,9 @@ def test_a_journal_that_takes_no_more_keeps_nobody_from_the_result(dead: Any) ->
     with last.open("ab") as file:
         file.write(b"xyz")
     before = last.read_bytes()
-    assert recover(dead, Config()).snapshot.warnings == ["the journal ended with 3 torn bytes, which are left out"]
+    assert recover(dead, Config()).snapshot.warnings == [
+        "the journal ended with 3 incomplete bytes, which are skipped"
+    ]
     assert last.read_bytes() == before
 
 
@@ -163,9 +165,9 @@ def test_files_that_fail_are_said(dead: Any) -> None:
     log = dead.records / "records.jsonl"
     log.write_bytes(b"noise" + log.read_bytes())
     history, records = recover(dead, Config()).snapshot.warnings
-    assert history.startswith("the history could not be written: ")
+    assert history.startswith("can't write the history: ")
     assert "schema version 99" in history
-    assert records.startswith("the record log could not be written: ")
+    assert records.startswith("can't write the record log: ")
     assert "line 1" in records
 
 
@@ -182,8 +184,8 @@ def test_damage_in_the_middle_is_said(dead: Any, make_again: Any, die: Any) -> N
     restarted, *warnings = recover(dead, Config()).snapshot.warnings
     assert "restarted" in restarted
     assert warnings == [
-        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it",
-        f"5 bytes of {seconds} can't be read",
+        "can't read a time range of the journal; the numbers include it, from the next checkpoint",
+        f"can't read 5 bytes of {seconds}",
     ]
 
 
@@ -198,7 +200,7 @@ def test_damage_in_the_middle_costs_no_account(dead: Any, make_again: Any, die: 
     snapshot = recover(dead, Config()).snapshot
     assert (snapshot.accounting.applied, snapshot.exact) == (5, False)
     assert [said for said in snapshot.warnings if "restarted" not in said] == [
-        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+        "can't read a time range of the journal; the numbers include it, from the next checkpoint"
     ]
 
 
@@ -252,7 +254,7 @@ def test_a_result_that_holds_something_else_stays(dead: Any) -> None:
     result = recover(dead, Config()).snapshot
     more = replace(result, exact=False, series=[replace(result.series[0], count=99, histogram=[])])
     write_final(more, [dead.final])
-    with pytest.raises(RunDirectoryError, match="does not hold all"):
+    with pytest.raises(RunDirectoryError, match="is missing some data"):
         recover(dead, Config(), exact=True)
     assert read_final(dead.final) == more
     assert not recover(dead, Config()).written
@@ -262,7 +264,7 @@ def test_a_directory_that_cannot_be_written(dead: Any, monkeypatch: pytest.Monke
     """The error says why; a second call may do better."""
 
     def fail(*_: object) -> None:
-        raise RunDirectoryError("the final result can't be written: no room")
+        raise RunDirectoryError("can't write the final result: no room")
 
     with monkeypatch.context() as patch:
         patch.setattr(subject, "write_final", fail)
@@ -280,12 +282,12 @@ def test_damage_in_the_last_segment_is_said_and_cuts_the_run_off(dead: Any) -> N
     path.write_bytes(data)
     snapshot = recover(dead, Config()).snapshot
     assert (snapshot.state, snapshot.exact, snapshot.accounting.applied) == ("INTERRUPTED", False, 3)
-    assert "its journal can't be read beyond 20" in snapshot.reason
+    assert "its journal is unreadable after 20" in snapshot.reason
     assert snapshot.exact_reason.endswith("bytes of the journal are damaged")
-    (said,) = [one for one in snapshot.warnings if "damaged and left out: what came after 20" in one]
+    (said,) = [one for one in snapshot.warnings if "damaged and skipped: events after 20" in one]
     assert said.startswith(snapshot.exact_reason.partition(" ")[0])
     headline = Report(snapshot=snapshot, source="file").headline()
-    assert headline.startswith("interrupted: job, 3 events applied, what came after ")
+    assert headline.startswith("interrupted: job, 3 events applied, events after ")
     again = recover(dead, Config())
     assert (again.written, again.refinable) == (False, False)
 
@@ -321,7 +323,7 @@ def test_damage_that_the_numbers_do_not_need_is_said(dead: Any, make_again: Any,
     snapshot = recover(dead, Config()).snapshot
     assert not snapshot.exact
     assert snapshot.warnings[1:] == [
-        "a part of the journal can't be read: the numbers have it, from the checkpoint that follows it"
+        "can't read a time range of the journal; the numbers include it, from the next checkpoint"
     ]
     assert not recover(dead, Config()).refinable
 
@@ -358,7 +360,7 @@ def test_a_journal_needs_no_manifest(
     assert (found.run_id, found.name, found.accounting.applied, found.exact) == ("r1", "job", 1, True)
     (said,) = found.warnings
     assert "manifest" in said
-    assert said.endswith("the run's id and name are those that the journal knows")
+    assert said.endswith("run id and name are taken from the journal")
     assert (path / "history").exists() == history
     assert not recover(RunDirectory.open(path), Config()).written
 
@@ -378,12 +380,12 @@ def test_a_run_without_a_manifest_is_locked_all_the_same(make_service: Any) -> N
     """It may be alive."""
     directory = make_service().parts.directory
     directory.manifest.unlink()
-    with pytest.raises(RunDirectoryError, match="alive"):
+    with pytest.raises(RunDirectoryError, match="live aggregator"):
         recover(directory, Config())
 
 
 def test_what_a_cap_has_cost_is_in_the_result(dead: Any) -> None:
     """Whoever recovers the run did not see it happen."""
-    said = "the history passed its cap (history.cap_bytes, 1.00 GiB): its beginning is deleted"
+    said = "the history reached its size limit (history.cap_bytes, 1.00 GiB): the oldest time range was deleted"
     (dead.history / "cap.txt").write_text(f"{said}\n")
     assert said in recover(dead, Config()).snapshot.warnings

@@ -107,7 +107,7 @@ def test_without_a_record_log_it_goes_on(dead: Any, make_again: Any, connect: An
     path.write_bytes(spoiled)
     service = make_again(dead)
     said, _ = service.snapshot().warnings
-    assert said.startswith("the record log could not be written: ")
+    assert said.startswith("can't write the record log: ")
     assert "line 1" in said
     peer = connect(service)
     peer.batches, peer.emitted = 2, 4
@@ -123,7 +123,9 @@ def test_a_machine_that_was_restarted_may_have_lost_a_second(
     """A power cut mostly leaves the journal whole up to what was synced: no torn byte tells of what is gone."""
     monkeypatch.setattr("telemetry.daemon.recovery.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
     said, _ = make_again(dead).snapshot().warnings
-    assert said.startswith("the machine was restarted since: if it lost power, up to a second ")
+    assert said.startswith(
+        "the machine was restarted since: after a power loss, up to one second at the end of the journal is missing"
+    )
 
 
 def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, connect: Any) -> None:
@@ -171,7 +173,7 @@ def test_numbers_of_records_are_never_given_twice(dead: Any, make_again: Any, co
     service = make_again(dead)
     assert service.parts.numbers.run.records == 3
     assert service.snapshot().warnings == [
-        "the journal lost 1 record that the record log has; what was sent again is in it twice",
+        "the journal lost 1 record that the record log has; records that were sent again appear in it twice",
         ONCE,
     ]
     peer = connect(service)
@@ -213,7 +215,7 @@ def test_a_torn_tail_is_said(dead: Any, make_again: Any, die: Any) -> None:
     """In every snapshot from there on, also those of later lives."""
     with sorted(dead.journal.iterdir())[-1].open("ab") as file:
         file.write(b"".join(frame([b"x" * 2_000], 1, BATCH))[:1_234])
-    said = "the journal ended with 1,234 torn bytes, which are left out"
+    said = "the journal ended with 1,234 incomplete bytes, which are skipped"
     service = make_again(dead)
     assert service.snapshot().warnings == [said, ONCE]
     die(service)
@@ -302,8 +304,8 @@ def test_what_cannot_go_on_is_let_go(dead: Any, make_options: Any, short_dir: Pa
     content = journal.read_bytes()
     manifest = dead.read_manifest()
     for words, spoil in {
-        "the run can't go on": lambda: journal.write_bytes(b"noise"),
-        "does not say where": lambda: dead.write_manifest(replace(manifest, endpoints=[])),
+        "can't resume the run": lambda: journal.write_bytes(b"noise"),
+        "does not contain the address of the run": lambda: dead.write_manifest(replace(manifest, endpoints=[])),
         "is no": lambda: dead.write_manifest(replace(manifest, endpoints=["tcp://x"] * 4)),
     }.items():
         journal.write_bytes(content)
@@ -336,7 +338,7 @@ def test_whoever_starts_it_hears_that_there_is_nothing_left(dead: Any, make_opti
     with os.fdopen(reader) as pipe:
         said = json.loads(pipe.read())
     assert (written, found, ready) == (True, result, [])
-    assert said["error"] == "nothing to resume: the run has ended, COMPLETE"
+    assert said["error"] == "nothing to resume: the run has already ended, COMPLETE"
     assert not dead.locked()
 
 
@@ -380,7 +382,7 @@ def test_a_claim_is_for_one(dead: Any) -> None:
     first = claim(dead.path)
     owner = dead.read_manifest()
     assert (owner.host, owner.pid) == (socket.gethostname(), os.getpid()), "where there are no locks this is one"
-    with pytest.raises(RunDirectoryError, match="alive"):
+    with pytest.raises(RunDirectoryError, match="live aggregator"):
         claim(dead.path)
     first.let_go()
     claim(dead.path).let_go()

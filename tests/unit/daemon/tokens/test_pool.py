@@ -173,7 +173,7 @@ def test_workers_that_can_t_begin_are_the_end_of_hope(
     counter = make(workers=2)
     counter.submit(numbered(["a"]))
     wait_until(lambda: counter.lost, 20.0, "the end of hope")
-    assert counter.lost == "no worker that counts tokens can begin: bad day"
+    assert counter.lost == "no token counting worker can start: bad day"
     assert len(stand.started) == 2 * limits.RESTARTS
     assert not counter.hungry
     assert counter.answer() is None
@@ -237,7 +237,7 @@ def test_a_tokenizer_that_can_t_be_read_is_an_error(tmp_path: Path, content: str
     path = tmp_path / "t\x1b.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(TelemetryError, match=r"can't be read.*--tokenizer is the path") as raised:
+    with pytest.raises(TelemetryError, match=r"can't read.*--tokenizer takes the path") as raised:
         TokenCounter.open(TokensConfig(tokenizer=str(path)))
     assert raised.value.exit_code == 1
     assert str(raised.value).isprintable()

@@ -279,7 +279,7 @@ def test_a_benchmark_that_does_not_end_is_said(bench: Bench) -> None:
     bench.take(bus.event(decode.INTERRUPTED, 50))
     assert not bench.feed.over
     bench.feed.close()
-    assert ["has not said that it ended" in line for line in bench.said] == [True]
+    assert ["the benchmark sent no end message" in line for line in bench.said] == [True]
     assert bench.run.counts[UNFINISHED, ""] == 1
     assert bench.run.marks == ["session started", "session interrupted", bench.said[0]]
 
@@ -309,7 +309,7 @@ def test_a_late_joiner_says_so() -> None:
     bench = Bench()
     bench.take(bus.event(decode.ISSUED, 10, "a"), STARTED)
     assert len(bench.said) == 1
-    assert "had begun before" in bench.said[0]
+    assert "the benchmark started before the feed" in bench.said[0]
     assert bench.refused == {"started_again": 1}
     silent = Bench()
     silent.feed.close()

@@ -26,7 +26,7 @@ def test_trust_comes_first() -> None:
     text = body(render_html(stored_report()))
     order = [
         'id="verdict"',
-        "The steady part".lower(),
+        "steady time range",
         'id="command"',
         'id="gates"',
         'id="series"',

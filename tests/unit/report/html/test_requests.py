@@ -48,7 +48,7 @@ def test_how_late_requests_were_stands_out_above_their_figures() -> None:
     text = render_html(requests_report())
     (at,) = (found.start() for found in re.finditer(r'<p class="banner warn">requests of llm', text))
     assert text.index("<h3>llm{model=a-13b}</h3>") < at < text.index("<th", text.index("<h3>llm"))
-    assert text.count("went out up to 2.00 s late") == 1
+    assert text.count("started up to 2.00 s late") == 1
     assert 'href="#warnings" class="warn">Warnings 6<' in text
     plain = render(report(counter(ISSUED, 1), counter(COMPLETED, 1)), "html")
     assert '<a href="#requests">Requests</a>' in plain
@@ -59,5 +59,5 @@ def test_reasons_are_cut_and_escaped() -> None:
     """The bar's words are those of the text."""
     stats = [counter(FAILED, 2, reason="<b>" * 300), counter(FAILED, 1, reason=" ")]
     _, text = requests_section(report(counter(ISSUED, 3), *stats))
-    assert f"3 failed (2 {'&lt;b&gt;' * 6}&lt;b…&gt;{'&lt;b&gt;' * 6}, 1 (blank))" in text
+    assert f"3 failed (2 {'&lt;b&gt;' * 10}&lt;b…&gt;{'&lt;b&gt;' * 10}, 1 (blank))" in text
     assert "<b>" not in text

@@ -341,7 +341,7 @@ def test_a_frame_of_another_kind_is_passed_over(tmp_path: Path) -> None:
 def test_a_history_that_can_not_be_read_is_one_clear_error(tmp_path: Path) -> None:
     """No directory, and a file that is gone while it is read."""
     for read in (HistoryReader(tmp_path / "none").coarse(), HistoryReader(tmp_path / "none").pick(0)):
-        with pytest.raises(RunDirectoryError, match="can't be read"):
+        with pytest.raises(RunDirectoryError, match="can't read"):
             list(read)
 
 

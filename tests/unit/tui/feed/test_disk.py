@@ -42,7 +42,7 @@ def test_all_there_is_to_see_of_a_run_that_is_over(
     wait_until(lambda: told.of(RangeFiguresOf), WAIT_S)
     assert told.of(RangeFiguresOf)[0].moment.series[A].count == 20
     feed.stop_run()
-    assert told.of(Note) == [Note("the run is over already")]
+    assert told.of(Note) == [Note("the run has already ended")]
     feed.close()
     feed.close()
     feed.stop_run()

@@ -100,7 +100,7 @@ def test_without_a_history_trends_are_those_of_the_windows(
         history_thread.saw(snapshot_of())
         wait_until(lambda: len(trends(told, A)) == points, WAIT_S)  # noqa: B023 – called before the next turn
     assert trends(told, A) == [90.0, 90.0]
-    assert ["there is no history" in note.words for note in told.of(Note)] == [True]
+    assert ["no history to show" in note.words for note in told.of(Note)] == [True]
     history_thread.follow(A)
     wait_until(lambda: len(told.of(Note)) == 2, WAIT_S)
     history_thread.look_at(5, 1.0)
@@ -251,7 +251,7 @@ def test_what_was_before_the_run_is_said_to_be_nothing(
     history_thread.saw(snapshot_of(history.end_ns))
     history_thread.look_at(history.end_ns - 1_000 * SECOND, 10.0)
     wait_until(lambda: told.of(Note), WAIT_S)
-    assert told.of(Note) == [Note("the history has nothing of that moment")]
+    assert told.of(Note) == [Note("the history has no data for that time")]
 
 
 # --- failures ------------------------------------------------------------------------------------

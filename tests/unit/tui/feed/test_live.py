@@ -138,7 +138,7 @@ def test_stopping_asks_the_aggregator(
     station = make_station(snapshot_of())
     feed = open_live(station.endpoint)
     feed.stop_run()
-    wait_until(lambda: Note("the run has been asked to end") in told.news, WAIT_S)
+    wait_until(lambda: Note("stop requested") in told.news, WAIT_S)
     [stop] = [request for request in station.asked if isinstance(request, Stop)]
     assert (stop.reason, stop.interrupted) == (STOP_REASON, False)
     station.stop()

@@ -52,8 +52,8 @@ def test_a_job_is_ended_by_a_signal(
     wait_until(lambda: told.of(NewSnapshot), WAIT_S)
     feed.stop_run()
     assert job.wait(WAIT_S) == -signal.SIGTERM
-    wait_until(lambda: Note(f"SIGTERM was sent to process {job.pid}") in told.news, WAIT_S)
-    ended = Note(f"the run was not stopped: process {job.pid} has ended already", bad=True)
+    wait_until(lambda: Note(f"sent SIGTERM to process {job.pid}") in told.news, WAIT_S)
+    ended = Note(f"the run was not stopped: process {job.pid} has already ended", bad=True)
     # again and again: the one before may not have ended
     wait_until(lambda: feed.stop_run() or ended in told.news, WAIT_S)
     assert not any(isinstance(request, Stop) for request in station.asked)

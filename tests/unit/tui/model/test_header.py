@@ -42,8 +42,11 @@ def test_two_lines_where_nothing_is_expected() -> None:
 
 def test_before_the_first_snapshot() -> None:
     """There is no run yet, but why there is none may be known."""
-    assert said(Scene()) == [" CONNECTING", "no snapshot has come yet"]
-    assert said(Scene(trouble="nobody listens at ipc:///x")) == [" CONNECTING", "nobody listens at ipc:///x"]
+    assert said(Scene()) == [" CONNECTING", "waiting for the first snapshot"]
+    assert said(Scene(trouble="no aggregator listens at ipc:///x")) == [
+        " CONNECTING",
+        "no aggregator listens at ipc:///x",
+    ]
 
 
 def test_silence_and_trouble_take_the_last_line() -> None:
@@ -78,13 +81,13 @@ def test_draining_says_what_is_pending_and_for_how_long() -> None:
     assert said(shown, 160)[0].startswith(" DRAINING  bench")
     assert said(shown, 160)[-1] == (
         r"waiting for http rank 3 (node1:4711), x\n, 1,200 events without a definition, 2 texts not counted yet"
-        " · at most 7 s more · complete so far · 0 lost"
+        " · at most 7 s left · complete so far · 0 lost"
     )
     many = Pending(producers=[str(number) for number in range(9)])
     assert said(scene(state="DRAINING", pending=many))[-1] == (
         "waiting for 0, 1, 2, 3, 5 more · complete so far · 0 lost"
     )
-    assert said(scene(state="DRAINING"))[-1].startswith("all has come, closing the books")
+    assert said(scene(state="DRAINING"))[-1].startswith("all events received, finishing")
 
 
 def test_a_complete_run() -> None:
@@ -116,7 +119,7 @@ def test_a_failed_command_is_told_from_a_good_one() -> None:
     ("account", "words", "tone"),
     [
         (Accounting(), "complete so far · 0 lost", "good"),
-        (Accounting(missing=40), "40 missing, asked for again", "warn"),
+        (Accounting(missing=40), "40 missing, requested again", "warn"),
         (Accounting(dropped={"negative": 7}, dropped_by_producer={"buffer_full": 5}), "lossy: 12 lost", "bad"),
         (Accounting(dropped={"negative": 7}, missing=40), "lossy: 7 lost, 40 missing", "bad"),
     ],
@@ -163,7 +166,7 @@ def test_a_moment_in_the_past_says_which() -> None:
     moment = RangeFigures(start_ns=NOON + 10 * SECOND, end_ns=NOON + 20 * SECOND)
     shown = replace(scene(), moment=moment, trouble="gone")
     lines = said(shown)
-    assert lines[0] == " LIVE  bench · 40 s                     back at 12:00:10–12:00:20 UTC · 20 s ago"
+    assert lines[0] == " LIVE  bench · 40 s                     showing 12:00:10–12:00:20 UTC · 20 s ago"
     assert lines[-1] == "gone"
     over = replace(scene(state="COMPLETE", completeness="complete"), moment=moment)
     assert said(over)[0].endswith("20 s before the end")

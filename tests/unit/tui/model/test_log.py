@@ -27,7 +27,7 @@ def test_warnings_then_marks_then_output() -> None:
         "1,234 events lost, buffer_full  the producer's buffer was full",
         "2 frames refused, wrong_topic  sent under another topic",
         "3 events missing  sent, but never arrived",
-        "4 events waiting  no definition has come for their id",
+        "4 events waiting  no definition has arrived for their id",
         "the disk is full",
         "",
         "Marks, UTC",
@@ -41,8 +41,8 @@ def test_warnings_then_marks_then_output() -> None:
 
 def test_nothing_was_said() -> None:
     """Without a run, and in a quiet one."""
-    assert texts(log(Scene())) == ["nothing has been said yet"]
-    assert texts(log(scene(marks=[]))) == ["nothing has been said yet"]
+    assert texts(log(Scene())) == ["no messages yet"]
+    assert texts(log(scene(marks=[]))) == ["no messages yet"]
 
 
 @pytest.mark.parametrize(

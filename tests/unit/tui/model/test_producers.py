@@ -115,8 +115,8 @@ def test_what_is_the_matter() -> None:
         producer("c", completeness="unknown", name="", host="", pid=0),
     ]
     assert column(producers(scene(producers=stats), View()), "note") == [
-        "2 batches lost for good",
-        "gaps, asked for again",
+        "2 batches permanently lost",
+        "gaps, requested again",
         "said no hello",
     ]
     over = scene(producers=[producer("a")], state="COMPLETE")

@@ -75,8 +75,8 @@ def test_what_is_odd_is_said_only_where_it_happens() -> None:
     odd.append(counter("llm.out_of_order", 4))
     assert said(requests(llm(counters=odd), View()).request_counts) == [
         "  expired: 2 without an outcome in time",
-        "  too late: 3 calls for requests that had ended or are unknown",
-        "  out of order: 4 durations left out: the end lies before the beginning",
+        "  too late: 3 calls for requests that had already ended or are unknown",
+        "  out of order: 4 durations ignored: the end is before the beginning",
     ]
 
 
@@ -254,7 +254,7 @@ def test_without_requests_it_says_so() -> None:
     """Also before the first snapshot, and of a run that has none."""
     assert requests(Scene(), View()).series.empty == "no requests yet"
     assert requests(Scene(live=False, snapshot=snapshot()), RUN).series.empty == "the run has no requests"
-    assert requests(llm(series=[]), View()).series.empty == "nothing has been measured yet"
+    assert requests(llm(series=[]), View()).series.empty == "no measurements yet"
 
 
 def test_each_series_is_told_once() -> None:

@@ -64,7 +64,7 @@ def test_without_history_the_snapshot_is_all_there_is() -> None:
     assert texts(found.facts)[1:3] == ["        last 10 s      run", "count       5,000   20,000"]
     assert (found.curve.title, found.histogram.title) == ("by percentile, whole run (log)", "histogram, whole run")
     assert found.over_time.title == "p99 of the last minute"
-    assert found.rate.empty == "no history of this series has come"
+    assert found.rate.empty == "no history of this series yet"
 
 
 def test_figures_of_the_window_are_those_of_its_seconds() -> None:

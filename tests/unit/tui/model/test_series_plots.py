@@ -157,11 +157,11 @@ def test_a_trend_stands_in_for_history() -> None:
     assert plot.traces[0].xs == (-2.0, -1.0, 0.0)
     assert [words for _, words in plot.x_ticks] == ["-2 s", "now"]
     assert trend(1.0).x_range == (-1.0, 0.0)
-    assert trend().empty == "no history of this series has come"
+    assert trend().empty == "no history of this series yet"
     over = trend(1.0, 2.0, live=False)
     assert (over.title, over.x_ticks[1][1]) == ("p99 of its last minute", "end, 12:00:40 UTC")
     past = RangeFigures(start_ns=NOON + 28 * SECOND, end_ns=NOON + 38 * SECOND)
     assert trend(*[1.0] * 10, moment=past).cursor == -2.0
-    assert trend(1.0, moment=past).empty == "that was before; opened, the series shows it"
+    assert trend(1.0, moment=past).empty == "this is an older time; open the series to see it"
     unread = trend_plot(replace(scene(), trends={}, live=False), ("a", ()), "ms", "readable")
-    assert unread.empty == "no history has been read yet"
+    assert unread.empty == "no history yet"

@@ -32,12 +32,12 @@ async def test_all_keys_of_a_screen_fit_on_a_small_one(opening: list[str], place
     async with app.run_test() as pilot:
         await shows(pilot, "latency")
         await press(pilot, *opening, "question_mark")
-        await shows(pilot, "leave; the run goes on")
+        await shows(pilot, "quit; the run continues")
         second = {key.beside for key in keys.TABLE}
         for key in keys.TABLE:
             if place in key.on and key.id not in second:
                 assert (key.help in text(app)) == app.is_live(key.id), key.id
-        assert "Nothing but stop" in text(app)
+        assert "Only stop" in text(app)
 
 
 async def test_what_does_nothing_now_is_left_out() -> None:
@@ -45,10 +45,10 @@ async def test_what_does_nothing_now_is_left_out() -> None:
     async with cockpit(live()).run_test() as pilot:
         await shows(pilot, "queue_wait")
         await press(pilot, "question_mark")
-        await shows(pilot, "leave; the run goes on")
-        await lacks(pilot, "less time, or more", "leave the past")
+        await shows(pilot, "quit; the run continues")
+        await lacks(pilot, "shorter time range, or longer", "return to live data")
         await press(pilot, "escape", "comma", "question_mark")
-        await shows(pilot, "less time, or more", "leave the past")
+        await shows(pilot, "shorter time range, or longer", "return to live data")
 
 
 @pytest.mark.parametrize("size", [(60, 15), (79, 20), (40, 12)])
@@ -61,7 +61,7 @@ async def test_on_a_narrow_screen_there_is_one_column(size: tuple[int, int]) -> 
         begins = [line.index("  sort by the next") for line in lines(app) if "sort by" in line]
         assert begins == [line.index("  open the series") for line in lines(app) if "open the" in line]
         await pilot.resize_terminal(80, 24)
-        await shows(pilot, "leave; the run goes on")
+        await shows(pilot, "quit; the run continues")
 
 
 async def test_all_keys_of_an_action_are_shown() -> None:
@@ -69,7 +69,7 @@ async def test_all_keys_of_an_action_are_shown() -> None:
     async with cockpit(live(), keys={"freeze": "ctrl+f,f5"}).run_test() as pilot:
         await shows(pilot, "^f freeze")
         await press(pilot, "question_mark")
-        await shows(pilot, "^f f5  hold the screen still", "? f1  what the keys do")
+        await shows(pilot, "^f f5  freeze the screen", "? f1  show all keys")
 
 
 @pytest.mark.parametrize("key", ["escape", "q", "question_mark", "space", "enter"])

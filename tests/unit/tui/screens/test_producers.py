@@ -41,4 +41,4 @@ async def test_on_a_small_screen_notes_are_cut_and_numbers_are_not() -> None:
         await shows(pilot, "…", "lost", "lag", "status")
         assert "slowest" not in text(app)
         await press(pilot, "down")
-        await shows(pilot, "gaps, asked for again, loses most, slowest")
+        await shows(pilot, "gaps, requested again, loses most, slowest")

@@ -147,11 +147,11 @@ async def test_nothing_to_draw_is_said() -> None:
     """In the model's words, in the middle."""
     view = PlotView()
     async with Showing(view).run_test(size=SIZE) as pilot:
-        view.show(Plot(title="rate", empty="no history of this series has come"))
+        view.show(Plot(title="rate", empty="no history of this series yet"))
         await pilot.pause()
         lines = picture(view)
         assert lines[0] == "rate"
-        assert lines[6] == " " * 13 + "no history of this series has come"
+        assert lines[6] == " " * 13 + "no history of this series yet"
         view.show(Plot(empty="words " * 30))
         await pilot.pause()
         assert len(picture(view)[5]) <= 60

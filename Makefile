@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all check style docs fault soak fuzz bench pictures clean tools
+.PHONY: help demo test test-all check style docs fault soak fuzz bench goldens pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,13 @@ fuzz: $(VENV)/.dev  ## Feed every decoder hostile input, guided by coverage (FUZ
 
 bench: $(VENV)/.dev  ## Measure everything that has a figure
 	$(BIN)/python -m benchmarks.run
+
+goldens: $(VENV)/.dev  ## Renew the help, reports and screens that tests compare with; read the diff
+	$(BIN)/python -m tests.golden.cli.help
+	$(BIN)/python -m tests.golden.report.renderings
+	$(BIN)/python -m tests.unit.report.test_comparison
+	$(BIN)/pytest -q tests/golden/tui --snapshot-update
+	$(BIN)/telemetry report --schema >docs/report.schema.json
 
 pictures: $(VENV)/.dev  ## Draw the pictures of docs/ from those the tests compare (needs chromium, fonts-firacode)
 	$(BIN)/python -m tests.golden.tui.draw

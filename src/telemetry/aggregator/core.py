@@ -272,8 +272,7 @@ class Aggregator:
     def close(self) -> list[StreamedRecord]:
         """End the drain: drop rows that wait for a definition, and close open steps.
 
-        Returns these steps for the stream. Only a resumed run continues. Further values of these steps are then
-        late.
+        Return the closed steps, to be published. If the run is resumed later, further values of them are late.
         """
         for producer in self._book:
             producer.give_up_waiting()

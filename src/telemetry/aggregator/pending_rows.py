@@ -19,7 +19,7 @@ _KIND_BITS: Final = 2
 
 
 class Columns(NamedTuple):
-    """Rows of all parts, in order."""
+    """Pending rows of all batches as columns, in order of arrival."""
 
     slots: Slots
     values: NDArray[np.float64]

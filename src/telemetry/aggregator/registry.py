@@ -95,7 +95,10 @@ class Registry:
         self.instruments: dict[Kind, list[Instrument]] = {kind: [] for kind in KINDS}
 
     def resolve(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: Bounds = _DEFAULT) -> int:
-        """Return the route of an instrument, and make it if it is new. Return CONFLICT or INVALID if that fails."""
+        """Return the route (number) of an instrument; create the instrument if it is new.
+
+        Return CONFLICT or INVALID if that is not possible.
+        """
         if name == OVERFLOW:
             return self._overflow(kind)
         known = self.names.get(name)

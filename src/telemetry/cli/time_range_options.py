@@ -30,7 +30,9 @@ def add_part_arguments(parser: argparse.ArgumentParser, *, steps: bool = True) -
     )
     part.add_argument("--to", dest="to_s", metavar="TIME", help="end of the time range, in the same form")
     found = part.add_mutually_exclusive_group()
-    found.add_argument("--trim-warmup", action="store_true", help="skip the warm-up, until the figures settle")
+    found.add_argument(
+        "--trim-warmup", action="store_true", help="leave out the warm-up: the time before the figures are stable"
+    )
     found.add_argument(
         "--steady", action="store_true", help="use the longest time range in which the figures do not change"
     )

@@ -72,7 +72,7 @@ def _lengths(index: PageIndex, rows: NDArray[np.intp]) -> Integers:
 
 @cache
 def _page_cells(layout: Layout) -> Integers:
-    """Return the cell of each page, or _SPREAD if it has several."""
+    """Return the display cell of each page, or _SPREAD if the page covers more than one."""
     firsts = np.arange(layout.pages, dtype=np.int64) << PAGE_BITS
     lasts = np.minimum(firsts + PAGE_SLOTS, layout.slots) - 1
     first_cells = cells_of(layout.lowest_of(firsts))
@@ -83,9 +83,9 @@ def _page_cells(layout: Layout) -> Integers:
 def _spread_pages(
     index: PageIndex, layout: Layout, places: Integers, lines: Integers, scales: NDArray[np.float64]
 ) -> tuple[Integers, Integers, Integers]:
-    """Return (line, cell, count) of each occupied slot of the given pages.
+    """Return (line, cell, count) of each non-empty slot of pages that cover more than one cell.
 
-    A slot belongs to the cell of its lowest tick.
+    A slot counts in the cell of its lowest tick.
     """
     counts = index.counts.counts_of(index.order[places]).reshape(-1)
     found = np.flatnonzero(counts != 0)

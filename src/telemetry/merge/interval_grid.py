@@ -72,7 +72,7 @@ def placed(intervals: Iterable[Interval], owner: int, origin_ns: int, shift_ns: 
 
 
 def cells(streams: Sequence[Iterator[Placed]]) -> Iterator[Cell]:
-    """Yield the cells of all histories in order. Memory holds the intervals of one minute."""
+    """Yield the seconds of the merged history in order. At most one minute of intervals is in memory."""
     ordered = heapq.merge(*streams, key=lambda one: one[:3])
     for minute, members in groupby(ordered, lambda one: one.at_ns // (_WIDEST * SECOND_NS)):
         yield from _divided(list(members), minute * _WIDEST, LEVELS[::-1])

@@ -65,7 +65,7 @@ def title_of(of: RequestCounts) -> str:
 
 
 def parts_of(whole: RequestCounts) -> Sequence[RequestCounts]:
-    """Return the parts with figures of their own: the tracking windows, or the whole kind without windows."""
+    """Return what is reported separately: each tracking window, or all requests of the kind if it has none."""
     return whole.windows[:KINDS_SHOWN] or (whole,)
 
 

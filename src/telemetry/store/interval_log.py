@@ -123,7 +123,7 @@ def _series(interval: Interval) -> Iterator[tuple[int, float, NDArray[Any], NDAr
 
 
 class _Encoder:
-    """An encoder of slots and counts in the library's format. One histogram per precision is reused.
+    """An encoder of slots and counts in the format of the HdrHistogram library, with one histogram per precision.
 
     The library's counts index of a value does not depend on the highest value of a histogram, so slots are copied
     unchanged.

@@ -274,7 +274,7 @@ def _read(path: Path) -> tuple[str, os.stat_result]:
 def _refuse_if_foreign(path: Path, facts: os.stat_result) -> None:
     """Raise KeysError if another user could have written it."""
     if facts.st_uid not in (os.geteuid(), 0):
-        raise KeysError(f"{path} belongs to another user", hint="use a folder of your own: security.keys_dir")
+        raise KeysError(f"{path} belongs to another user", hint="set security.keys_dir to a folder that you own")
     if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise KeysError(f"other users can change {path}", hint=f"chmod go-w {path}")
 

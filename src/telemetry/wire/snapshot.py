@@ -113,14 +113,14 @@ class Accounting(Struct, kw_only=True, frozen=True):
 
 
 class Extent(Struct, kw_only=True, frozen=True):
-    """The time range of an instrument's events in nanoseconds, and its events while new durations still began.
+    """The time range of an instrument's events in nanoseconds, and how many came before the last duration began.
 
     Times are the wall clock at the run's first events, continued by the monotonic clocks of the producers. Their
     differences are durations, even if a wall clock was changed meanwhile.
 
-    Only for instruments defined `within` a series of durations. Events are "inside" if they were recorded until the
-    newest beginning among that series' values. Stragglers at the end are outside, so they don't lengthen the time
-    range.
+    Only instruments defined `within` a series of durations have an extent. Events are "inside" if they were recorded
+    until the newest beginning among that series' values. Stragglers at the end are outside, so they don't lengthen
+    the time range.
     """
 
     first_ns: int = 0

@@ -56,7 +56,7 @@ class IdTable:
         self._entries[1 : len(routes) + 1] = routes
 
     def fits(self, instruments: Sequence[int]) -> bool:
-        """Check that every route leads to an existing instrument or is a reason.
+        """Return whether each route is an existing instrument or a reason to drop the row.
 
         `instruments` has the number of instruments by kind.
         """

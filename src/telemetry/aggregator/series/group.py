@@ -71,7 +71,7 @@ class Definition:
 
     @property
     def cells_per_tick(self) -> float:
-        """Number of display ticks in one histogram tick."""
+        """Ticks of the display histogram in one tick of the histogram."""
         return 1.0 if self.low is None else ticks_per_unit(self.unit) * self.low
 
 

@@ -58,7 +58,10 @@ def claim(folder: WriterFolder, patience_s: float = PATIENCE_S) -> Claim:
             os.kill(pid, signal.SIGKILL)
         if not _take(fd, _KILLED_S):
             os.close(fd)
-            raise NotConfigured(f"process {pid} still uses {folder.path}, although it was killed")
+            raise NotConfigured(
+                f"process {pid} still uses {folder.path}, although it was killed",
+                hint=f"wait until it has ended (`ps -p {pid}`), then try again",
+            )
     with suppress(OSError):
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)

@@ -220,5 +220,5 @@ def _checked_age(name: str, expire_s: float) -> float:
 
 def _settled(name: str, what: str, known: T | None, new: T) -> T:
     if known and known != new:
-        raise InstrumentError(f"requests {name!r} already have {what} {known!r}, not {new!r}")
+        raise InstrumentError(f"the requests {name!r} have {what} {known!r} already and can't have {new!r} as well")
     return new

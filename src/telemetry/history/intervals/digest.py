@@ -78,7 +78,7 @@ class Digest:
 
     @property
     def cell_unit(self) -> float:
-        """Length of one tick of the cell edges, in units of the series."""
+        """Length of one tick, in units of the series. Cell edges are whole ticks."""
         return 1.0 / ticks_per_unit(self.key.unit)
 
     @property

@@ -142,7 +142,7 @@ def pack(interval: Interval, stamp: int, kind: int) -> bytes | None:
 
 
 def _small(series: SeriesColumns) -> tuple[SplitColumns, SplitColumns, _Array]:
-    """Return columns of rows and of cells, and the begin of the cells of each row, then the end of the last ones.
+    """Return the columns of rows, the columns of cells, and the offset of each row's first cell; last, their end.
 
     Small numbers are stored. For an index: the number of indices skipped before it. For a count: its difference
     from the sum of its cells. For a slot: its distance from the previous slot of the row. For the count of a cell:

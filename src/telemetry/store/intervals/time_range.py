@@ -208,7 +208,7 @@ class _Level:
 
 
 class RangeReader:
-    """The intervals of a time range, each moment once, from the coarsest suitable levels. For a single pass."""
+    """The intervals of a time range without overlap, from the coarsest history levels that fit. Iterate it once."""
 
     def __init__(self, opened: Sequence[Opened], start_ns: int, end_ns: int, longest_s: int) -> None:
         """Select intervals that overlap `[start_ns, end_ns)`.

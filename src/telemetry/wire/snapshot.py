@@ -118,9 +118,9 @@ class Extent(Struct, kw_only=True, frozen=True):
     Times are the wall clock at the run's first events, continued by the monotonic clocks of the producers. Their
     differences are durations, even if a wall clock was changed meanwhile.
 
-    Only instruments defined `within` a series of durations have an extent. Events are "inside" if they were recorded
-    until the newest beginning among that series' values. Stragglers at the end are outside, so they don't lengthen
-    the time range.
+    Only instruments defined `within` a series of durations have an extent. Events are "inside" if they were
+    recorded until the newest beginning among that series' values. Stragglers at the end are outside, so they don't
+    lengthen the time range.
     """
 
     first_ns: int = 0

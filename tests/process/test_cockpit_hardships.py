@@ -196,7 +196,7 @@ def test_an_aggregator_that_is_gone_for_good(ground: Ground, terminals: Callable
     terminal.wait_for("LIVE", "latency")
     (live,) = ground.live()
     os.kill(live["pid"], signal.SIGKILL)
-    terminal.wait_for("no sender listens at", "latency")
+    terminal.wait_for("no aggregator listens at", "latency")
     touch(ground, "go")
     terminal.wait_until(lambda: not processes(ground, "job.py"), "the command's end")
     terminal.press("?")

@@ -102,7 +102,7 @@ def check_result(ground: Any, events: int) -> None:
     final = ground.final()
     assert (final["completeness"], final["accounting"]["applied"]) == ("complete", events)
     [warning] = [one for one in final["warnings"] if "new connections" in one]
-    assert f"open files and sockets {DESCRIPTORS} files and sockets" in warning
+    assert f"limited to {DESCRIPTORS} open files and sockets" in warning
 
 
 @pytest.mark.parametrize("kind", ["raw", "zmq"])

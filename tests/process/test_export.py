@@ -186,8 +186,8 @@ def test_the_list_names_all_backends(ground: Any) -> None:
     environ = plug_in(ground)
     code, out, err = ground.run("export", "--list", environ=environ)
     assert code == 0, err
-    assert "odd\n    folder: str = '.'\n    no place for step, live" in out
-    assert "jsonl\n    path: str = ''\n    no place for live\n" in out
+    assert "odd\n    folder: str = '.'\n    does not support step, live" in out
+    assert "jsonl\n    path: str = ''\n    does not support live\n" in out
     code, out, err = ground.run("export", "--list", "--json", environ=environ)
     assert {"aim", "jsonl", "odd", "wandb"} <= {one["name"] for one in json.loads(out)}
 

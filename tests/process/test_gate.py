@@ -141,7 +141,7 @@ def test_losses_strict_and_gates(ground: Any) -> None:
     assert run(ground, "--strict", "--gate", "lost == 0", code=LOSE)[0] == 99
     assert run(ground, "--strict", "--gate", "max(ttft) < 1h", code=LOSE)[0] == 3
     code, out, _ = gate(ground, "max(ttft) < 1h")
-    assert (code, "1 event is lost: it may be anything" in out) == (3, True)
+    assert (code, "1 lost" in out) == (3, True)
 
 
 def test_an_interrupted_run(ground: Any) -> None:
@@ -170,7 +170,7 @@ def test_a_gate_that_can_t_pass_any_more_ends_the_command(ground: Any) -> None:
     assert "the command was stopped" in err
     final = ground.final()
     assert final["command"]["signal"] == "SIGTERM"
-    assert final["reason"] == "the gate value(errors) < 20 failed; the command was killed by SIGTERM"
+    assert final["reason"] == "stopped because the gate value(errors) < 20 failed; the command was killed by SIGTERM"
     assert outcomes(ground) == ["fail"]
 
 
@@ -214,7 +214,7 @@ def test_the_share_of_requests_that_failed_for_whatever_reason(ground: Any) -> N
     assert gate(ground, "sum(chat.failed{reason=busy}) == 21", "sum(chat.expired) == 0")[0] == 0
     assert gate(ground, "sum(chat.failed) <= baseline", "--baseline", "latest")[0] == 0
     code, _, err = gate(ground, "sum(chat.latency) < 1")
-    assert (code, "there is `total(chat.latency)`" in err) == (2, True)
+    assert (code, "use `total(chat.latency)`" in err) == (2, True)
 
 
 def test_throughput_is_the_report_s(ground: Any) -> None:
@@ -237,4 +237,4 @@ def test_throughput_is_the_report_s(ground: Any) -> None:
     code, _, err = gate(ground, "throughput(chat.latency) > 0 in every 1s")
     assert (code, "or write `rate(chat.latency)`" in err) == (2, True)
     code, _, err = gate(ground, "throughput(chat.failed_latency) > 0")
-    assert (code, "there is `rate(chat.failed_latency)`" in err) == (2, True)
+    assert (code, "use `rate(chat.failed_latency)`" in err) == (2, True)

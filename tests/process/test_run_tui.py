@@ -174,7 +174,7 @@ def test_q_gives_the_terminal_to_the_command(ground: Any, terminal: Tmux) -> Non
     terminal.wait_for("Overview")
     terminal.resize(90, 25)
     terminal.press("q")
-    terminal.wait_for("telemetry: what the command has written is in", "name?")
+    terminal.wait_for("telemetry: the output of the command is in", "name?")
     terminal.type("annabel\n")
     terminal.wait_for("secret?")
     terminal.type("xyzzy\n")

@@ -433,9 +433,7 @@ def test_without_a_tokenizer_no_token_is_invented(ground: Ground, benchmark: Ben
     names = {stat["name"] for stat in final["series"] if stat["count"]}
     assert names == {"request.latency", "request.ttft"}
     report = " ".join(ground.run("report", "latest")[1].split())
-    assert (
-        "the output tokens of 200 completed requests are unknown: no tokenizer was given: pass --tok" in report
-    )
+    assert "tokens of 200 completed requests are unknown: no tokenizer was given: pass --tok" in report
     assert "output tokens:" not in report
     for gate in ("throughput(request.output_tokens) > 1/s", "throughput(request.output_tokens) < 1/s"):
         code, out, err = ground.run("gate", "latest", gate)
@@ -468,7 +466,8 @@ def test_calls_of_tools_have_no_number_of_tokens(
     (tokens,) = [stat for stat in final["series"] if stat["name"] == "request.output_tokens"]
     assert (tokens["count"], tokens["min"] > 0) == (3, True)
     assert counted(final, "feed.uncounted") == {"tool_calls": 3}
-    assert "of 3 completed requests are unknown: the answer contains tool calls" in " ".join(ground.run("report", "latest")[1].split())
+    report = " ".join(ground.run("report", "latest")[1].split())
+    assert "of 3 completed requests are unknown: the answer contains tool calls" in report
     assert ground.run("gate", "latest", "throughput(request.output_tokens) > 1/s")[0] == 3
     assert json.loads(ground.run("report", "--format", "endpoints")[1])["tps"] is None
 

@@ -170,7 +170,9 @@ def test_a_gate_that_can_t_pass_any_more_ends_the_command(ground: Any) -> None:
     assert "the command was stopped" in err
     final = ground.final()
     assert final["command"]["signal"] == "SIGTERM"
-    assert final["reason"] == "stopped because the gate value(errors) < 20 failed; the command was killed by SIGTERM"
+    assert final["reason"] == (
+        "stopped because the gate value(errors) < 20 failed; the command was killed by SIGTERM"
+    )
     assert outcomes(ground) == ["fail"]
 
 

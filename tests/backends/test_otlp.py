@@ -124,7 +124,7 @@ def test_who_can_not_begin_is_told_why(tmp_path: Path) -> None:
         )
         assert "NotConfigured" in refused.raised[0]
         assert "OTEL_EXPORTER_OTLP_HEADERS" in refused.raised[0]
-        assert "nobody takes metrics" in absent.raised[0]
+        assert "no receiver for metrics" in absent.raised[0]
         assert taken.raised == ["", "", ""]
         assert {headers["X-Key"] for headers in there.headers} == {"a b"}
         (call_away,) = call(Given("otlp:endpoint=http://127.0.0.1:9", tmp_path / "e"))

@@ -46,7 +46,7 @@ TABLE: Final = (
     Key("sort", "s", "sort", "sort by the next column", _SORTED),
     Key("figures", "w", "figures", "last seconds / whole run", (*_TIMES, "steps")),
     Key("next_plot", "v", "next plot", "the next plot", ("series",)),
-    Key("zoom_in", "plus,equals_sign", "zoom", "shorter time range, or longer", _TIMES, beside="zoom_out"),
+    Key("zoom_in", "plus,equals_sign", "zoom", "shorter or longer range", _TIMES, beside="zoom_out"),
     Key("zoom_out", "minus", "", "longer time range", _TIMES),
     Key("pan_left", "left", "pan", "earlier, or later", ("series",), beside="pan_right"),
     Key("pan_right", "right", "", "later", ("series",)),

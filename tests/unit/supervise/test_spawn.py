@@ -195,7 +195,7 @@ def test_a_machine_without_room_is_an_error_that_may_pass(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(getattr(spawn_module, module), name, fail)
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(EndpointError, match="can't be started: Too many open files"):
+    with pytest.raises(EndpointError, match=r"can't start .*: Too many open files"):
         respawn(dead_aggregator(), 1.0)
     assert os.listdir("/proc/self/fd") == before
 
@@ -203,5 +203,5 @@ def test_a_machine_without_room_is_an_error_that_may_pass(monkeypatch: pytest.Mo
 def test_an_interpreter_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen program has none."""
     monkeypatch.setattr(spawn_module.sys, "executable", "/no/python")
-    with pytest.raises(EndpointError, match="/no/python can't be started"):
+    with pytest.raises(EndpointError, match="can't start /no/python"):
         spawn("job", {}, owner_pid=1, timeout_s=1.0)

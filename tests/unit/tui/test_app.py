@@ -193,7 +193,7 @@ async def test_the_past_is_looked_at_window_by_window() -> None:
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "comma")
-        await shows(pilot, "back at 22:14:15–22:14:25 UTC", "10 s ago", "end now")
+        await shows(pilot, "showing 22:14:15–22:14:25 UTC", "10 s ago", "end now")
         await press(pilot, "comma", "minus")
         assert feed.looked_at == [(now_ns - 10 * S, 10.0), (now_ns - 20 * S, 10.0), (now_ns - 20 * S, 30.0)]
         await press(pilot, "plus", "full_stop")
@@ -373,7 +373,7 @@ async def test_ctrl_c_does_nothing_and_says_what_would() -> None:
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "ctrl+c")
-        await shows(pilot, "{leave} quits the viewer, {stop} ends the run.")
+        await shows(pilot, "q quits the viewer, ^x ends the run.")
 
 
 async def test_beside_a_command_ctrl_c_says_how_to_answer_it() -> None:
@@ -382,7 +382,7 @@ async def test_beside_a_command_ctrl_c_says_how_to_answer_it() -> None:
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "ctrl+c")
-        await shows(pilot, "q leaves the viewer, then keys go to the command.")
+        await shows(pilot, "q quits the viewer, then keys go to the command.")
 
 
 async def test_a_baseline_is_chosen_loaded_hidden_and_changed() -> None:
@@ -480,7 +480,7 @@ async def test_what_is_on_the_screen_is_exported(keys: tuple[str, ...], screen: 
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, *keys, "e")
-        await shows(pilot, "Written:")
+        await shows(pilot, "Saved")
     (picture,) = tmp_path.glob("*.svg")
     (numbers,) = tmp_path.glob("*.json")
     assert "serve-bench" in picture.read_text()
@@ -499,7 +499,7 @@ async def test_what_was_said_is_not_part_of_the_picture(tmp_path: Path) -> None:
     async with app.run_test(notifications=True, size=BIG) as pilot:
         await shows(pilot, "LIVE")
         await press(pilot, "e")
-        await shows(pilot, "Written:")
+        await shows(pilot, "Saved")
         clock.advance(1)
         await press(pilot, "e")
         await until(pilot, lambda: len(list(tmp_path.glob("*.json"))) == 2)

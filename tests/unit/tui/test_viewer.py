@@ -40,7 +40,7 @@ async def test_before_the_first_snapshot_it_says_so() -> None:
     """And what is wrong, if something is."""
     feed = feeds.FakeFeed()
     async with cockpit(feed).run_test(notifications=True) as pilot:
-        await shows(pilot, "CONNECTING", "no snapshot")
+        await shows(pilot, "CONNECTING", "waiting for the first snapshot")
         feed.tell(Trouble("nobody answers at ipc:///tmp/x"))
         await shows(pilot, "nobody answers at ipc:///tmp/x")
 

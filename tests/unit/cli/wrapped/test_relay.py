@@ -190,7 +190,7 @@ def test_what_a_screen_misses_is_one_piece(
         relay.settle(0.0)
         wait_until(lambda piece=piece: log.path.exists() and log.path.read_bytes().endswith(piece))
     seen = read_until(ends.screen, f" are in {log.path}\r\n".encode())
-    assert seen.startswith(blank + b"0123456789\r\ntelemetry: 2 B of output came too fast")
+    assert seen.startswith(blank + b"0123456789\r\ntelemetry: 2 B of output were too fast to show")
 
 
 def test_room_that_comes_before_it_is_said_is_not_used(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,12 @@ def test_room_that_comes_before_it_is_said_is_not_used(ends: Ends, monkeypatch: 
         seen += os.read(ends.screen, 65_536)
         screen.give()
     seen += read_until(ends.screen, b"output.log\r\n") if not seen.endswith(b"output.log\r\n") else b""
-    assert seen == blank + b"x" * 10_000 + b"\r\ntelemetry: 10 B of output came too fast and are in output.log\r\n"
+    assert (
+        seen
+        == blank
+        + b"x" * 10_000
+        + b"\r\ntelemetry: 10 B of output were too fast to show; they are in output.log\r\n"
+    )
 
 
 def test_a_screen_that_is_gone_is_not_asked_again(relay: Relay, job: Desk, log: OutputLog, ends: Ends) -> None:

@@ -142,7 +142,7 @@ def test_stopping_asks_the_aggregator(
     [stop] = [request for request in station.asked if isinstance(request, Stop)]
     assert (stop.reason, stop.interrupted) == (STOP_REASON, False)
     station.stop()
-    refusal = "the run was not stopped: no aggregator answers"
+    refusal = "the run was not stopped: no aggregator answered"
     wait_until(lambda: feed.stop_run() or any(refusal in note.words for note in told.of(Note)), WAIT_S)
 
 

@@ -46,9 +46,9 @@ async def test_what_does_nothing_now_is_left_out() -> None:
         await shows(pilot, "queue_wait")
         await press(pilot, "question_mark")
         await shows(pilot, "quit; the run continues")
-        await lacks(pilot, "shorter time range, or longer", "return to live data")
+        await lacks(pilot, "shorter or longer range", "return to live data")
         await press(pilot, "escape", "comma", "question_mark")
-        await shows(pilot, "shorter time range, or longer", "return to live data")
+        await shows(pilot, "shorter or longer range", "return to live data")
 
 
 @pytest.mark.parametrize("size", [(60, 15), (79, 20), (40, 12)])

@@ -151,7 +151,7 @@ async def test_nothing_to_draw_is_said() -> None:
         await pilot.pause()
         lines = picture(view)
         assert lines[0] == "rate"
-        assert lines[6] == " " * 13 + "no history of this series yet"
+        assert lines[6] == " " * 15 + "no history of this series yet"
         view.show(Plot(empty="words " * 30))
         await pilot.pause()
         assert len(picture(view)[5]) <= 60

@@ -97,7 +97,7 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
 
 def uncompiled(measure: Measure) -> Measure:
     """In this process from now on: as where there was no compiler at installation."""
-    from telemetry.aggregator.series.table import group
+    from telemetry.aggregator.series import group
 
     group.record_usual = None
     return measure

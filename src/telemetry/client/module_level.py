@@ -25,6 +25,8 @@ params = _RECORDING.params
 expect = _RECORDING.expect
 axis = _RECORDING.axis
 log = _RECORDING.log
+log_number = _RECORDING._steps.log_number
+"""`Steps.log_number`, for interfaces of other systems. It is no name of the package."""
 end_step = _RECORDING.end_step
 text = _RECORDING.text
 table = _RECORDING.table

@@ -57,6 +57,8 @@ class Process:
         self.kinds = Kinds(self)
         self.state: State = "idle"
         self.endpoint = ""
+        self.attached = 0
+        """Number of times that the process has attached to a run. A forked child continues that of its parent."""
         self.finish_hook: Callable[[], object] | None = None
         """Function that the process calls at its exit instead of `finish`. It ends the run."""
         self._late = Tally()
@@ -85,9 +87,14 @@ class Process:
         return made
 
     def put_records(self, make: Callable[[], Iterable[bytes]]) -> None:
-        """Queue encoded records. Never raises: records that can't be encoded are dropped and counted."""
+        """Queue encoded records. Attach the process as `instrument` does.
+
+        Never raises: records that can't be encoded are dropped and counted.
+        """
         try:
-            if self.state == "inherited":
+            if self.state == "idle":
+                self.attach_by_itself()
+            elif self.state == "inherited":
                 self._come_alive()
             flusher = self._flusher
             if self.state == "finished":
@@ -160,6 +167,7 @@ class Process:
             )
             self.recorders.buffer.clear()
             if self.state != "inherited":  # inherited: an event of a request attaches the child, so keep requests
+                self.attached += 1
                 self.kinds.forget()
             flusher = Flusher(
                 FlusherParts(

@@ -56,15 +56,26 @@ class Steps:
                 return
         self.put("log", lambda: self._records(values, step, axis, at_ns))
 
+    def log_number(self, name: str, value: Any, step: int, axis: str) -> bool:
+        """Record one number of one step at half the cost of `log`. Return False, without an effect, where `log` has
+        to do it: for a new name, a value that is not a number, or a process without a run.
+        """
+        flusher, names = self._process.flusher, self._names
+        try:
+            if flusher is None or self._process.state != "live" or name not in names or axis not in names:
+                return False
+            plain = value if type(value) is float and isfinite(value) else number(value)
+            flusher.outbox.records.append(_ENCODE(Scalars(axis, plain_step(step), {name: plain}, _now())))
+        except Exception:  # noqa: BLE001 – a value may raise anything; `log` counts it
+            return False
+        return True
+
     def end(self, step: SupportsIndex, axis: str, at_ns: SupportsIndex | None) -> None:
         """Record that this process has logged all its values for a step of an axis and for earlier steps."""
         self.put("end_step", lambda: [_ENCODE(StepEnd(self.axis(axis), plain_step(step), moment(at_ns)))])
 
     def put(self, what: str, make: Callable[[], Iterator[bytes] | list[bytes]]) -> None:
         """Queue encoded records. If encoding fails, the records are counted and one message is printed."""
-        process = self._process
-        if process.state == "idle":
-            process.attach_by_itself()
 
         def made() -> list[bytes]:
             try:
@@ -73,7 +84,7 @@ class Steps:
                 self.say(what, str(error))
                 raise
 
-        process.put_records(made)
+        self._process.put_records(made)
 
     def refuse(self, what: str, why: str, count: int = 1) -> None:
         """Count values that are not numbers, and print one message about them."""
@@ -151,7 +162,8 @@ def number(value: Any) -> float | None:
     if type(value) is float:
         return value if isfinite(value) else None
     try:
-        found = ldexp(value.item() if getattr(value, "shape", ()) else value, 0)
+        item = getattr(value, "item", None)  # torch warns when a tensor with a gradient becomes a float by itself
+        found = ldexp(value if item is None else item(), 0)
     except OverflowError:
         return None
     return found if isfinite(found) else None

@@ -141,6 +141,24 @@ def test_the_first_call_attaches_by_itself(aggregator: FakeAggregator) -> None:
     assert heard(aggregator) == [Scalars("step", 1, {"loss": 0.5}, 7), StepEnd("step", 1, 8)]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: module_level.mark("began"),
+        lambda: module_level.params({"lr": 0.1}),
+        lambda: module_level.expect("requests", 5),
+        lambda: module_level.text("sample", "x"),
+        lambda: module_level.span_at("rollout", 1, 2),
+    ],
+    ids=["mark", "params", "expect", "text", "span_at"],
+)
+def test_any_record_attaches_as_the_first_call(aggregator: FakeAggregator, call: Callable[[], None]) -> None:
+    """A worker that only sets marks or parameters needs no `start` either."""
+    call()
+    PROCESS.finish(5.0)
+    assert len(heard(aggregator)) == 1
+
+
 def test_a_forked_child_is_a_producer_of_its_own(aggregator: FakeAggregator) -> None:
     """The names that its parent had checked are still good, and its first call makes it known."""
     run = start("job")

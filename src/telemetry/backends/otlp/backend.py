@@ -78,7 +78,8 @@ class OtlpBackend:
         self._run = run
         self._resource = resource_of(self._options, run, os.environ)
         self._points = Points(run.started_ns, spread=self._options.spread)
-        self._spans = Spans(run.run_id)
+        integers = self._options.integers.split("+")
+        self._spans = Spans(run.run_id, roots=self._options.roots, integers=integers)
         self._newest_ns = state.get("newest_ns", run.started_ns)
         self._has_spans = state.get("spans", False)
         sender: Sender = GrpcSender(self._target) if self._target.protocol == "grpc" else HttpSender(self._target)
@@ -121,11 +122,11 @@ class OtlpBackend:
         return {"newest_ns": self._newest_ns, "spans": self._has_spans}
 
     def close(self, *, final: bool) -> None:
-        """Close. With `final`, send the span of the whole run first, if there are spans."""
+        """Close. With `final`, send the span of the whole run first, if other spans have it as their parent."""
         if self._sender is None:
             return
         self._until_s = math.inf
-        if final and self._has_spans:
+        if final and self._has_spans and not self._options.roots:
             root = self._spans.root(self._run.name, self._run.started_ns, self._newest_ns)
             self._send("traces", [_Part("", root, 1)])
         self._sender.close()

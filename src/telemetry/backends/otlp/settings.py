@@ -38,6 +38,10 @@ class OtlpOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     metrics: bool = True
     traces: bool = True
     """True to send traces. Spans become traces, all other items metrics."""
+    roots: bool = False
+    """True to send each span as a trace of its own. Otherwise all spans are one trace, whose root is the run."""
+    integers: str = ""
+    """Labels of spans to send as integers, separated by `+`. All others are text."""
     spread: bool = False
     """True to write `name/min` and `name/max` of values that several producers reported in a step."""
 

@@ -14,8 +14,9 @@ from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live
 from telemetry.backends.prometheus.families import families
 from telemetry.backends.prometheus.formats import choose
-from telemetry.backends.prometheus.names import Claim, Names
+from telemetry.backends.prometheus.names import Claim, Names, is_namespace
 from telemetry.backends.prometheus.server import Page, Server
+from telemetry.formatting import printable
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _ANY: Final = 0
@@ -36,6 +37,11 @@ class PrometheusOptions(Struct, kw_only=True, frozen=True, forbid_unknown_fields
     """Seconds to wait after the run's end until the final values have been scraped once."""
     buckets: Literal[1, 2, 4] = 4
     """Upper bounds of a classic histogram for each doubling."""
+    namespace: str = ""
+    """Word before the names of instruments: `NAMESPACE_requests_total`.
+
+    With it, the newest values of steps are gauges of their own names as well.
+    """
 
 
 class PrometheusBackend:
@@ -52,6 +58,11 @@ class PrometheusBackend:
     say: Callable[[str], object]
 
     def __init__(self, options: PrometheusOptions, place: Path) -> None:
+        if options.namespace and not is_namespace(options.namespace):
+            raise NotConfigured(
+                f"prometheus: {printable(options.namespace)!r} can't be a namespace",
+                hint="use letters, digits and `_`, and don't begin with a digit, `U__` or `telemetry`",
+            )
         self.say = print
         self._options = options
         self._host = ""
@@ -59,7 +70,7 @@ class PrometheusBackend:
         self._port = _ANY
         self._lock = threading.Lock()
         """Lock for the fields below, because scrapes run in other threads."""
-        self._names = Names()
+        self._names = Names(namespace=options.namespace)
         self._snapshot: MetricsSnapshot | None = None
         self._bodies: dict[str, bytes] = {}
         """Content type → newest snapshot in that format."""
@@ -69,7 +80,7 @@ class PrometheusBackend:
     def open(self, run: RunFacts, state: dict[str, Any]) -> None:
         self.close(final=False)
         self._host = run.host
-        self._names = Names(msgspec.convert(state.get("names", []), list[Claim]))
+        self._names = Names(msgspec.convert(state.get("names", []), list[Claim]), self._options.namespace)
         options = self._options
         names = options.names.replace("+", " ").split()
         try:

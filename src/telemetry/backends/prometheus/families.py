@@ -71,6 +71,7 @@ def families(snapshot: MetricsSnapshot, host: str, names: Names, per_doubling: i
         *_steps(snapshot.axes),
         *_counters(snapshot.counters, names),
         *_gauges(snapshot.gauges, names),
+        *(_step_gauges(snapshot, names) if names.namespace else ()),
         *_series(snapshot.series, names, PER_DOUBLING // per_doubling),
     ]
 
@@ -167,6 +168,19 @@ def _gauges(stats: Iterable[GaugeStat], names: Names) -> Iterator[Family]:
         ]
         if family.samples:
             yield family
+
+
+def _step_gauges(snapshot: MetricsSnapshot, names: Names) -> Iterator[Family]:
+    """Yield the newest value of each name of steps as a gauge, unless an instrument of the run has that name."""
+    instruments = {stat.name for stats in (snapshot.counters, snapshot.gauges, snapshot.series) for stat in stats}
+    found: dict[str, list[tuple[Labels, float]]] = {}
+    for axis in snapshot.axes:
+        for name, value in axis.values.items():
+            if name not in instruments:
+                number = _NOT_A_NUMBER if value is None else float(value)
+                found.setdefault(name, []).append(((("axis", axis.name),), number))
+    for name, samples in found.items():
+        yield Family(names.family("gauge", name, unit_of("")), "gauge", f"{name}: newest value", samples=samples)
 
 
 def _series(stats: Iterable[SeriesStat], names: Names, every: int) -> Iterator[Family]:

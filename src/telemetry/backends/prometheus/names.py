@@ -3,7 +3,7 @@
 Names end with their unit, as Prometheus recommends: `latency` in ms becomes `latency_seconds`, with values in
 seconds. Invalid characters become `_`. Two instruments never share a name. A second instrument that would get a
 used name, and a name with letters beyond ASCII, are escaped by the rules of Prometheus for UTF-8 names (`U__`,
-escaping `values`).
+escaping `values`). A namespace, if there is one, stands before each name: `NAMESPACE_latency_seconds`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _SUFFIXES: Final[dict[Kind, tuple[str, ...]]] = {
     "series": ("", "_bucket", "_sum", "_count", "_created", "_percentile", "_min", "_max"),
 }
 """Kind → suffixes of the names that an instrument uses."""
+_NAMESPACE: Final = re.compile(r"(?!telemetry(_|$)|U__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LABEL: Final = re.compile(r"(?!__|U__)[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_LABELS: Final = frozenset({"le", "percentile", "quantile"})
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -52,8 +53,9 @@ class Claim(NamedTuple):
 class Names:
     """The names of instruments, fixed for the lifetime of this object. Use it from one thread at a time."""
 
-    def __init__(self, claims: Iterable[Claim] = ()) -> None:
-        """Start with the `claims` of the previous process."""
+    def __init__(self, claims: Iterable[Claim] = (), namespace: str = "") -> None:
+        """Start with the `claims` of the previous process, which used the same namespace."""
+        self.namespace = namespace
         self._families: dict[tuple[Kind, str], str] = {}
         self._owners: dict[str, tuple[Kind, str]] = {}
         self._contested: dict[tuple[Kind, str], None] = {}
@@ -67,7 +69,7 @@ class Names:
         known = self._families.get(who)
         if known is not None:
             return known
-        for family in _wanted(kind, name, unit.word):
+        for family in _wanted(kind, f"{self.namespace}_{name}" if self.namespace else name, unit.word):
             rivals = self._rivals(kind, family)
             if not rivals:
                 self._take(who, family)
@@ -87,6 +89,11 @@ class Names:
     def _take(self, who: tuple[Kind, str], family: str) -> None:
         self._families[who] = family
         self._owners.update({f"{family}{suffix}": who for suffix in _SUFFIXES[who[0]]})
+
+
+def is_namespace(text: str) -> bool:
+    """Return whether names of instruments may begin with this text."""
+    return _NAMESPACE.fullmatch(text) is not None
 
 
 @lru_cache(_REMEMBERED)

@@ -107,6 +107,15 @@ def test_the_run_is_a_span_if_there_are_others(there: HttpReceiver, tmp_path: Pa
     assert [(one.name, one.end_time_unix_nano) for one in spans(there.folder)] == [("x", 95), ("job", 95)]
 
 
+def test_spans_without_a_parent_need_no_span_of_the_run(there: HttpReceiver, tmp_path: Path) -> None:
+    """So none is sent at the end."""
+    backend = OtlpBackend(OtlpOptions(endpoint=there.endpoint, roots=True), tmp_path)
+    backend.open(FACTS, {})
+    backend.write([span(5)])
+    backend.close(final=True)
+    assert [(one.name, one.parent_span_id) for one in spans(there.folder)] == [("x", b"")]
+
+
 def test_a_signal_that_is_not_wanted_has_no_place(there: HttpReceiver, tmp_path: Path) -> None:
     """And a receiver of the other one alone is enough."""
     assert Span not in begun(there, tmp_path, traces=False).takes

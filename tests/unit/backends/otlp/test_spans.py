@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from tests.backends.reading_otlp import plain
 
 from telemetry.backends.items import Span
@@ -33,6 +34,21 @@ def test_the_run_is_the_parent() -> None:
     )
     assert (span.name, span.start_time_unix_nano, span.end_time_unix_nano) == ("load", 100, 250)
     assert plain(span.attributes) == {"layer": "3", "telemetry.track": "gpu 0", "telemetry.producer": "p1"}
+
+
+def test_each_span_can_be_a_trace_of_its_own() -> None:
+    """The same one in every process, without a parent, and with numbers where a receiver compares them."""
+    labels = {"global_steps": "7", "turn": "-1", "sample": "3", "finished": "yes"}
+    item = replace(ITEM, labels=labels)
+    made = Spans("r1", roots=True, integers=["global_steps", "turn", "finished"])
+    span, other = made.of(item), made.of(replace(item, key="r8"))
+    assert span == Spans("r1", roots=True, integers=["turn", "global_steps", "finished"]).of(item)
+    assert (span.parent_span_id, len(span.trace_id)) == (b"", 16)
+    assert len({span.trace_id, other.trace_id, Spans("r1").of(item).trace_id}) == 3
+    found = plain(span.attributes)
+    assert found["global_steps"] == 7
+    assert found["turn"] == -1
+    assert (found["sample"], found["finished"]) == ("3", "yes")
 
 
 def test_a_request_has_one_resource() -> None:
